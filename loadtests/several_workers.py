@@ -68,6 +68,7 @@ def _measure(workers: int, bandits: int, rewards: int, seconds: float, *, seed: 
         opened = (Client(supervisor.address, tenant=TENANT, timeout=CALL_SECONDS) for _ in range(CALLERS))
         clients = [stack.enter_context(one) for one in opened]
         _fill(clients[0], names, rewards, np.random.default_rng(seed))
+        _meet(clients, names)
         before = _cpu(pids)
         time.sleep(IDLE_SECONDS)
         idle = (_cpu(pids) - before) / IDLE_SECONDS
@@ -90,6 +91,14 @@ def _fill(client: Client, names: Sequence[str], rewards: int, rng: np.random.Gen
         client.upsert_items(name, [f"item-{number}" for number in range(N_ITEMS)])
         for _ in range(rewards):
             _trade(client, name, rng)
+
+
+def _meet(clients: Sequence[Client], names: Sequence[str]) -> None:
+    """Have each client know who owns each bandit, as one does that has called for a while."""
+    for _ in range(3):
+        for client in clients:
+            for name in names:
+                client.stats(name)
 
 
 def _trade(client: Client, name: str, rng: np.random.Generator) -> None:

@@ -17,6 +17,7 @@ from topk_bandit.process.settings import Settings, add_arguments, load
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 OVERLAYS = ("single", "replicated", "cluster")
+BALANCER = "envoy"
 SHARING = OVERLAYS[1:]
 """Those whose pods share a store."""
 VERSIONS = ("1.29.1", "1.34.1", "1.37.0")
@@ -77,7 +78,7 @@ def settings_of(container: dict[str, Any], secrets: Path) -> Settings:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", [*OVERLAYS, BALANCER])
 def test_kubernetes_takes_every_object(overlay: str, version: str) -> None:
     import kubernetes_validate  # noqa: PLC0415 - takes seconds, which the other processes of a run need not spend
 
@@ -152,6 +153,44 @@ def test_several_pods_share_a_store_and_never_all_go(overlay: str, tmp_path: Pat
         *(one["labelSelector"] for one in pod(rendered)["topologySpreadConstraints"]),
     ):
         assert selector["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.parametrize("overlay", [*OVERLAYS, BALANCER])
+def test_callers_need_one_label_and_no_other(overlay: str) -> None:
+    (callers, *_) = render(overlay)["NetworkPolicy"]["spec"]["ingress"]
+    assert callers["from"] == [{"podSelector": {"matchExpressions": [one_of("topk-bandit/caller", "true")]}}]
+
+
+def one_of(label: str, value: str) -> dict[str, Any]:
+    return {"key": label, "operator": "In", "values": [value]}
+
+
+def test_the_balancer_is_a_caller_and_finds_what_its_pods_mount() -> None:
+    rendered, service = render(BALANCER), render("replicated")
+    inside = pod(rendered)
+    (container,) = inside["containers"]
+    name = rendered["ConfigMap"]["metadata"]["name"]
+    assert name in {one.get("configMap", {}).get("name") for one in inside["volumes"]}
+    made = yaml.safe_load(rendered["ConfigMap"]["data"][Path(container["args"][1]).name])
+    (listener,), (cluster,) = made["static_resources"]["listeners"], made["static_resources"]["clusters"]
+    assert listener["address"]["socket_address"]["port_value"] == container["ports"][0]["containerPort"]
+    (group,) = cluster["load_assignment"]["endpoints"]
+    called = group["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
+    told = service["Service"]
+    assert called["address"] == f"{told['metadata']['name']}.{told['metadata']['namespace']}.svc"
+    assert called["port_value"] in {one["port"] for one in told["spec"]["ports"]}
+    files = set(re.findall(r"filename': '([^']+)/[^/']+'", str(made)))
+    assert files <= {one["mountPath"] for one in container["volumeMounts"]}
+    labels = rendered["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert labels["topk-bandit/caller"] == "true"
+    (_, way) = rendered["NetworkPolicy"]["spec"]["egress"]
+    assert way["to"] == [{"podSelector": {"matchExpressions": [one_of("app.kubernetes.io/name", "topk-bandit")]}}]
+    for selector in (
+        rendered["PodDisruptionBudget"]["spec"]["selector"],
+        rendered["NetworkPolicy"]["spec"]["podSelector"],
+    ):
+        assert selector["matchLabels"].items() <= labels.items()
+    assert labels["app.kubernetes.io/name"] != told["spec"]["selector"]["app.kubernetes.io/name"]
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:

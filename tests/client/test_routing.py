@@ -203,6 +203,19 @@ def test_services_behind_one_name_are_taken_for_such_a_proxy(routing: Routing, c
     assert tries <= 8 + 400 * seconds / RETRY_SECONDS
 
 
+def test_services_that_have_a_bandit_each_are_too(routing: Routing, clock: Clock) -> None:
+    tries = 0
+    for number in range(400):
+        clock.now += 1.0
+        bandit, service = ((HOME, "first"), (SALE, "second"))[number // 20 % 2]
+        call(routing, bandit, told(1, 2, service=service))
+        if routing.wants_another():
+            tries += 1
+            routing.found(told(1 + number % 2, service="second"))
+    assert len(routing.links) == 1
+    assert tries <= 20
+
+
 def test_a_service_that_was_started_anew_is_met_anew(routing: Routing) -> None:
     links = know_all(routing)
     call(routing, HOME, told(1, 3))
@@ -264,11 +277,13 @@ def test_owners_of_so_many_bandits_are_known(routing: Routing) -> None:
     assert routing.begin(names[0]) == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "is_told"), [(HOME, True), ("", False), ("x" * 201, False), ("caf\u00e9", False), ("a\nb: c", False)]
-)
-def test_what_can_be_no_metadata_is_left_out(name: str, is_told: bool) -> None:
-    assert metadata_about(name) == ((("topk-bandit-name", name),) if is_told else ())
+def test_a_name_is_told_to_load_balancers() -> None:
+    assert metadata_about(HOME) == (("topk-bandit-name", HOME),)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "caf\u00e9", "a\nb: c"])
+def test_what_can_be_no_metadata_is_left_out(name: str) -> None:
+    assert metadata_about(name) == ()
 
 
 class AnyLife(RuleBasedStateMachine):

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topk_bandit.client.routing import read_told
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.errors import (
@@ -268,6 +269,44 @@ def test_an_owner_that_has_no_place_is_not_waited_for(folder: Path) -> None:
 
     asyncio.run(scene())
     assert heard.outcomes == {"busy": 2, "answered": MOST_AT_ONCE + 1}
+
+
+def test_callers_are_told_who_answers_and_who_owns_the_bandit(folder: Path) -> None:
+    async def scene() -> None:
+        async with worker_1(folder, Heard()) as view:
+            service = view.told().removeprefix("1/2;service=")
+            assert len(service) == 8
+            assert view.told(bandit_of(2)) == f"1/2;service={service};owner=1", "the other one is not there"
+            async with door(folder / "2", Owner()):
+                await until(lambda: not view.owns(bandit_of(2)))
+                assert view.told(bandit_of(2)) == f"1/2;service={service};owner=2"
+                assert view.told(bandit_of(1)) == f"1/2;service={service};owner=1"
+            assert read_told(view.told(bandit_of(1))) == (1, 2, service, 1, False)
+        async with worker_1(folder / "anew", Heard()) as view:
+            assert service not in view.told(), "another start is another service"
+        assert ALONE.told() == ALONE.told(bandit_of(1)) == ""
+
+    asyncio.run(scene())
+
+
+def test_callers_are_told_that_more_is_asked_than_the_owner_answers(folder: Path) -> None:
+    owner = Owner()
+
+    async def scene() -> None:
+        owner.gate, here = asyncio.Event(), asyncio.Event()
+        async with door(folder / "2", owner), worker_1(folder, Heard()) as view:
+            calls = [asyncio.create_task(ask(view, bandit_of(2))) for _ in range(MOST_AT_ONCE)]
+            calls += [asyncio.create_task(view.answer_here(bandit_of(1), here.wait())) for _ in range(MOST_AT_ONCE)]
+            await until(lambda: len(owner.asked) == MOST_AT_ONCE)
+            assert view.told(bandit_of(1)).endswith(";owner=any")
+            assert view.told(bandit_of(2)).endswith(";owner=any")
+            owner.gate.set()
+            here.set()
+            await asyncio.gather(*calls)
+            assert view.told(bandit_of(1)).endswith(";owner=1")
+            assert view.told(bandit_of(2)).endswith(";owner=2")
+
+    asyncio.run(scene())
 
 
 def test_what_nobody_waits_for_any_more_ends_at_the_owner(folder: Path) -> None:

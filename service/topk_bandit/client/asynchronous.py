@@ -56,6 +56,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
     """A storefront's connection to the service, for one tenant.
 
     Make it inside the event loop that it is used on; cancelling a call's task cancels the call.
+    Over gRPC it has a connection to each worker that owns a bandit it calls for, as far as it knows.
     Every call has a deadline, within which it is tried again when that does no harm and may help; each raises
     `topk_bandit.client.ClientError` or one of its kinds. Close it after use, or use it in an ``async with`` statement.
 

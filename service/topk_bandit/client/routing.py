@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,6 +51,7 @@ _MOST_WORKERS = 64
 _MOST_CHANGES = 3.0
 _FORGIVEN = 0.125
 _LATELY_SECONDS = 60.0
+_MOST_MET = 16
 _LONGEST_NAME = 200
 _TOLD = re.compile(r"(\d{1,4})/(\d{1,4});service=(\w{1,32})(?:;owner=(any|\d{1,4}))?(?:;.*)?", re.ASCII)
 
@@ -137,6 +139,7 @@ class Routing:
         self._owners: dict[str, int] = {}
         self._shared: dict[str, float] = {}
         self._service, self._workers = "", 1
+        self._met: deque[str] = deque(maxlen=_MOST_MET)
         self._turn = self._tries = 0
         self._changes = 0.0
         self._no_try_before = -math.inf
@@ -256,7 +259,13 @@ class Routing:
         return None
 
     def _meet(self, number: int, link: _Link, told: Told) -> None:
-        """Begin with a service's workers; one that was started anew has others, and a proxy may be before several."""
+        """Begin with a service's workers: one that was started anew has others.
+
+        Nobody was before, and is met again, but one of several at the same address.
+        """
+        if told.service != self._service and told.service in self._met:
+            self._changes = _MOST_CHANGES
+        self._met.append(told.service)
         self._begin_anew(number)
         self._service, self._workers = told.service, told.workers
         link.worker = told.worker

