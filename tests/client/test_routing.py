@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from topk_bandit.client.routing import (
     MOST_OWNERS,
+    PATIENCE_SECONDS,
     RETRY_SECONDS,
     SHARED_SECONDS,
     SILENT_SECONDS,
@@ -263,6 +264,19 @@ def test_a_connection_on_which_nothing_is_answered_is_passed_over(routing: Routi
     routing.heard(links[3], HOME, told(3, 3))
     routing.silent(links[3], begun)
     assert routing.begin(HOME) == links[3], "it has answered meanwhile: that one call was slow"
+
+
+def test_one_that_owes_an_answer_for_long_is_passed_over(routing: Routing, clock: Clock) -> None:
+    links = know_all(routing)
+    clock.now += 100.0
+    call(routing, HOME, told(1, 3))
+    assert routing.begin(HOME) == links[3], "it had nothing to answer before"
+    clock.now += PATIENCE_SECONDS
+    assert routing.begin(HOME) == links[3]
+    clock.now += 0.1
+    assert call(routing, HOME, told(1, 3)) == 0
+    routing.heard(links[3], HOME, told(3, 3))
+    assert routing.begin(HOME) == links[3]
 
 
 def test_owners_of_so_many_bandits_are_known(routing: Routing) -> None:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,7 +23,8 @@ from tests.faults.service import serving, until
 from tests.long_forms import usual_or_long
 
 from topk_bandit.client import AsyncClient, Client
-from topk_bandit.client.routing import WORKER_HEADER, read_told
+from topk_bandit.client.routing import PATIENCE_SECONDS, WORKER_HEADER, read_told
+from topk_bandit.rpc.siblings import LOOK_SECONDS, SILENT_SECONDS
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -212,6 +214,26 @@ def test_no_call_fails_when_owners_die_and_come_back(service: Service) -> None:
             for one in threads:
                 one.join()
     assert failed == []
+
+
+def test_calls_to_an_owner_that_hangs_are_sent_elsewhere(service: Service) -> None:
+    seconds = []
+    with service.client(tenant=TENANT) as client:
+        until(partial(meet, client), what="a connection to each worker")
+        meet(client)
+        hung = service.worker_pids[0]
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            for bandit in BANDITS * 3:
+                begun = time.monotonic()
+                client.recommend(bandit, [1.0])
+                seconds.append(time.monotonic() - begun)
+        finally:
+            os.kill(hung, signal.SIGCONT)
+    # Half a second here, and what the others take to notice that it hangs; on a busy machine.
+    assert max(seconds) < PATIENCE_SECONDS + LOOK_SECONDS + SILENT_SECONDS + 1.5
+    slow = sum(one > PATIENCE_SECONDS for one in seconds)
+    assert 1 <= slow <= len(BANDITS) // 2, sorted(seconds)[-len(BANDITS) :]
 
 
 def test_a_process_may_be_forked_while_connections_are_tried(service: Service, tmp_path: Path) -> None:

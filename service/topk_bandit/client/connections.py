@@ -13,7 +13,7 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.hedging import AsyncHedged, Hedged
 from topk_bandit.client.loops import answer_of
-from topk_bandit.client.routing import WORKER_HEADER, Routing, metadata_about
+from topk_bandit.client.routing import PATIENCE_SECONDS, WORKER_HEADER, Routing, metadata_about
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
@@ -89,7 +89,20 @@ class _Both:
     @property
     def count(self) -> int:
         """How many connections calls may go on, but for the one for hedging."""
-        return len(self._routing.links)
+        return self._routing.count
+
+    def _patience(self, operation: Operation[Any], timeout: float) -> float:
+        """Return how long a call may take before it is sent again over another connection, if there is one."""
+        is_quick = operation.stub is RecommenderServiceStub and operation.repeatable
+        if not is_quick or self.count == 1 or (self._spare is not None and operation.hedged):
+            return timeout
+        return min(timeout, PATIENCE_SECONDS)
+
+    def _left_after(self, error: grpc.RpcError, begun: float, *, patience: float, timeout: float) -> float:
+        """Return how many seconds a call has left for being sent again; none if it is not."""
+        if patience == timeout or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            return 0.0
+        return timeout - (self._clock() - begun)
 
     def _note_failure(self, number: int, bandit: str, error: grpc.RpcError, begun: float) -> None:
         """Note how a call ended that was not answered with a message."""
@@ -131,6 +144,16 @@ class AsyncConnections(_Both):
 
     async def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         """Return the answer to a call, or raise `grpc.RpcError`."""
+        patience, begun = self._patience(operation, timeout), self._clock()
+        try:
+            return await self._send(operation, timeout=patience, metadata=metadata)
+        except grpc.RpcError as error:
+            left = self._left_after(error, begun, patience=patience, timeout=timeout)
+            if left <= 0.0:
+                raise
+        return await self._send(operation, timeout=left, metadata=metadata)
+
+    async def _send(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         bandit = operation.bandit
         number, begun = self._routing.begin(bandit), self._clock()
         method = self._opened[number].method(operation)
@@ -204,6 +227,16 @@ class Connections(_Both):
 
     def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         """Return the answer to a call, or raise `grpc.RpcError`."""
+        patience, begun = self._patience(operation, timeout), self._clock()
+        try:
+            return self._send(operation, timeout=patience, metadata=metadata)
+        except grpc.RpcError as error:
+            left = self._left_after(error, begun, patience=patience, timeout=timeout)
+            if left <= 0.0:
+                raise
+        return self._send(operation, timeout=left, metadata=metadata)
+
+    def _send(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         bandit = operation.bandit
         begun = self._clock()
         with self._lock:

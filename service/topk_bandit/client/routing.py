@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_OWNERS",
     "NAME_HEADER",
+    "PATIENCE_SECONDS",
     "RETRY_SECONDS",
     "SHARED_SECONDS",
     "SILENT_SECONDS",
@@ -40,6 +41,9 @@ MOST_OWNERS = 10_000
 
 SHARED_SECONDS = 1.0
 """So long calls about a bandit of which more is asked than its owner answers go to all workers in turn."""
+
+PATIENCE_SECONDS = 0.5
+"""So long a worker that owes answers may say nothing before calls go elsewhere, which are few: most take some 10 ms."""
 
 SILENT_SECONDS = 1.5
 """So long a connection is passed over on which a call's time went by without any answer."""
@@ -107,17 +111,23 @@ class _Link:
         Where it is; 0 if that is not known.
     under_way
         How many calls on it have not ended.
-    heard_at, silent_until
-        By the clock.
+    heard_at, silent_until, owes_since
+        By the clock; the last one while calls are under way.
     """
 
-    __slots__ = ("heard_at", "silent_until", "under_way", "worker")
+    __slots__ = ("heard_at", "owes_since", "silent_until", "under_way", "worker")
 
     def __init__(self, worker: int, heard_at: float) -> None:
         self.worker = worker
         self.under_way = 0
         self.heard_at = heard_at
-        self.silent_until = -math.inf
+        self.silent_until = self.owes_since = -math.inf
+
+    def is_ready(self, now: float) -> bool:
+        """Return whether it may be expected to answer."""
+        if self.silent_until > now:
+            return False
+        return not self.under_way or now - max(self.heard_at, self.owes_since) <= PATIENCE_SECONDS
 
 
 class Routing:
@@ -150,22 +160,30 @@ class Routing:
         """The connections that calls may go on."""
         return tuple(self._links)
 
+    @property
+    def count(self) -> int:
+        """How many these are."""
+        return len(self._links)
+
     def begin(self, bandit: str) -> int:
         """Return the connection that a call goes on, which begins now; `bandit` is empty for one about none."""
-        link = self._main if len(self._links) == 1 else self._choose(bandit)
-        self._links[link].under_way += 1
-        return link
+        number = self._main if len(self._links) == 1 else self._choose(bandit)
+        link = self._links[number]
+        if not link.under_way:
+            link.owes_since = self._clock()
+        link.under_way += 1
+        return number
 
     def _choose(self, bandit: str) -> int:
         now = self._clock()
         if now < self._shared.get(bandit, -math.inf):
             self._turn += 1
-            ready = [number for number, link in self._links.items() if link.silent_until <= now]
+            ready = [number for number, link in self._links.items() if link.is_ready(now)]
             return ready[self._turn % len(ready)] if ready else self._main
         chosen = self._at.get(self._owners.get(bandit, 0), self._main)
-        if self._links[chosen].silent_until <= now:
+        if self._links[chosen].is_ready(now):
             return chosen
-        return next((number for number, link in self._links.items() if link.silent_until <= now), chosen)
+        return next((number for number, link in self._links.items() if link.is_ready(now)), chosen)
 
     def heard(self, number: int, bandit: str, text: str) -> None:
         """Note that a call has ended with an answer, whichever; `text` is what it told of workers, if anything."""

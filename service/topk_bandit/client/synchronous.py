@@ -57,6 +57,7 @@ class Client(Studies, Operators):
     """A storefront's connection to the service, for one tenant.
 
     Safe to share between threads, and with processes that are forked.
+    Over gRPC it has a connection to each worker that owns a bandit it calls for, as far as it knows.
     Every call has a deadline, within which it is tried again when that does no harm and may help; each raises
     `topk_bandit.client.ClientError` or one of its kinds. Close it after use, or use it in a ``with`` statement.
 
