@@ -206,6 +206,38 @@ def test_each_bandit_has_one_service_and_moves_only_when_that_dies(front: Front)
         assert client._connections.count == 1
 
 
+def test_behind_a_proxy_that_sends_each_call_to_any_worker_a_client_has_one_connection(tmp_path: Path) -> None:
+    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin") or missing("haproxy")
+    port = free_port()
+    with ExitStack() as stack:
+        service = stack.enter_context(serving(tmp_path / "data", "--workers=2"))
+        lines = ["defaults", "mode http", "timeout connect 1s", "timeout client 1h", "timeout server 1h"]
+        # As many connections to the service as calls come from: each at one of its workers, by chance.
+        lines += ["listen calls", f"bind 127.0.0.1:{port} proto h2", "balance roundrobin"]
+        lines += [f"server s{number} {service.address} proto h2" for number in range(8)]
+        (tmp_path / "haproxy.cfg").write_text("\n".join(lines) + "\n")
+        stack.enter_context(running([program, "-f", str(tmp_path / "haproxy.cfg")], tmp_path / "log"))
+        client = stack.enter_context(Client(f"127.0.0.1:{port}", tenant=TENANT, timeout=20.0))
+        for bandit in BANDITS:
+            client.create_bandit(bandit, slate_size=2, item_capacity=9)
+            client.upsert_items(bandit, ["tea", "milk"])
+        tried = []
+        for _ in range(5):
+            for bandit in BANDITS:
+                client.reward(bandit, client.recommend(bandit).id, 1.0)
+            tried.append(probes(service))
+        assert client._connections.count == 1
+        assert tried[1] <= 8
+        assert tried[-1] == tried[1], "it has given up"
+
+
+def probes(service: Service) -> int:
+    """Return how many connections have asked where they are."""
+    text = service.page("/metrics")[1]
+    found = re.findall(r'^grpc_server_handled_total\{.*grpc_method="Check".*\} (\S+)$', text, re.MULTILINE)
+    return sum(int(float(count)) for count in found)
+
+
 def came_back(front: Front, client: Client, service: int) -> bool:
     before = slates_given(front.services[service])
     client.recommend(BANDITS[0])
