@@ -255,6 +255,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         requires_activation=True,
         baseline_item_ids=("c", "a", "b"),
         durability=Durability(synced=True, replicas=2),
+        learned_per_second=40,
     )
     assert bandit == Bandit(
         name="home",
@@ -279,6 +280,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         context_schema=None,
         item_schema=None,
         durability=Durability(synced=True, replicas=2),
+        learned_per_second=40,
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25, 40)
     assert client.get_bandit("home") == bandit
@@ -323,6 +325,8 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert not client.update_bandit("home", requires_activation=None).requires_activation
     assert client.update_bandit("home", durability=FSYNC).durability == FSYNC
     assert client.update_bandit("home", durability=None).durability is None
+    assert client.update_bandit("home", learned_per_second=7).learned_per_second == 7
+    assert client.update_bandit("home", learned_per_second=None).learned_per_second == 300
     assert client.update_bandit("home", reward_aggregation=None).reward_aggregation is Aggregation.FIRST
     assert (before.baseline_item_ids, after.baseline_item_ids) == ((), ())
     assert client.update_bandit("home", baseline_item_ids=["a"]).baseline_item_ids == ("a",)
@@ -411,6 +415,7 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     assert stats.rank_weight_power == 0.5
     assert (stats.outlier_count, stats.pair_scale, stats.edges_reached) == (14, 0.25, ("noise",))
     assert stats.noticed_change_count == 34
+    assert stats.set_aside_count == 35
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

@@ -411,6 +411,7 @@ class Shop:
             item_features=(FeatureStats("price", 1.0, 2.0, frozen=True, clamped=0, unknown=0, missing=4),),
             outliers=14,
             noticed_changes=34,
+            set_aside=35,
             snapshot_position=9,
             memory_bytes=10,
             memory_limit_bytes=11,

@@ -59,6 +59,7 @@ def test_create_fills_in_defaults(server: RunningServer, stub: BanditServiceStub
         default_reward=None,
     )
     assert (answer.name, answer.context_dimension, answer.kernel) == (HOME, 1, pb.KERNEL_ADAPTIVE)
+    assert answer.learned_per_second == 300
     assert (answer.exploration.constant_beta, answer.exploration.uniform_share) == (4.0, 0.05)
     assert answer.reward_wait == Duration(seconds=86_400)
     assert not answer.HasField("default_reward")
@@ -78,6 +79,7 @@ EVERYTHING: dict[str, Any] = {
     "reward_aggregation": pb.REWARD_AGGREGATION_MEAN,
     "requires_activation": True,
     "durability": "fsync",
+    "learned_per_second": 1_000_000,
     "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
@@ -92,9 +94,11 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         reward_aggregation=Aggregation.MEAN,
         requires_activation=True,
         durability=FSYNC,
+        learned_per_second=1_000_000,
     )
     assert answer.requires_activation
     assert answer.durability == "fsync"
+    assert answer.learned_per_second == 1_000_000
     assert answer.reward_aggregation == pb.REWARD_AGGREGATION_MEAN
     assert settings_of(server) == expected
     assert answer.reward_range == EVERYTHING["reward_range"]
@@ -170,6 +174,8 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"default_reward": math.inf}, "bandit.default_reward"),
         ({"default_reward": -2e100}, "bandit.default_reward"),
         ({"prior_study": "tastes"}, "bandit.prior_study"),
+        ({"learned_per_second": -1}, "bandit.learned_per_second"),
+        ({"learned_per_second": 1_000_001}, "bandit.learned_per_second"),
         ({"prior_study": "tenants/other/studies/tastes"}, "bandit.prior_study"),
     ],
 )
@@ -205,6 +211,8 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["requires_activation"], {"requires_activation": True}, {"requires_activation": True}),
     (["durability"], {"durability": "replicated:2"}, {"durability": Durability(synced=True, replicas=2)}),
     (["durability"], {"durability": ""}, {"durability": None}),
+    (["learned_per_second"], {"learned_per_second": 1}, {"learned_per_second": 1}),
+    (["learned_per_second"], {}, {"learned_per_second": 300}),
     (
         ["reward_aggregation"],
         {"reward_aggregation": pb.REWARD_AGGREGATION_SUM},
@@ -516,6 +524,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         arithmetic="paper and pencil",
         outlier_count=14,
         noticed_change_count=34,
+        set_aside_count=35,
         pair_scale=0.25,
         constant_variance=4.0,
         shared_context=2.0,

@@ -133,8 +133,8 @@ class Agreement(RuleBasedStateMachine):
     def items(self, name: BanditName, upserted: list[Item], retired: list[str]) -> None:
         self.both(lambda store: store.change_items(name, upserted=upserted, retired=retired))
 
-    @rule(name=names, key=keys, context=contexts)
-    def recommend(self, name: BanditName, key: str, context: tuple[float, ...]) -> None:
+    @rule(name=names, key=keys, context=contexts, aside=st.booleans())
+    def recommend(self, name: BanditName, key: str, context: tuple[float, ...], *, aside: bool) -> None:
         async def decide(store: Store) -> Any:  # noqa: ANN401
             now = await store.get_bandit(name)
             return await store.record_recommendation(
@@ -143,6 +143,7 @@ class Agreement(RuleBasedStateMachine):
                 recommendation(key),
                 incarnation=now.incarnation,
                 items_position=now.items_position,
+                aside=aside,
             )
 
         self.both(decide)
@@ -163,9 +164,9 @@ class Agreement(RuleBasedStateMachine):
     def find(self, name: BanditName, key: str, context: tuple[float, ...]) -> None:
         self.both(lambda store: store.find_recommendation(name, request(context=context), key))
 
-    @rule(name=names, key=keys, value=values, other=values)
-    def recommend_and_reward(self, name: BanditName, key: str, value: float, other: float) -> None:
-        self.recommend(name, key, (0.0,))
+    @rule(name=names, key=keys, value=values, other=values, aside=st.booleans())
+    def recommend_and_reward(self, name: BanditName, key: str, value: float, other: float, *, aside: bool) -> None:
+        self.recommend(name, key, (0.0,), aside=aside)
         self.reward(name, key, value)
         self.reward(name, key, other)
 

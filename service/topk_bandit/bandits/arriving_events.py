@@ -15,6 +15,7 @@ from topk_bandit.domain.bandits import (
     MAX_HALF_LIFE_MS,
     MAX_REWARD_MAGNITUDE,
     MAX_REWARD_WAIT_MS,
+    MOST_LEARNED_PER_SECOND,
     MOST_SHARES_FALL_AFTER,
     Activated,
     BanditCreated,
@@ -101,6 +102,8 @@ def _rewards(arriving: Event | Recorded) -> Iterator[float]:
         case RewardCollected(value=value) | RewardAmended(value=value) | Expired(default_reward=value):
             if value is not None:
                 yield value
+            if isinstance(arriving, RewardAmended) and arriving.before is not None:
+                yield arriving.before
         case Imported(_, _, slates):
             yield from (past.reward for past in slates)
         case Recorded():
@@ -136,6 +139,7 @@ def _check_settings(settings: BanditSettings) -> None:
         ("uniform_share", explored.uniform_share, 1.0),
         ("near_share", explored.near_share, 1.0),
         ("shares_fall_after", explored.shares_fall_after, MOST_SHARES_FALL_AFTER),
+        ("learned_per_second", settings.learned_per_second, MOST_LEARNED_PER_SECOND),
     ):
         _check_number(f"settings.{name}", value, most, least=0)
     rewards = (settings.default_reward, *(() if taken is None else (taken.low, taken.high)))

@@ -8,7 +8,6 @@ two models differ, never how far.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,7 +81,7 @@ def _digest_of_log(model: Model) -> str:
         encode_settings(model.settings, FIRST).decode(),
         [items.ids, sorted(items.available), sorted(items.retired), items.open_until_ms.tolist(), model.items_position],
         [model.prior_items.ids, model.state.observations, model.state.imported],
-        asdict(model.tally),
+        model.tally.told(),
         [history.width_ms, history.current, history.numbers.tolist(), history.totals.tolist()],
     ]
     item_encoder = None if model.item_features is None else model.item_features.encoder

@@ -35,7 +35,7 @@ class Totals(NamedTuple):
     rewarded, expired
         Slates that ended with a reward, whether or not it could be learned, and without one.
     observations, reward_sum
-        What was learned, default rewards too.
+        What was learned, default rewards too, and what was counted of slates that were set aside.
     regret_bound_sum, estimated_regret_sum
         Of the slates given out.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import BanditSettings, PastSlate, Prior, Shown
+    from topk_bandit.domain.bandits import BanditSettings, Event, PastSlate, Prior, Shown
     from topk_bandit.domain.features import Context
     from topk_bandit.learning.limits import Limits
 
@@ -58,6 +58,9 @@ __all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OddFeatures", "Taken", "Tally
 
 EVENTS_BETWEEN_CHECKPOINTS = 1024
 """A checkpoint comes after so many events at the latest, even if none of them is a reward."""
+
+ASIDE_AS_ONE = 16
+"""So many events about slates that were set aside count as one of them: a refit would learn nothing from these."""
 
 
 class OddFeatures(NamedTuple):
@@ -78,7 +81,8 @@ class Taken(NamedTuple):
 class Tally:
     """Sums and counts over a bandit's life, in the units of `topk_bandit.domain.bandits.BanditStats`.
 
-    But `inactive` is how many there are now.
+    But `inactive` is how many there are now. Of the slates that were `set_aside`, `aside_rewards` are those that ended
+    with a reward, and `aside_defaults` those with a default reward.
     """
 
     recommendations: int = 0
@@ -96,6 +100,13 @@ class Tally:
     voided: int = 0
     amended: int = 0
     missed_corrections: int = 0
+    set_aside: int = 0
+    aside_rewards: int = 0
+    aside_defaults: int = 0
+
+    def told(self) -> dict[str, float]:
+        """Return it as digests and snapshots have it: what is of slates set aside only where there are any."""
+        return {name: value for name, value in asdict(self).items() if value or "aside" not in name}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +127,8 @@ class Model:
         What all of it was computed with; see `topk_bandit.bandits.digests`.
     since_checkpoint
         Events folded since the last checkpoint; 0 at one.
+    aside_since_checkpoint
+        How many of them were about slates that were set aside.
     history
         How the totals grew.
     skipped
@@ -135,6 +148,7 @@ class Model:
     item_features: ItemFeatures | None = None
     items_position: int = 0
     since_checkpoint: int = 0
+    aside_since_checkpoint: int = 0
     history: History = field(default_factory=History)
     skipped: frozenset[int] = frozenset()
 
@@ -154,7 +168,23 @@ class Model:
     def rewarded_slates(self) -> int:
         """How many recommendations ended with a reward, whether or not it could be learned."""
         learned = self.state.observations - self.state.imported - self.tally.defaults
-        return learned + self.tally.unlearned + self.tally.voided
+        return learned + self.tally.unlearned + self.tally.voided + self.tally.aside_rewards
+
+    @property
+    def counted_rewards(self) -> int:
+        """How many rewards the sum of rewards is of: those learned, and those of slates that were set aside."""
+        return self.state.observations + self.tally.aside_rewards + self.tally.aside_defaults
+
+    @property
+    def mean_reward(self) -> float:
+        """Mean of all rewards that count, 0 before the first."""
+        return self.tally.reward_sum / self.counted_rewards if self.counted_rewards else 0.0
+
+    @property
+    def events_before_checkpoint(self) -> int:
+        """How many events come at least before the next checkpoint that no refit makes."""
+        aside = self.aside_since_checkpoint
+        return EVENTS_BETWEEN_CHECKPOINTS - (self.since_checkpoint - aside + aside // ASIDE_AS_ONE)
 
     @property
     def totals(self) -> Totals:
@@ -165,7 +195,7 @@ class Model:
             explored=tally.explored,
             rewarded=self.rewarded_slates,
             expired=tally.expirations,
-            observations=self.state.observations,
+            observations=self.counted_rewards,
             reward_sum=tally.reward_sum,
             regret_bound_sum=tally.regret_bound_sum,
             estimated_regret_sum=tally.estimated_regret_sum,
@@ -182,7 +212,7 @@ class Model:
         usual, encoder = self.state.usual_contexts, self.encoder
         counts = (
             self.state.rewards_before_refit,
-            EVENTS_BETWEEN_CHECKPOINTS - self.since_checkpoint,
+            self.events_before_checkpoint,
             None if usual is None else usual.contexts_before_judgement,
             None if encoder is None else encoder.requests_before_recoding,
         )
@@ -294,15 +324,28 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
 def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"it can't follow event {model.version}")
-    after = replace(_apply(model, logged), last=logged, since_checkpoint=model.since_checkpoint + 1)
+    after = replace(
+        _apply(model, logged),
+        last=logged,
+        since_checkpoint=model.since_checkpoint + 1,
+        aside_since_checkpoint=model.aside_since_checkpoint + _is_aside(logged.event),
+    )
     if model.history.ends_before(logged.at_ms):
         after = replace(after, history=model.history.begin(logged.at_ms, model.totals))
     is_refit = not after.state.posterior.is_of_one_fit_with(model.state.posterior)
     if is_refit and not isinstance(logged.event, _CHANGE_A_FIT):
-        return replace(after, since_checkpoint=0)
-    if after.since_checkpoint >= EVENTS_BETWEEN_CHECKPOINTS:
-        return replace(after, state=after.state.refit(logged.at_ms), since_checkpoint=0)
+        return replace(after, since_checkpoint=0, aside_since_checkpoint=0)
+    if after.events_before_checkpoint <= 0:
+        refit = after.state.refit(logged.at_ms)
+        return replace(after, state=refit, since_checkpoint=0, aside_since_checkpoint=0)
     return after
+
+
+def _is_aside(event: Event) -> bool:
+    """Tell whether an event says that its slate was set aside."""
+    if isinstance(event, RewardAmended):
+        return event.before is not None
+    return isinstance(event, Recommended | Activated | Rewarded | Expired) and event.aside
 
 
 _CHANGE_A_FIT = (Recommended, Activated, RewardAmended)
@@ -414,13 +457,8 @@ def _take_features(model: Model, change: ItemsChanged) -> Model:
 def _open_slate(model: Model, event: Recommended) -> Model:
     recommendation, tally = event.recommendation, model.tally
     inactive = model.settings.requires_activation
-    is_known = not model.skipped or model.items.have_places(recommendation.slate)
-    if is_known:
-        ranking = model.items.find_indices(recommendation.slate)
-        model = replace(model, items=model.items.show(ranking, deadline_ms=recommendation.deadline_ms))
-    model = _observe(model, event.request.context)
-    if is_known and not inactive:
-        model = _show_ranking(model, recommendation.recommendation_id, event.request.context, ranking)
+    if not event.aside:
+        model = _take_slate(model, event, inactive=inactive)
     return replace(
         model,
         tally=replace(
@@ -431,8 +469,22 @@ def _open_slate(model: Model, event: Recommended) -> Model:
             passed_over=tally.passed_over + recommendation.passed_over,
             regret_bound_sum=tally.regret_bound_sum + recommendation.regret_bound,
             estimated_regret_sum=tally.estimated_regret_sum + recommendation.estimated_regret,
+            set_aside=tally.set_aside + event.aside,
         ),
     )
+
+
+def _take_slate(model: Model, event: Recommended, *, inactive: bool) -> Model:
+    """Return the model that knows of a slate, and of its context: its items keep their places until its deadline."""
+    recommendation = event.recommendation
+    is_known = not model.skipped or model.items.have_places(recommendation.slate)
+    if is_known:
+        ranking = model.items.find_indices(recommendation.slate)
+        model = replace(model, items=model.items.show(ranking, deadline_ms=recommendation.deadline_ms))
+    model = _observe(model, event.request.context)
+    if is_known and not inactive:
+        model = _show_ranking(model, recommendation.recommendation_id, event.request.context, ranking)
+    return model
 
 
 def _show_ranking(model: Model, recommendation_id: str, context: Context, ranking: NDArray[np.int32]) -> Model:
@@ -449,9 +501,9 @@ def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
             raise CorruptDataError(f"event {logged.position} is about an inactive recommendation, and there is none")
         tally = replace(tally, inactive=max(tally.inactive - 1, 0))
     match logged.event:
-        case Activated(recommendation_id, shown, instead):
+        case Activated(recommendation_id, shown, instead, aside):
             model = replace(model, tally=replace(tally, shown_otherwise=tally.shown_otherwise + instead))
-            return _activate_slate(model, recommendation_id, shown)
+            return model if aside else _activate_slate(model, recommendation_id, shown)
         case Lapsed():
             return replace(model, tally=replace(tally, lapsed=tally.lapsed + 1))
         case RewardAmended() as amended:
@@ -493,9 +545,30 @@ def _check_open(model: Model, logged: LoggedEvent) -> Model:
 
 
 def _end_slate(model: Model, event: Rewarded | Expired, *, at_ms: int) -> Model:
+    if event.aside:
+        return _end_aside(model, event)
     if isinstance(event, Rewarded):
         return _take_reward(model, event, at_ms=at_ms)
     return _expire_slate(model, event, at_ms=at_ms)
+
+
+def _end_aside(model: Model, event: Rewarded | Expired) -> Model:
+    """Count the end of a slate that is not learned from, and its reward as it would have been learned."""
+    tally = model.tally
+    reward = event.value if isinstance(event, Rewarded) else event.default_reward
+    counted = replace(
+        tally,
+        expirations=tally.expirations + isinstance(event, Expired),
+        aside_rewards=tally.aside_rewards + isinstance(event, Rewarded),
+        aside_defaults=tally.aside_defaults + (isinstance(event, Expired) and reward is not None),
+        reward_sum=tally.reward_sum + _usual_reward(model, reward),
+    )
+    return replace(model, tally=counted)
+
+
+def _usual_reward(model: Model, reward: float | None) -> float:
+    """Return a reward as the model would learn it now, 0 for none."""
+    return 0.0 if reward is None else model.state.usual.admit(reward).reward
 
 
 def _take_reward(model: Model, event: Rewarded, *, at_ms: int) -> Model:
@@ -519,6 +592,8 @@ def _expire_slate(model: Model, event: Expired, *, at_ms: int) -> Model:
 def _correct_reward(model: Model, event: RewardAmended) -> Model:
     """Amend a reward that was learned since the last refit; note one that is folded by now, and leave it."""
     tally, state = model.tally, model.state
+    if event.before is not None:
+        return _correct_aside(model, event)
     if not state.is_recent(event.recommendation_id):
         return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     corrected = state.corrected(event.recommendation_id, event.value)
@@ -529,6 +604,20 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
         amended=tally.amended + (event.value is not None),
     )
     return replace(model, state=corrected, tally=tally)
+
+
+def _correct_aside(model: Model, event: RewardAmended) -> Model:
+    """Count another reward, or none, of a slate that was not learned from."""
+    tally, is_void = model.tally, event.value is None
+    change = _usual_reward(model, event.value) - _usual_reward(model, event.before)
+    corrected = replace(
+        tally,
+        reward_sum=tally.reward_sum + change,
+        voided=tally.voided + is_void,
+        amended=tally.amended + (not is_void),
+        aside_rewards=tally.aside_rewards - is_void,
+    )
+    return replace(model, tally=corrected)
 
 
 def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Shown, *, at_ms: int) -> Model:

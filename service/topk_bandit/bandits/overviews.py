@@ -129,13 +129,13 @@ def _overview(record: BanditRecord, model: Model | None) -> BanditOverview:
 
 
 def _glance(model: Model) -> ModelGlance:
-    tally, observations = model.tally, model.state.observations
+    tally = model.tally
     return ModelGlance(
         model_version=model.version,
         recommendations=tally.recommendations,
-        observations=observations,
+        observations=model.state.observations,
         explored=tally.explored,
-        mean_reward=tally.reward_sum / observations if observations else 0.0,
+        mean_reward=model.mean_reward,
         regret_bound_sum=tally.regret_bound_sum,
         estimated_regret_sum=tally.estimated_regret_sum,
         items=model.items.size,

@@ -20,6 +20,7 @@ import numpy as np
 
 from topk_bandit.bandits.contexts import check_context, context_of_none
 from topk_bandit.bandits.model import OddFeatures
+from topk_bandit.bandits.slate_rates import is_set_aside
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
@@ -389,6 +390,9 @@ class Recommender:
     async def _record(
         self, name: BanditName, request: RecommendationRequest, recommendation: Recommendation, model: Model
     ) -> RecordOutcome:
+        rate = self._residents.find_slate_rate(name)
+        most = model.settings.learned_per_second
+        aside = is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
         with self._residents.appending(name) as told:
             return await self._store.record_recommendation(
                 name,
@@ -396,6 +400,7 @@ class Recommender:
                 recommendation,
                 incarnation=model.incarnation,
                 items_position=model.items_position,
+                aside=aside,
                 told=told,
             )
 
@@ -405,6 +410,7 @@ class Recommender:
         if outcome.status is RecordStatus.REPEATED:
             return await self._check_items(name, recommendation)
         self._residents.note_written(name, outcome.position, recommendation.recommendation_id)
+        self._residents.note_slate(name, outcome.position)
         self._hooks.recommended(recommendation)
         self._hooks.encoded(clamped=odd.clamped, unknown=odd.unknown)
         return recommendation

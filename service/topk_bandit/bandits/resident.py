@@ -10,6 +10,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from topk_bandit.bandits.slate_rates import SlateRate
+
 if TYPE_CHECKING:
     from topk_bandit.bandits.follower import Follower
     from topk_bandit.bandits.model import Model
@@ -46,6 +48,8 @@ class Resident:
         When its overdue slates are closed next.
     next_deadline_ms
         The earliest open deadline by the store's clock, when overdue slates were closed last; None without any.
+    rate
+        How many slates a second the bandit gives out.
     must_read
         Whether the log may have more than this worker was told to have appended to it; set by `wake`.
     """
@@ -57,6 +61,7 @@ class Resident:
         self.used_at = self.asked_at = now
         self.expire_at = 0.0
         self.next_deadline_ms: int | None = None
+        self.rate = SlateRate()
         self.must_read = True
         self._woken = asyncio.Event()
         self._look_seconds = look_seconds

@@ -134,6 +134,18 @@ class Residents:
         if resident is not None and position:
             resident.follower.note_written(position, recommendation_id, is_reward=is_reward)
 
+    def note_slate(self, name: BanditName, position: int) -> None:
+        """Note where in a bandit's log a slate was recorded: so its rate is known."""
+        resident = self._residents.get(name)
+        if resident is not None and (model := resident.follower.model) is not None:
+            slates = model.tally.recommendations
+            resident.rate.observe(self._now(), position=position, version=model.version, slates=slates)
+
+    def find_slate_rate(self, name: BanditName) -> float:
+        """Return how many slates a second a bandit gives out, 0 where that is not known."""
+        resident = self._residents.get(name)
+        return 0.0 if resident is None else resident.rate.per_second
+
     @contextmanager
     def appending(self, name: BanditName) -> Iterator[AppendedEvents]:
         """Have what the calls within append to a bandit's log folded, without reading it if they tell.

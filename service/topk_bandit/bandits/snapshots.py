@@ -10,7 +10,7 @@ import io
 import json
 import math
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,7 +168,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "noise_at_edge": checkpoint.noise_at_edge,
         "doubt": checkpoint.doubt,
         "changes": checkpoint.changes,
-        "tally": asdict(model.tally),
+        "tally": model.tally.told(),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
         "last": {

@@ -63,6 +63,8 @@ class BanditSettings(TypedDict, total=False):
         The features that requests have, and that items may have.
     durability
         What is awaited before a write is acknowledged.
+    learned_per_second
+        About how many slates a second are learned from at most.
     """
 
     constant_beta: float | None
@@ -81,6 +83,7 @@ class BanditSettings(TypedDict, total=False):
     context_schema: Iterable[Feature] | None
     item_schema: Iterable[Feature] | None
     durability: Durability | None
+    learned_per_second: int | None
 
 
 class BanditChanges(BanditSettings, total=False):
@@ -127,6 +130,7 @@ def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any)
         context_schema=schema_message("context_schema", get("context_schema")),
         item_schema=schema_message("item_schema", get("item_schema")),
         durability=str(get("durability") or ""),
+        learned_per_second=get("learned_per_second"),
         **others,
     )
 

@@ -458,6 +458,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         context_schema=schema_of(bandit.context_schema) if bandit.HasField("context_schema") else None,
         item_schema=schema_of(bandit.item_schema) if bandit.HasField("item_schema") else None,
         durability=Durability.parse(bandit.durability) if bandit.durability else None,
+        learned_per_second=bandit.learned_per_second,
     )
 
 

@@ -237,6 +237,8 @@ class Bandit:
         The features that items may have; None where they are known by their ids alone.
     durability
         What is awaited before a write is acknowledged; None for what the service awaits.
+    learned_per_second
+        About how many slates a second are learned from at most.
     """
 
     name: str
@@ -261,6 +263,7 @@ class Bandit:
     context_schema: tuple[Feature, ...] | None
     item_schema: tuple[Feature, ...] | None
     durability: Durability | None
+    learned_per_second: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,3 +319,4 @@ class BanditStats:
     forgotten_count: int
     noticed_change_count: int
     store_bytes: int
+    set_aside_count: int

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_BETA_SCALE",
     "DEFAULT_EXPLORATION",
+    "DEFAULT_LEARNED_PER_SECOND",
     "DEFAULT_NEAR_SHARE",
     "DEFAULT_SHARES_FALL_AFTER",
     "DEFAULT_UNIFORM_SHARE",
@@ -31,6 +32,7 @@ __all__ = [
     "MAX_ITEM_CAPACITY",
     "MAX_REWARD_WAIT_MS",
     "MAX_SLATE_SIZE",
+    "MOST_LEARNED_PER_SECOND",
     "MOST_SHARES_FALL_AFTER",
     "REGRET_CONFIDENCE",
     "Activated",
@@ -150,6 +152,7 @@ MAX_CONTEXT_MAGNITUDE, MAX_REWARD_MAGNITUDE = 1e6, 1e100
 MAX_BETA = 1e6
 MAX_REWARD_WAIT_MS, MAX_HALF_LIFE_MS = 30 * 24 * 60 * 60 * 1000, 3650 * 24 * 60 * 60 * 1000
 DEFAULT_SHARES_FALL_AFTER, MOST_SHARES_FALL_AFTER = 500, 1_000_000_000
+DEFAULT_LEARNED_PER_SECOND, MOST_LEARNED_PER_SECOND = 300, 1_000_000
 DEFAULT_EXPLORATION = Exploration(
     beta=PaperBeta(DEFAULT_BETA_SCALE),
     uniform_share=DEFAULT_UNIFORM_SHARE,
@@ -223,6 +226,8 @@ class BanditSettings:
         The features that items may have; None for items that are known by their ids alone.
     durability
         What is awaited before a write of the bandit is acknowledged; None for what the service awaits.
+    learned_per_second
+        About how many slates a second are learned from at most; the others are set aside.
     """
 
     item_capacity: int
@@ -242,6 +247,7 @@ class BanditSettings:
     context_schema: FeatureSchema | None = None
     item_schema: FeatureSchema | None = None
     durability: Durability | None = None
+    learned_per_second: int = DEFAULT_LEARNED_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,11 +441,13 @@ class ItemsChanged:
 class Recommended:
     """A slate was given out. `recommendation.deadline_ms` is set by the store's clock.
 
-    If the bandit's settings at that moment require activation, it is only shown once it is `Activated`.
+    If the bandit's settings at that moment require activation, it is only shown once it is `Activated`. One that is set
+    `aside` is not learned from, whatever comes of it: events that tell of what is learned say so again.
     """
 
     request: RecommendationRequest
     recommendation: Recommendation
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,6 +466,7 @@ class Activated:
     recommendation_id: str
     shown: Shown
     instead: bool
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,14 +492,19 @@ class Rewarded:
     recommendation_id: str
     value: float
     shown: Shown
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RewardAmended:
-    """A reward that was learned was another one, or None: the slate ended without one."""
+    """A reward that was learned was another one, or None: the slate ended without one.
+
+    `before` is what it was, of a slate that was set aside: nobody else knows. None of one that was learned.
+    """
 
     recommendation_id: str
     value: float | None
+    before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,6 +557,7 @@ class Expired:
     recommendation_id: str
     default_reward: float | None
     shown: Shown | None
+    aside: bool = False
 
 
 Event: TypeAlias = (
@@ -662,6 +677,8 @@ class BanditStats:
         Observations that were learned before the newest reset: they count, and nothing of them is known.
     outliers
         Rewards so far from all others that they were learned as the farthest usual one.
+    set_aside
+        Recommendations that are not learned from, because there were too many in a second.
     noticed_changes
         How often the latest rewards said that the shop had changed, so that all before counted for less.
     memory_bytes
@@ -716,6 +733,7 @@ class BanditStats:
     hyperparameters: HyperparameterStats
     outliers: int
     noticed_changes: int
+    set_aside: int
     snapshot_position: int
     memory_bytes: int
     memory_limit_bytes: int

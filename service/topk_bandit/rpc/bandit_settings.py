@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.duration_pb2 import Duration
 
 from topk_bandit.domain.bandits import (
+    DEFAULT_LEARNED_PER_SECOND,
     MAX_BETA,
     MAX_CONTEXT_DIMENSION,
     MAX_HALF_LIFE_MS,
     MAX_ITEM_CAPACITY,
     MAX_REWARD_WAIT_MS,
     MAX_SLATE_SIZE,
+    MOST_LEARNED_PER_SECOND,
     MOST_SHARES_FALL_AFTER,
     Aggregation,
     BanditSettings,
@@ -92,6 +94,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         context_schema=schema,
         item_schema=_item_schema(bandit),
         durability=_durability(bandit),
+        learned_per_second=_learned_per_second(bandit),
     )
     return _with_default_in_range(settings)
 
@@ -114,6 +117,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         context_schema=None if settings.context_schema is None else schema_to_proto(settings.context_schema),
         item_schema=None if settings.item_schema is None else schema_to_proto(settings.item_schema),
         durability=str(settings.durability or ""),
+        learned_per_second=settings.learned_per_second,
     )
 
 
@@ -251,6 +255,11 @@ def _durability(bandit: pb.Bandit) -> Durability | None:
         raise InvalidArgumentError("bandit.durability", problem) from None
 
 
+def _learned_per_second(bandit: pb.Bandit) -> int:
+    path, most = "bandit.learned_per_second", MOST_LEARNED_PER_SECOND
+    return fields.integer(path, bandit.learned_per_second, low=0, high=most) or DEFAULT_LEARNED_PER_SECOND
+
+
 def _with_default_in_range(settings: BanditSettings) -> BanditSettings:
     """Return settings whose default reward is one that could be posted."""
     default, taken = settings.default_reward, settings.reward_range
@@ -295,6 +304,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "baseline_item_ids": {"baseline_item_ids": _baseline},
     "item_schema": {"item_schema": _item_schema},
     "durability": {"durability": _durability},
+    "learned_per_second": {"learned_per_second": _learned_per_second},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS, "context_schema")
 

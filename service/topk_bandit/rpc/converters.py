@@ -356,6 +356,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         explored_count=stats.explored,
         outlier_count=stats.outliers,
         noticed_change_count=stats.noticed_changes,
+        set_aside_count=stats.set_aside,
         passed_over_count=stats.passed_over,
         place_count=stats.places,
         unplaced_reward_count=stats.unplaced_rewards,

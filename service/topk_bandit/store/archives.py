@@ -223,7 +223,7 @@ def write_line(value: Line, version: int = OLDEST) -> str:
 
 def _slate(recorded: Recorded, version: int) -> _Slate:
     given = recorded.recommendation
-    shown = Activated(given.recommendation_id, recorded.shown, bool(recorded.instead))
+    shown = Activated(given.recommendation_id, recorded.shown, bool(recorded.instead), aside=recorded.aside)
     recommendation, _ = encode_recommended(Recommended(RecommendationRequest("", (), None), given), version)
     rewards = tuple((one.reward_id, one.posted, one.value, one.position) for one in recorded.rewards)
     return _Slate(
@@ -275,6 +275,7 @@ def _read_slate(slate: _Slate) -> Recorded:
         state=slate.state,
         rewards=[PostedReward(*one) for one in slate.rewards],
         instead=shown.shown.slate if shown.instead else (),
+        aside=shown.aside,
     )
 
 

@@ -257,7 +257,7 @@ def _open_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent, event
     inactive = settings_of(arriving.arrival).requires_activation
     state = RecordState.INACTIVE if inactive else RecordState.PENDING
     opened = Recorded(fingerprint(event.request), event.request.context, event.recommendation, logged.at_ms, state)
-    _put_slate(arriving, arrived, key, replace(opened, logged=logged.position))
+    _put_slate(arriving, arrived, key, replace(opened, aside=event.aside, logged=logged.position))
 
 
 def _follow_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from topk_bandit.domain.bandits import (
+    DEFAULT_LEARNED_PER_SECOND,
     Activated,
     Aggregation,
     BanditCreated,
@@ -188,11 +189,12 @@ def encode_recommended(event: Recommended, version: int = OLDEST) -> tuple[bytes
     # Of a request only the context has numbers: no other part needs to be searched for what is not finite.
     parts = (text_of(asked.request_id), pack(context_document(asked.context)), text_of(asked.candidates))
     request = b'{"request_id":%b,"context":%b,"candidates":%b}' % parts
-    return _RECORDED % (version, recommendation[1:]), _RECOMMENDED % (version, request, recommendation)
+    aside = b',"aside":true' if event.aside else b""
+    return _RECORDED % (version, recommendation[1:]), _RECOMMENDED % (version, request, recommendation, aside)
 
 
 _RECORDED = b'{"v":%d,%b'
-_RECOMMENDED = b'{"v":%d,"type":"recommended","request":%b,"recommendation":%b}'
+_RECOMMENDED = b'{"v":%d,"type":"recommended","request":%b,"recommendation":%b%b}'
 
 
 def encode_event(event: Event, version: int = OLDEST) -> bytes:
@@ -271,6 +273,9 @@ def _settings_document(settings: BanditSettings) -> Document:
         "context_schema": None if contexts is None else schema_document(contexts),
         "item_schema": None if items is None else schema_document(items),
         "durability": None if settings.durability is None else str(settings.durability),
+        "learned_per_second": None
+        if settings.learned_per_second == DEFAULT_LEARNED_PER_SECOND
+        else settings.learned_per_second,
     }
     return {
         "item_capacity": settings.item_capacity,
@@ -321,12 +326,15 @@ class _Settings(Layout):
     context_schema: SchemaLayout | UnsetType = UNSET
     item_schema: SchemaLayout | UnsetType = UNSET
     durability: Annotated[str, Meta(pattern=r"^(memory|fsync|replicated:[1-9])$")] | UnsetType = UNSET
+    learned_per_second: Annotated[int, Meta(gt=0)] | UnsetType = UNSET
 
     def read(self) -> BanditSettings:
         if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
             refuse("prior_digest", read_optional(self.prior_digest))
         if self.reward_aggregation is Aggregation.FIRST:
             refuse("reward_aggregation", self.reward_aggregation.value)
+        if self.learned_per_second == DEFAULT_LEARNED_PER_SECOND:
+            refuse("learned_per_second", self.learned_per_second)
         beta = ConstantBeta(self.beta) if self.beta_schedule == "constant" else PaperBeta(self.beta)
         return BanditSettings(
             item_capacity=self.item_capacity,
@@ -348,6 +356,7 @@ class _Settings(Layout):
             context_schema=read(self.context_schema),
             item_schema=read(self.item_schema),
             durability=None if self.durability is UNSET else Durability.parse(self.durability),
+            learned_per_second=read_optional(self.learned_per_second) or DEFAULT_LEARNED_PER_SECOND,
         )
 
 
@@ -402,10 +411,17 @@ def _past_slate(
     return PastSlate(read_context(context), slate, reward, read_optional(at_ms), read_optional(propensity))
 
 
-def _make_expired(recommendation_id: str, default: float | None, shown: Shown | None) -> Expired:
+def _make_expired(
+    recommendation_id: str, default: float | None, shown: Shown | None, aside: Literal[True] | None
+) -> Expired:
     if (shown is None) != (default is None):
         raise CorruptDataError("of the stored fields default_reward and shown one is null")
-    return Expired(recommendation_id, default, shown)
+    return Expired(recommendation_id, default, shown, aside=bool(aside))
+
+
+def _with_aside(kind: type) -> Callable[..., Any]:
+    """Return what makes an event of its fields, the last of which is whether its slate was set aside."""
+    return lambda *told: kind(*told[:-1], aside=bool(told[-1]))
 
 
 _PARTS = {
@@ -435,11 +451,13 @@ _TAGS: dict[type[Event], str] = {
     Imported: "imported",
     EventSkipped: "event_skipped",
 }
-_LEFT_OUT = ("prior",)
+_LEFT_OUT = ("prior", "aside", "before")
+_MAKERS: dict[type[Event], Callable[..., Any]] = {
+    kind: _with_aside(kind) for kind in (Recommended, Activated, Rewarded)
+}
+_MAKERS[Expired] = _make_expired
 _LAYOUTS = {
-    kind: derive(
-        kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_make_expired if kind is Expired else kind
-    )
+    kind: derive(kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_MAKERS.get(kind, kind))
     for kind, tag in _TAGS.items()
 }
 _decode_event: Callable[[bytes], Event] = decoder(any_of(_LAYOUTS.values()))
@@ -457,7 +475,8 @@ _decode_features: Callable[[bytes], FeaturesLayout] = decoder(Annotated[Features
 
 def _event_document(event: Event) -> Document:
     values = ((name, getattr(event, name)) for name in event.__dataclass_fields__)
-    return {name: _write_value(value) for name, value in values if name not in _LEFT_OUT or value is not None}
+    told = {name: value for name, value in values if name not in _LEFT_OUT or not (value is None or value is False)}
+    return {name: _write_value(value) for name, value in told.items()}
 
 
 def _write_value(value: Any) -> Any:  # noqa: ANN401, what events have

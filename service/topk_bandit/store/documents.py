@@ -12,7 +12,7 @@ import json
 from dataclasses import fields
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -111,16 +111,21 @@ def derive(
     parts
         Layouts by the names that stand for them in the type's annotations.
     left_out
-        Fields that documents have only where they are not None.
+        Fields that documents have only where they are not None, or are true.
     """
     types = get_type_hints(kind, localns=dict(parts or {}))
     declared: list[Any] = []
     for field in fields(kind):
         declared.append((field.name, types[field.name]))
         if field.name in left_out:
-            declared[-1] = (field.name, any_of({UnsetType, *types[field.name].__args__} - {type(None)}), UNSET)
+            declared[-1] = (field.name, _or_unset(types[field.name]), UNSET)
     space = {"of": staticmethod(of or kind)}
     return msgspec.defstruct(f"_{kind.__name__}", declared, bases=(base,), namespace=space, tag=tag)
+
+
+def _or_unset(kind: Any) -> Any:  # noqa: ANN401, a type
+    """Return the type of a field that is left out where it is None, or false."""
+    return Literal[True] | UnsetType if kind is bool else any_of({UnsetType, *kind.__args__} - {type(None)})
 
 
 def any_of(types: Iterable[Any]) -> Any:  # noqa: ANN401, a type

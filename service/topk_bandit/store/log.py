@@ -561,11 +561,12 @@ class Store(Protocol):
         *,
         incarnation: str,
         items_position: int,
+        aside: bool = False,
         told: AppendedEvents | None = None,
     ) -> RecordOutcome:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
-        It is active at once, unless the bandit's settings require activation.
+        It is active at once, unless the bandit's settings require activation. What is recorded as set `aside` stays so.
 
         What was shown is kept until the recommendation ends: nobody else knows all that are open. A recommendation id
         that is recorded already is REPEATED when its request has the same context and candidates, whatever

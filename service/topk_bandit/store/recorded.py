@@ -42,8 +42,8 @@ class PostedReward:
 class Recorded:
     """A recommendation, when it was recorded and closed, what was posted for it, and where it was learned last.
 
-    The fingerprint is that of its request. The context may be missing once it is closed. Where it was logged is 0 if
-    nobody knows it.
+    What is set `aside` is not learned from. The fingerprint is that of its request. The context may be missing once it
+    is closed. Where it was logged is 0 if nobody knows it.
     """
 
     fingerprint: str
@@ -55,6 +55,7 @@ class Recorded:
     closed_ms: int = 0
     position: int = 0
     instead: tuple[str, ...] = ()
+    aside: bool = False
     logged: int = field(default=0, compare=False)
 
     @property

@@ -51,7 +51,7 @@ KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,7 @@ class Bandit(_message.Message):
     REWARD_AGGREGATION_FIELD_NUMBER: _ClassVar[int]
     REQUIRES_ACTIVATION_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    LEARNED_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -88,7 +89,8 @@ class Bandit(_message.Message):
     reward_aggregation: RewardAggregation
     requires_activation: bool
     durability: str
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: _Optional[bool] = ..., durability: _Optional[str] = ...) -> None: ...
+    learned_per_second: int
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: _Optional[bool] = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")
@@ -264,7 +266,7 @@ class GetBanditStatsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ...) -> None: ...
 
 class GetBanditStatsResponse(_message.Message):
-    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "item_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count", "content_share", "lost_event_count", "lost_reward_count", "imported_count", "forgotten_count", "noticed_change_count", "store_bytes")
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "item_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count", "content_share", "lost_event_count", "lost_reward_count", "imported_count", "forgotten_count", "noticed_change_count", "store_bytes", "set_aside_count")
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -314,6 +316,7 @@ class GetBanditStatsResponse(_message.Message):
     FORGOTTEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     NOTICED_CHANGE_COUNT_FIELD_NUMBER: _ClassVar[int]
     STORE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_COUNT_FIELD_NUMBER: _ClassVar[int]
     log_position: int
     model_version: int
     recommendation_count: int
@@ -363,7 +366,8 @@ class GetBanditStatsResponse(_message.Message):
     forgotten_count: int
     noticed_change_count: int
     store_bytes: int
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ...) -> None: ...
+    set_aside_count: int
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ..., set_aside_count: _Optional[int] = ...) -> None: ...
 
 class ImportObservationsRequest(_message.Message):
     __slots__ = ("bandit", "import_id", "first_row", "next_row", "rows", "skip_bad_rows")

@@ -168,6 +168,8 @@ def _add_create(words: _Commands) -> None:
     text = "a slate counts only once it is said to have been shown"
     create.add_argument("--requires-activation", action="store_true", default=None, help=text)
     create.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
+    text = "about how many slates a second are learned from at most"
+    create.add_argument("--learned-per-second", type=_count, metavar="N", help=text)
     create.add_argument("--durability", metavar="CLASS", help="memory, fsync or replicated:N")
     _finish(create, "bandits create")
 

@@ -119,6 +119,7 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
             "context_dimension",
             "uniform_share",
             "near_share",
+            "learned_per_second",
             "default_reward",
             "requires_activation",
             "prior_study",

@@ -189,6 +189,8 @@ class _Bandit:
 
     def is_correctable(self, recommendation_id: str, known: Correctable) -> bool:
         """Tell whether what was learned can be corrected now; refuse it if it never can be again."""
+        if self.recorded[recommendation_id].aside:
+            return True
         if self.recorded[recommendation_id].position > known.version:
             return False
         if not known.last_position:
@@ -220,9 +222,10 @@ class _Bandit:
 
     def expiry(self, recommendation_id: str) -> Expired:
         default = self.settings.default_reward
+        recorded = self.recorded[recommendation_id]
         if default is None:
-            return Expired(recommendation_id, None, None)
-        return Expired(recommendation_id, default + 0.0, self.recorded[recommendation_id].shown)
+            return Expired(recommendation_id, None, None, aside=recorded.aside)
+        return Expired(recommendation_id, default + 0.0, recorded.shown, aside=recorded.aside)
 
     def close(self, recommendation_id: str, state: RecordState, *, at_ms: int) -> None:
         recorded = self.recorded[recommendation_id]
@@ -437,6 +440,7 @@ class MemoryStore(Store):
         *,
         incarnation: str,
         items_position: int,
+        aside: bool = False,
         told: AppendedEvents | None = None,
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
@@ -449,8 +453,9 @@ class MemoryStore(Store):
         now_ms = self._clock_ms()
         dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
         state = RecordState.INACTIVE if bandit.settings.requires_activation else RecordState.PENDING
-        position = self._append(bandit, Recommended(request=request, recommendation=dated), at_ms=now_ms)
-        recorded = Recorded(fingerprint(request), request.context, dated, now_ms, state, logged=position)
+        event = Recommended(request=request, recommendation=dated, aside=aside)
+        position = self._append(bandit, event, at_ms=now_ms)
+        recorded = Recorded(fingerprint(request), request.context, dated, now_ms, state, aside=aside, logged=position)
         bandit.recorded[dated.recommendation_id] = recorded
         bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
         bandit.tell(told, after=position - 1)
@@ -494,7 +499,7 @@ class MemoryStore(Store):
 
     def _activate(self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, *, at_ms: int) -> int:
         recorded.state = RecordState.PENDING
-        activated = Activated(recommendation_id, recorded.shown, bool(recorded.instead))
+        activated = Activated(recommendation_id, recorded.shown, bool(recorded.instead), aside=recorded.aside)
         return self._append(bandit, activated, at_ms=at_ms)
 
     async def record_reward(
@@ -586,7 +591,11 @@ class MemoryStore(Store):
             bandit.close(recommendation_id, RecordState.LAPSED, at_ms=at_ms)
             return self._append(bandit, Lapsed(recommendation_id), at_ms=at_ms)
         value = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
-        end = bandit.expiry(recommendation_id) if value is None else Rewarded(recommendation_id, value, recorded.shown)
+        end = (
+            bandit.expiry(recommendation_id)
+            if value is None
+            else Rewarded(recommendation_id, value, recorded.shown, aside=recorded.aside)
+        )
         state = RecordState.EXPIRED if value is None else RecordState.REWARDED
         bandit.close(recommendation_id, state, at_ms=at_ms)
         position = self._append(bandit, end, at_ms=at_ms)
@@ -622,23 +631,34 @@ class MemoryStore(Store):
             return RewardReceipt(RewardOutcome.DUPLICATE)
         if not recorded.is_open and not bandit.is_correctable(recommendation_id, known):
             return None
+        before = aggregate(bandit.settings.reward_aggregation, recorded.rewards) if recorded.aside else None
         for one in chosen:
             one.value = value
-        return RewardReceipt(RewardOutcome.ACCEPTED, self._correct(bandit, recommendation_id, chosen, ends=ends))
+        position = self._correct(bandit, recommendation_id, chosen, before=before, ends=ends)
+        return RewardReceipt(RewardOutcome.ACCEPTED, position)
 
-    def _correct(self, bandit: _Bandit, recommendation_id: str, chosen: Sequence[PostedReward], *, ends: bool) -> int:
+    def _correct(
+        self,
+        bandit: _Bandit,
+        recommendation_id: str,
+        chosen: Sequence[PostedReward],
+        *,
+        before: float | None,
+        ends: bool,
+    ) -> int:
         recorded, now_ms = bandit.recorded[recommendation_id], self._clock_ms()
         if ends:
             inactive = recorded.state is RecordState.INACTIVE
             bandit.close(recommendation_id, RecordState.VOID, at_ms=now_ms)
-            end = Lapsed(recommendation_id) if inactive else Expired(recommendation_id, None, None)
+            expired = Expired(recommendation_id, None, None, aside=recorded.aside)
+            end = Lapsed(recommendation_id) if inactive else expired
             return self._append(bandit, end, at_ms=now_ms)
         if recorded.is_open:
             collected = RewardCollected(recommendation_id, chosen[0].reward_id, chosen[0].value)
             return self._append(bandit, collected, at_ms=now_ms)
         left = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
         recorded.state = RecordState.VOID if left is None else RecordState.REWARDED
-        recorded.position = self._append(bandit, RewardAmended(recommendation_id, left), at_ms=now_ms)
+        recorded.position = self._append(bandit, RewardAmended(recommendation_id, left, before), at_ms=now_ms)
         return recorded.position
 
     async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:

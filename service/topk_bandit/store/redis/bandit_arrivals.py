@@ -37,7 +37,7 @@ __all__ = ["BanditArrivals", "read_record"]
 _BUCKET = 3
 """So many digits of a digest name the bucket that the others are in."""
 
-_NOTHING = b"-"
+_NOTHING, _ASIDE = b"-", b"+"
 
 
 class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
@@ -135,11 +135,12 @@ def read_record(key: str, packed: bytes) -> Recorded:
         context=shown,
         recommendation=read_recommendation(deadline_ms, given),
         at_ms=0 if at_ms == _NOTHING else int(at_ms),
-        state=RecordState(state.decode()),
+        state=RecordState(state.removesuffix(_ASIDE).decode()),
         rewards=[_read_reward(*one) for one in json.loads(rewards)],
         logged=int(logged),
         position=int(position),
         instead=() if instead == _NOTHING else tuple(json.loads(instead)),
+        aside=state.endswith(_ASIDE),
     )
 
 
@@ -163,7 +164,7 @@ def _pack_record(recorded: Recorded, version: int) -> bytes:
     ]
     request = RecommendationRequest("", (), None)
     told = (
-        recorded.state,
+        recorded.state + (_ASIDE.decode() if recorded.aside else ""),
         given.deadline_ms,
         recorded.fingerprint,
         recorded.logged,

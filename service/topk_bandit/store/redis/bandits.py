@@ -341,16 +341,18 @@ class RedisStore(Store):
         *,
         incarnation: str,
         items_position: int,
+        aside: bool = False,
         told: AppendedEvents | None = None,
     ) -> RecordOutcome:
         """See `Store.record_recommendation`."""
-        encoded = encode_recommended(Recommended(request=request, recommendation=recommendation), self.data_version)
+        event = Recommended(request=request, recommendation=recommendation, aside=aside)
+        encoded = encode_recommended(event, self.data_version)
         recorded = (recommendation.recommendation_id, fingerprint(request), *encoded, encode_context(request.context))
         status, *details = await self._bandits.ask(
             scripts.RECORD_RECOMMENDATION,
             name,
             self._keys.bandit(name).of_slates,
-            (*self._announcing_own(name), *recorded, incarnation, items_position),
+            (*self._announcing_own(name), *recorded, incarnation, items_position, int(aside)),
         )
         if status == b"logged":
             repeated = read_logged(details[0], recommendation.recommendation_id)

@@ -237,7 +237,7 @@ def _read_event(entry: bytes) -> LoggedEvent:
     event = decode_event(data)
     if isinstance(event, Recommended):
         dated = replace(event.recommendation, deadline_ms=int(deadline_ms))
-        event = Recommended(request=event.request, recommendation=dated)
+        event = replace(event, recommendation=dated)
     return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(at_ms), event=event)
 
 

@@ -4,7 +4,7 @@
 -- Meta has of them in `closed`: which one records go into, from 1 on; and of each when it began, if it is that one, or when it
 -- ended, 0 if it has no records; and how many buckets it has. A slice is a hash of buckets, from 0 on, and a bucket its
 -- entries, joined: 9 bytes of the SHA-1 of a recommendation's id, and a MessagePack list of
---   a string of state and whether another slate was shown (1 byte), digest of the request (4), of the slate that was shown
+--   a string of state, whether another slate was shown and whether it was set aside (1 byte), digest of the request (4), of the slate that was shown
 --   (3), and deadline_ms (6), logged, by how much the position is behind that, 0 for none,
 --   and for each reward a list of 8 bytes of the SHA-1 of its id, "" for none; its value as it was posted; as it counts, true for
 --   the same and false for none; its position, true for the record's.
@@ -12,7 +12,7 @@
 -- buckets, however many records there are (linear hashing).
 local SLICES, DIGEST_BYTES = 4, 9
 local STATES = {'rewarded', 'expired', 'lapsed', 'void'}
-local OTHER_SLATE = 8
+local OTHER_SLATE, ASIDE = 8, 16
 
 -- Return the text of a number that was computed here, as a float is written.
 local function number_text(number)
@@ -49,8 +49,8 @@ local function unpack_filed(bucket, from)
     }
   end
   return {
-    filed = true, state = STATES[kind % OTHER_SLATE], deadline_ms = text(deadline_ms), fingerprint = fingerprint, slate = slate,
-    instead = kind < OTHER_SLATE and '-' or 'other', logged = text(told[2]), position = position, rewards = rewards,
+    filed = true, aside = kind >= ASIDE, state = STATES[kind % OTHER_SLATE], deadline_ms = text(deadline_ms), fingerprint = fingerprint, slate = slate,
+    instead = kind % ASIDE < OTHER_SLATE and '-' or 'other', logged = text(told[2]), position = position, rewards = rewards,
   }
 end
 

@@ -44,15 +44,20 @@ local function within_range(value, range, clamps)
   return value
 end
 
+-- Return how an event ends about a slate that may be set aside.
+local function tail(record)
+  return record.aside and ',"aside":true}' or '}'
+end
+
 -- Append how a pending recommendation ended, and return the position. The codec reads what is put together here and below.
-local function append_end(at_ms, id, kind, field, value, shown_then)
+local function append_end(at_ms, id, record, kind, field, value, shown_then)
   return append(keys.meta, keys.log, at_ms, head(kind) .. '"recommendation_id":' .. cjson.encode(id)
-    .. ',"' .. field .. '":' .. value .. ',"shown":' .. shown_then .. '}')
+    .. ',"' .. field .. '":' .. value .. ',"shown":' .. shown_then .. tail(record))
 end
 
 -- Append `Rewarded`, and return its position; `value` is the one text of its number.
 local function append_rewarded(id, record, value, at_ms)
-  record.position = append_end(at_ms, id, 'rewarded', 'value', value, shown(record))
+  record.position = append_end(at_ms, id, record, 'rewarded', 'value', value, shown(record))
   return record.position
 end
 
@@ -66,7 +71,7 @@ end
 local function append_expired(id, record, at_ms)
   local default_reward = redis.call('HGET', keys.meta, 'default_reward')
   local shown_then = default_reward == 'null' and 'null' or shown(record)
-  append_end(at_ms, id, 'expired', 'default_reward', default_reward, shown_then)
+  append_end(at_ms, id, record, 'expired', 'default_reward', default_reward, shown_then)
 end
 
 -- Append `Activated` for an inactive recommendation, which becomes pending, and return the position.
@@ -75,7 +80,7 @@ local function append_activated(id, record, at_ms)
   write('HINCRBY', keys.meta, 'pending', 1)
   local instead = record.instead == '-' and 'false' or 'true'
   return append(keys.meta, keys.log, at_ms, head('activated') .. '"recommendation_id":' .. cjson.encode(id)
-    .. ',"shown":' .. shown(record) .. ',"instead":' .. instead .. '}')
+    .. ',"shown":' .. shown(record) .. ',"instead":' .. instead .. tail(record))
 end
 
 local function append_lapsed(id, at_ms)

@@ -36,7 +36,7 @@ local function pack_filed(record)
   local slate = record.filed and record.slate or slate_digest(slate_of(record))
   local logged, position = tonumber(record.logged), tonumber(record.position)
   local told = {
-    struct.pack('>I1I4I3I6', state + (record.instead == '-' and 0 or OTHER_SLATE), fingerprint, slate,
+    struct.pack('>I1I4I3I6', state + (record.instead == '-' and 0 or OTHER_SLATE) + (record.aside and ASIDE or 0), fingerprint, slate,
       tonumber(record.deadline_ms)),
     logged, position == 0 and 0 or position - logged,
   }

@@ -6,15 +6,15 @@ local keys = {
 }
 
 -- Packed: "state deadline_ms fingerprint logged position rewards at_ms context instead recommendation". The state is inactive,
--- pending, rewarded, expired, lapsed or void. Logged is the position of its Recommended, "0" if nobody knows it, and the
+-- pending, rewarded, expired, lapsed or void, with a "+" behind it where the slate is set aside. Logged is the position of its Recommended, "0" if nobody knows it, and the
 -- position that of the newest Rewarded or RewardAmended, "0" before. At_ms and context are "-" for one that arrived closed.
 -- Instead is the slate that was shown, "-" for the recommended one.
 -- Of the rewards each is {id, value as it was posted, value as it counts or "-", position in the log or "0"}.
 local function unpack_record(packed)
-  local state, deadline_ms, fingerprint, logged, position, rewards, at_ms, context, instead, recommendation =
-    string.match(packed, '^(%l+) (%d+) (%x+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+  local state, aside, deadline_ms, fingerprint, logged, position, rewards, at_ms, context, instead, recommendation =
+    string.match(packed, '^(%l+)(%+?) (%d+) (%x+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   return {
-    state = state, deadline_ms = deadline_ms, fingerprint = fingerprint, logged = logged, position = position,
+    state = state, aside = aside == '+', deadline_ms = deadline_ms, fingerprint = fingerprint, logged = logged, position = position,
     rewards = cjson.decode(rewards), at_ms = at_ms, context = context, instead = instead, recommendation = recommendation,
   }
 end
@@ -26,7 +26,7 @@ end
 
 local function pack_record(record)
   return table.concat({
-    record.state, record.deadline_ms, record.fingerprint, record.logged, record.position, pack_list(record.rewards),
+    record.aside and record.state .. '+' or record.state, record.deadline_ms, record.fingerprint, record.logged, record.position, pack_list(record.rewards),
     record.at_ms, record.context, record.instead, record.recommendation,
   }, ' ')
 end

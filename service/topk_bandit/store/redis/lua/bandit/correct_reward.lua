@@ -65,7 +65,7 @@ end
 if not differs then
   return confirm(KEYS[1], {'duplicate', '0'})
 end
-if not is_open(record) then
+if not is_open(record) and not record.aside then
   if tonumber(record.position) > tonumber(ARGV[8]) then
     return {'stale', '0'}
   end
@@ -79,6 +79,8 @@ if not is_open(record) then
   end
 end
 
+-- Of a slate that was set aside nothing was learned, so that nobody else knows what its reward was.
+local before = record.aside and aggregate(kind, record.rewards)
 for _, reward in ipairs(chosen) do
   reward[3] = value
 end
@@ -87,7 +89,7 @@ if ends then
   if record.state == 'inactive' then
     position = append_lapsed(id, at_ms)
   else
-    position = append_end(at_ms, id, 'expired', 'default_reward', 'null', 'null')
+    position = append_end(at_ms, id, record, 'expired', 'default_reward', 'null', 'null')
   end
   close_record(id, record, 'void')
 elseif is_open(record) then
@@ -96,7 +98,7 @@ elseif is_open(record) then
 else
   local left = aggregate(kind, record.rewards)
   position = append(KEYS[1], KEYS[2], at_ms, head('reward_amended') .. '"recommendation_id":' .. cjson.encode(id)
-    .. ',"value":' .. (left or 'null') .. '}')
+    .. ',"value":' .. (left or 'null') .. (before and ',"before":' .. before or '') .. '}')
   record.position = position
   close_record(id, record, left and 'rewarded' or 'void')
 end

@@ -12,6 +12,7 @@
 -- ARGV[7] context, as events have it
 -- ARGV[8] incarnation that the caller decided for
 -- ARGV[9] items_position that the caller decided for
+-- ARGV[10] 1 for a slate that is set aside, else 0
 -- Returns {'recorded', deadline_ms, position, what was appended}, {'repeated', deadline_ms, recommendation},
 -- {'logged', Recommended}, {'slate_gone', id}, {'stale'}, {'no_bandit'} or {'request_id_reused'}.
 
@@ -33,7 +34,7 @@ local deadline_ms = text(at_ms + bandit[3])
 local position = append(KEYS[1], KEYS[2], at_ms, ARGV[6], deadline_ms)
 local state = bandit[4] == '1' and 'inactive' or 'pending'
 write('HSET', KEYS[3], ARGV[3], pack_record({
-  state = state, deadline_ms = deadline_ms, fingerprint = ARGV[4], logged = position, position = '0', rewards = {},
+  state = state, aside = ARGV[10] == '1', deadline_ms = deadline_ms, fingerprint = ARGV[4], logged = position, position = '0', rewards = {},
   at_ms = text(at_ms), context = ARGV[7], instead = '-', recommendation = ARGV[5],
 }))
 write('ZADD', KEYS[4], deadline_ms, ARGV[3])
