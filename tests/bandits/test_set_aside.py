@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, Shop, assert_same, replayed, request, running_worker
 from tests.bandits.test_corrections import begun, recommended, rewarded, then
+from tests.bandits.test_operators import trim
 from tests.contracts.archives import Sender, archived
 from tests.contracts.harness import run
 
@@ -330,14 +331,22 @@ def test_several_rewards_come_to_one_that_is_counted(stores: Stores) -> None:
     run(stores, scenario)
 
 
-def test_an_archive_keeps_what_was_set_aside(stores: Stores) -> None:
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_an_archive_keeps_what_was_set_aside(stores: Stores, *, trimmed: bool) -> None:
     async def scenario(store: Store) -> None:
         clock = Clock()
         async with running_worker(store, now=clock.read) as worker:
             shop = Shop(worker, stores, np.random.default_rng(31))
             await shop.create()
-            await get_hot(worker, clock, 0.3)
-            await shop.trade(25)
+            await get_hot(worker, clock, 0.5)
+            await shop.trade(70)
+            marks = {
+                logged.event.recommendation.recommendation_id: logged.event.aside
+                for logged in await whole(store)
+                if isinstance(logged.event, Recommended)
+            }
+            if trimmed:
+                await trim(store)
             before, lines = await worker.residents.follow(NAME), await archived(store, NAME)
             open_slates = list(shop.open)
             await store.delete_bandit(NAME)
@@ -348,11 +357,6 @@ def test_an_archive_keeps_what_was_set_aside(stores: Stores) -> None:
             for one in open_slates:
                 await worker.recommender.reward(NAME, one, 1.0)
             after = await worker.residents.follow(NAME)
-            marks = {
-                logged.event.recommendation.recommendation_id: logged.event.aside
-                for logged in await whole(store)
-                if isinstance(logged.event, Recommended)
-            }
         assert 0 < sum(marks[one] for one in open_slates) < len(open_slates)
         learned = sum(not marks[one] for one in open_slates)
         assert after.state.observations == before.state.observations + learned
