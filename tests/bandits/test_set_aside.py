@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ from topk_bandit.domain.errors import ConflictError
 from topk_bandit.learning.digests import digest_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.bandits.harness import Worker
     from tests.contracts.harness import Stores
@@ -242,6 +243,31 @@ def test_a_hot_bandit_of_two_workers_is_replayed_to_the_bit(stores: Stores) -> N
         for model in models:
             assert_same(model, replay)
         check_marks(archive, stats.set_aside)
+
+    run(stores, scenario)
+
+
+async def recommend_for(workers: Sequence[Worker], seconds: float) -> int:
+    """Ask workers by turns for as long; return how many slates that were."""
+    loop, count = asyncio.get_running_loop(), 0
+    end = loop.time() + seconds
+    while loop.time() < end:
+        await workers[count % len(workers)].recommender.recommend(NAME, request())
+        count += 1
+    return count
+
+
+def test_the_rate_is_measured_while_two_workers_serve(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as one, running_worker(store) as other:
+            await Shop(one, stores, np.random.default_rng(8)).create(replace(SETTINGS, learned_per_second=2))
+            await recommend_for((one, other), 2.0)
+            before = await one.bandits.stats(NAME)
+            shown = await recommend_for((one, other), 1.0)
+            stats = await one.bandits.stats(NAME)
+            learned = shown - (stats.set_aside - before.set_aside)
+            assert stats.recommendations - before.recommendations == shown > 30
+            assert learned < 12, "two are expected, and their number is that of a Poisson distribution"
 
     run(stores, scenario)
 
