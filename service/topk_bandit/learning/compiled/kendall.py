@@ -21,7 +21,8 @@ __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "s
 def gram(left, right, n_items, u, d, v, s):
     """Return the brackets D.D' + n u.u' + u.v' + v.u' - s s' for all pairs, (A, B)."""
     k = left.shape[1]
-    out = floats((left.shape[0], right.shape[0]))
+    # Not by `floats`: this one runs as plain Python, too, where its work is counted.
+    out = np.empty((left.shape[0], right.shape[0]))
     position = np.full(n_items, -1, dtype=np.int32)
     for row in range(left.shape[0]):
         for a in range(k):

@@ -16,7 +16,7 @@ from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, 
 from topk_bandit.learning.compiled.contraction import slate_mean
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
-__all__ = ["regrets"]
+__all__ = ["regrets", "rivals"]
 
 
 @njit(**FOR_LOOPS)
