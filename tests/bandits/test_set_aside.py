@@ -117,6 +117,24 @@ def test_a_rate_is_known_after_a_second_and_follows_a_change() -> None:
     assert all(traffic.come(20.0, 10.0))
 
 
+def test_calls_that_run_at_a_time_are_counted_once() -> None:
+    rng, rate = np.random.default_rng(4), SlateRate()
+    for at in range(0, 8000, 32):
+        # Of 32 slates at a time, whose replies come in any order, 400 come in a second.
+        for n, told in enumerate(rng.permutation(32)):
+            rate.observe((at + n) / 400.0, position=2 * (at + int(told)), version=2 * at, slates=at)
+    assert rate.per_second == pytest.approx(400.0, rel=0.05)
+
+
+def test_a_log_that_is_another_one_is_measured_by_what_it_grows_by() -> None:
+    rate = SlateRate()
+    for n in range(4000):
+        rate.observe(n / 100.0, position=2 * n, version=2 * n, slates=n)
+    for n in range(1, 4000):
+        rate.observe(40.0 + n / 200.0, position=2 * n, version=2 * n, slates=n)
+    assert rate.per_second == pytest.approx(200.0, rel=0.2)
+
+
 def aside(event: Event) -> Event:
     return replace(event, aside=True)  # type: ignore[call-arg]
 

@@ -44,7 +44,8 @@ class SlateRate:
     """The rate of a bandit's slates, of which newer ones count for more.
 
     It is measured by how its log grows, of which each recorded slate tells, and by how many of the events that were
-    folded meanwhile were slates: so it does not matter who recorded them, nor how far behind the model is.
+    folded meanwhile were slates: so it does not matter who recorded them, nor how far behind the model is. Calls that
+    run at a time tell of their slates in any order: what grew is counted once, up to the farthest position.
     """
 
     def __init__(self) -> None:
@@ -62,17 +63,19 @@ class SlateRate:
         now
             A time in seconds, by a clock that never goes back.
         """
-        if self._before is None:
+        if self._before is None or version < self._before[2] or slates < self._before[3]:
+            # The log is another one, or was cut: what it grew by since is not known.
             self._before = now, position, version, slates
             return
         elapsed = now - self._before[0]
         if elapsed <= 0.0:
             return
+        position = max(position, self._before[1])
         kept = math.exp(-elapsed / MEMORY_SECONDS)
         # What came in the time since counts as if it had come at one rate.
         weight = MEMORY_SECONDS * (1.0 - kept) / elapsed
         events, folded, shown = (
-            max(after - before, 0) for after, before in zip((position, version, slates), self._before[1:], strict=True)
+            after - before for after, before in zip((position, version, slates), self._before[1:], strict=True)
         )
         self._seconds = kept * self._seconds + weight * elapsed
         self._events = kept * self._events + weight * events
