@@ -305,6 +305,7 @@ def test_what_no_learner_could_take_is_refused(stores: Stores, told: str, instea
 
 UNFOLDABLE = [
     ("recommended", r'"slate":\["[^"]*"', '"slate":["never"', ""),
+    ("recommended", r'"slate":\["[^"]*"(.*)\}\}$', r'"slate":["never"\1,"aside":true}}', ""),
     ("recommended", r'"best_slate":\[[^\]]*\]', '"best_slate":["never"]', ""),
     ("items_changed", r'"retired":\[[^\]]*\]', '"retired":["never"]', ""),
     ("recommended", r'"passed_over":\d+', '"passed_over":2147483648', ".recommendation.passed_over"),

@@ -22,6 +22,7 @@ from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import (
     Activated,
     Aggregation,
+    EventSkipped,
     Expired,
     Recommended,
     RewardAmended,
@@ -196,6 +197,14 @@ def test_all_slates_and_their_rewards_count() -> None:
     assert model.mean_reward == pytest.approx(np.mean(rewards), rel=1e-9)
     assert tally.amended + tally.voided == sum(isinstance(event, RewardAmended) for event in life) > 2
     assert model.totals.observations == len(rewards)
+
+
+def test_a_correction_of_what_was_passed_over_is_missed() -> None:
+    shown, void = aside(recommended(0)), RewardAmended("r0", None, before=2.0)
+    model = then(begun(), shown, EventSkipped("a bit flipped", 1), void, replace(void, value=3.0))
+    tally = model.tally
+    assert (tally.aside_rewards, tally.reward_sum, tally.amended, tally.voided) == (0, 0.0, 0, 0)
+    assert (model.counted_rewards, model.open_slates, tally.missed_corrections) == (0, 1, 2)
 
 
 def replace_marks(event: Event) -> Event:

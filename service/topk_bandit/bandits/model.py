@@ -609,6 +609,8 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
 def _correct_aside(model: Model, event: RewardAmended) -> Model:
     """Count another reward, or none, of a slate that was not learned from."""
     tally, is_void = model.tally, event.value is None
+    if not tally.aside_rewards:  # the event that told of the reward was passed over
+        return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     change = _usual_reward(model, event.value) - _usual_reward(model, event.before)
     corrected = replace(
         tally,

@@ -114,7 +114,7 @@ class Rehearsals:
         for logged in events:
             try:
                 model = begin(incarnation, logged, limits=self._limits) if model is None else fold(model, logged)
-                _check_best(model, logged)
+                _check_slates(model, logged)
             except Exception as error:  # whatever it is, a learner would stop there
                 raise _UnfoldableError(logged.position, error) from error
         return model  # type: ignore[return-value]  # there is an event
@@ -123,11 +123,12 @@ class Rehearsals:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _check_best(model: Model, logged: LoggedEvent) -> None:
-    """Check that the slate instead of which another was drawn can be explained."""
+def _check_slates(model: Model, logged: LoggedEvent) -> None:
+    """Check that a slate that is not learned from, and one instead of which another was drawn, can be explained."""
     event = logged.event
     if isinstance(event, Recommended) and not model.skipped:
-        model.items.find_indices(event.recommendation.best_slate)
+        for slate in (event.recommendation.slate, event.recommendation.best_slate):
+            model.items.find_indices(slate)
 
 
 class _UnfoldableError(Exception):
