@@ -24,8 +24,10 @@ from topk_bandit.domain.bandits import (
     Aggregation,
     EventSkipped,
     Expired,
+    Lapsed,
     Recommended,
     RewardAmended,
+    RewardCollected,
     Rewarded,
     SettingsChanged,
 )
@@ -33,7 +35,7 @@ from topk_bandit.domain.errors import ConflictError
 from topk_bandit.learning.digests import digest_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.bandits.harness import Worker
     from tests.contracts.harness import Stores
@@ -219,12 +221,17 @@ def test_a_snapshot_keeps_the_counts() -> None:
     assert_same(decode_model(encode_model(model), limits=LIMITS), model)
 
 
-def test_what_is_set_aside_makes_few_checkpoints() -> None:
+@pytest.mark.parametrize(
+    "happens", [recommended, lambda n: RewardCollected(f"r{n}", "click", 1.0), lambda n: Lapsed(f"r{n}")]
+)
+def test_what_is_set_aside_makes_few_checkpoints(happens: Callable[[int], Event]) -> None:
     model = start = then(begun(), recommended(0))
+    model = start = replace(model, tally=replace(model.tally, inactive=1))
     n = 0
     while model.since_checkpoint:
         n += 1
-        before, model = model, then(model, aside(recommended(n)))
+        before, model = model, then(model, aside(happens(n)))
+        model = replace(model, tally=replace(model.tally, inactive=1))
     assert n == ASIDE_AS_ONE * (EVENTS_BETWEEN_CHECKPOINTS - start.since_checkpoint)
     assert before.last_correction("r0") == 0
 
@@ -379,7 +386,25 @@ def test_several_rewards_come_to_one_that_is_counted(stores: Stores) -> None:
             await worker.recommender.reward(NAME, slate, 0.5, reward_id="visit", final=True)
             await worker.recommender.correct_reward(NAME, slate, None, reward_id="purchase")
             stats = await worker.bandits.stats(NAME)
+            told = [logged.event for logged in await whole(store)]
         assert (stats.set_aside, stats.observations, stats.mean_reward) == (1, 0, 1.5)
+        assert [event.aside for event in told if isinstance(event, RewardCollected | Rewarded)] == [True] * 3
+
+    run(stores, scenario)
+
+
+def test_one_that_is_never_shown_is_marked_to_its_end(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        clock = Clock()
+        async with running_worker(store, now=clock.read) as worker:
+            settings = replace(SETTINGS, requires_activation=True, reward_wait_ms=1)
+            await Shop(worker, stores, np.random.default_rng(9)).create(settings)
+            await get_hot(worker, clock, 1e-3)
+            unseen = (await worker.recommender.recommend(NAME, request("r"))).recommendation_id
+            await stores.pass_time(10)
+            await worker.residents.expire(NAME)
+            events = [logged.event for logged in await whole(store)]
+        assert events[-1] == Lapsed(unseen, aside=True)
 
     run(stores, scenario)
 

@@ -341,11 +341,14 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
     return after
 
 
+_OF_A_SLATE = Recommended | Activated | RewardCollected | Rewarded | Expired | Lapsed
+
+
 def _is_aside(event: Event) -> bool:
     """Tell whether an event says that its slate was set aside."""
     if isinstance(event, RewardAmended):
         return event.before is not None
-    return isinstance(event, Recommended | Activated | Rewarded | Expired) and event.aside
+    return isinstance(event, _OF_A_SLATE) and event.aside
 
 
 _CHANGE_A_FIT = (Recommended, Activated, RewardAmended)

@@ -442,7 +442,7 @@ class Recommended:
     """A slate was given out. `recommendation.deadline_ms` is set by the store's clock.
 
     If the bandit's settings at that moment require activation, it is only shown once it is `Activated`. One that is set
-    `aside` is not learned from, whatever comes of it: events that tell of what is learned say so again.
+    `aside` is not learned from, whatever comes of it: all that tell of it later say so again.
     """
 
     request: RecommendationRequest
@@ -474,6 +474,7 @@ class Lapsed:
     """A deadline passed and the slate was never activated: there is nothing to learn."""
 
     recommendation_id: str
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,6 +484,7 @@ class RewardCollected:
     recommendation_id: str
     reward_id: str
     value: float | None
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -453,7 +453,7 @@ _TAGS: dict[type[Event], str] = {
 }
 _LEFT_OUT = ("prior", "aside", "before")
 _MAKERS: dict[type[Event], Callable[..., Any]] = {
-    kind: _with_aside(kind) for kind in (Recommended, Activated, Rewarded)
+    kind: _with_aside(kind) for kind in (Recommended, Activated, RewardCollected, Rewarded, Lapsed)
 }
 _MAKERS[Expired] = _make_expired
 _LAYOUTS = {

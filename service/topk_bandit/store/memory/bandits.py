@@ -572,7 +572,7 @@ class MemoryStore(Store):
         if final:
             taken.position = self._end(bandit, recommendation_id, at_ms=now_ms)
         else:
-            collected = RewardCollected(recommendation_id, taken.reward_id, taken.value)
+            collected = RewardCollected(recommendation_id, taken.reward_id, taken.value, recorded.aside)
             taken.position = self._append(bandit, collected, at_ms=now_ms)
         return RewardReceipt(RewardOutcome.ACCEPTED, taken.position)
 
@@ -589,7 +589,7 @@ class MemoryStore(Store):
         recorded = bandit.recorded[recommendation_id]
         if recorded.state is RecordState.INACTIVE:
             bandit.close(recommendation_id, RecordState.LAPSED, at_ms=at_ms)
-            return self._append(bandit, Lapsed(recommendation_id), at_ms=at_ms)
+            return self._append(bandit, Lapsed(recommendation_id, recorded.aside), at_ms=at_ms)
         value = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
         end = (
             bandit.expiry(recommendation_id)
@@ -651,10 +651,10 @@ class MemoryStore(Store):
             inactive = recorded.state is RecordState.INACTIVE
             bandit.close(recommendation_id, RecordState.VOID, at_ms=now_ms)
             expired = Expired(recommendation_id, None, None, aside=recorded.aside)
-            end = Lapsed(recommendation_id) if inactive else expired
+            end = Lapsed(recommendation_id, recorded.aside) if inactive else expired
             return self._append(bandit, end, at_ms=now_ms)
         if recorded.is_open:
-            collected = RewardCollected(recommendation_id, chosen[0].reward_id, chosen[0].value)
+            collected = RewardCollected(recommendation_id, chosen[0].reward_id, chosen[0].value, recorded.aside)
             return self._append(bandit, collected, at_ms=now_ms)
         left = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
         recorded.state = RecordState.VOID if left is None else RecordState.REWARDED

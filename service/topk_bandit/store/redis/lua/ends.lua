@@ -62,9 +62,9 @@ local function append_rewarded(id, record, value, at_ms)
 end
 
 -- Append `RewardCollected`, and return its position.
-local function append_collected(id, reward_id, value, at_ms)
+local function append_collected(id, record, reward_id, value, at_ms)
   return append(keys.meta, keys.log, at_ms, head('reward_collected') .. '"recommendation_id":' .. cjson.encode(id)
-    .. ',"reward_id":' .. cjson.encode(reward_id) .. ',"value":' .. value .. '}')
+    .. ',"reward_id":' .. cjson.encode(reward_id) .. ',"value":' .. value .. tail(record))
 end
 
 -- Append `Expired`, with the default reward as it is now.
@@ -83,14 +83,14 @@ local function append_activated(id, record, at_ms)
     .. ',"shown":' .. shown(record) .. ',"instead":' .. instead .. tail(record))
 end
 
-local function append_lapsed(id, at_ms)
-  return append(keys.meta, keys.log, at_ms, head('lapsed') .. '"recommendation_id":' .. cjson.encode(id) .. '}')
+local function append_lapsed(id, record, at_ms)
+  return append(keys.meta, keys.log, at_ms, head('lapsed') .. '"recommendation_id":' .. cjson.encode(id) .. tail(record))
 end
 
 -- End an open recommendation after its deadline: with what its rewards come to, without any, or because it was never shown.
 local function settle(id, record, at_ms)
   if record.state == 'inactive' then
-    append_lapsed(id, at_ms)
+    append_lapsed(id, record, at_ms)
     close_record(id, record, 'lapsed')
     return
   end

@@ -87,13 +87,13 @@ end
 local position
 if ends then
   if record.state == 'inactive' then
-    position = append_lapsed(id, at_ms)
+    position = append_lapsed(id, record, at_ms)
   else
     position = append_end(at_ms, id, record, 'expired', 'default_reward', 'null', 'null')
   end
   close_record(id, record, 'void')
 elseif is_open(record) then
-  position = append_collected(id, chosen[1][1], takes_back and 'null' or value, at_ms)
+  position = append_collected(id, record, chosen[1][1], takes_back and 'null' or value, at_ms)
   write('HSET', KEYS[3], id, pack_record(record))
 else
   local left = aggregate(kind, record.rewards)

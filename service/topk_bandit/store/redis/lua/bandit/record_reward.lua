@@ -76,7 +76,7 @@ if ends then
   close_record(id, record, 'rewarded')
   file_closed(at_ms)
 else
-  known[4] = append_collected(id, reward_id, learned, at_ms)
+  known[4] = append_collected(id, record, reward_id, learned, at_ms)
   write('HSET', KEYS[3], id, pack_record(record))
 end
 announce(KEYS[1])
