@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from topk_bandit.client.resends import PATIENCE_SECONDS
 from topk_bandit.client.routing import (
     MOST_OWNERS,
-    PATIENCE_SECONDS,
     RETRY_SECONDS,
     SHARED_SECONDS,
     SILENT_SECONDS,
@@ -258,6 +258,11 @@ def test_a_connection_on_which_nothing_is_answered_is_passed_over(routing: Routi
     routing.silent(links[3], begun)
     assert call(routing, HOME, told(1, 3)) == 0
     clock.now += SILENT_SECONDS
+    begun = clock.now
+    assert routing.begin(HOME) == links[3]
+    assert call(routing, HOME, told(1, 3)) == 0, "one call looks whether it answers again"
+    clock.now += 0.1
+    routing.heard(links[3], HOME, told(3, 3))
     begun = clock.now
     assert [routing.begin(HOME), routing.begin(HOME)] == [links[3]] * 2
     clock.now += 0.1

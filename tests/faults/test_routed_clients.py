@@ -23,7 +23,8 @@ from tests.faults.service import serving, until
 from tests.long_forms import usual_or_long
 
 from topk_bandit.client import AsyncClient, Client
-from topk_bandit.client.routing import PATIENCE_SECONDS, WORKER_HEADER, read_told
+from topk_bandit.client.resends import PATIENCE_SECONDS
+from topk_bandit.client.routing import WORKER_HEADER, read_told
 from topk_bandit.rpc.siblings import LOOK_SECONDS, SILENT_SECONDS
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub

@@ -13,7 +13,8 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.hedging import AsyncHedged, Hedged
 from topk_bandit.client.loops import answer_of
-from topk_bandit.client.routing import PATIENCE_SECONDS, WORKER_HEADER, Routing, metadata_about
+from topk_bandit.client.resends import Resends
+from topk_bandit.client.routing import WORKER_HEADER, Routing, metadata_about
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
@@ -82,6 +83,7 @@ class _Both:
         self._hedge_after = hedge_after
         self._clock = clock
         self._routing = Routing(clock=clock)
+        self._resends = Resends()
         self._opened = {0: _Opened(open_channel())}
         self._spare = None if hedge_after is None else _Opened(open_channel())
         self._is_closed = False
@@ -96,13 +98,16 @@ class _Both:
         is_quick = operation.stub is RecommenderServiceStub and operation.repeatable
         if not is_quick or self.count == 1 or (self._spare is not None and operation.hedged):
             return timeout
-        return min(timeout, PATIENCE_SECONDS)
+        return self._resends.patience(timeout)
 
     def _left_after(self, error: grpc.RpcError, begun: float, *, patience: float, timeout: float) -> float:
         """Return how many seconds a call has left for being sent again; none if it is not."""
         if patience == timeout or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             return 0.0
-        return timeout - (self._clock() - begun)
+        left = timeout - (self._clock() - begun)
+        if left > 0.0:
+            self._resends.sent()
+        return left
 
     def _note_failure(self, number: int, bandit: str, error: grpc.RpcError, begun: float) -> None:
         """Note how a call ended that was not answered with a message."""
@@ -173,6 +178,7 @@ class AsyncConnections(_Both):
         except BaseException:
             self._routing.ended(number)
             raise
+        self._resends.answered(self._clock() - begun)
         self._routing.heard(number, bandit, told)
         self._go_on()
         return answer
@@ -231,7 +237,8 @@ class Connections(_Both):
         try:
             return self._send(operation, timeout=patience, metadata=metadata)
         except grpc.RpcError as error:
-            left = self._left_after(error, begun, patience=patience, timeout=timeout)
+            with self._lock:
+                left = self._left_after(error, begun, patience=patience, timeout=timeout)
             if left <= 0.0:
                 raise
         return self._send(operation, timeout=left, metadata=metadata)
@@ -259,6 +266,7 @@ class Connections(_Both):
             raise
         told = "" if sent is None else _told_in(sent.trailing_metadata())
         with self._lock:
+            self._resends.answered(self._clock() - begun)
             self._routing.heard(number, bandit, told)
             left = self._go_on()
         _close(left)

@@ -13,13 +13,14 @@ from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from topk_bandit.client.resends import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
     "MOST_OWNERS",
     "NAME_HEADER",
-    "PATIENCE_SECONDS",
     "RETRY_SECONDS",
     "SHARED_SECONDS",
     "SILENT_SECONDS",
@@ -41,9 +42,6 @@ MOST_OWNERS = 10_000
 
 SHARED_SECONDS = 1.0
 """So long calls about a bandit of which more is asked than its owner answers go to all workers in turn."""
-
-PATIENCE_SECONDS = 0.5
-"""So long a worker that owes answers may say nothing before calls go elsewhere, which are few: most take some 10 ms."""
 
 SILENT_SECONDS = 1.5
 """So long a connection is passed over on which a call's time went by without any answer."""
@@ -124,9 +122,9 @@ class _Link:
         self.silent_until = self.owes_since = -math.inf
 
     def is_ready(self, now: float) -> bool:
-        """Return whether it may be expected to answer."""
-        if self.silent_until > now:
-            return False
+        """Return whether it may be expected to answer; one that said nothing gets one call to begin with."""
+        if self.silent_until > -math.inf:
+            return self.silent_until <= now and not self.under_way
         return not self.under_way or now - max(self.heard_at, self.owes_since) <= PATIENCE_SECONDS
 
 

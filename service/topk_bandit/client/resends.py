@@ -1,0 +1,44 @@
+"""How many calls that are slow may be sent again over another connection.
+
+A worker that hangs and a service that is slow look alike to who waits for one answer. Where a worker hangs, a call that
+is sent again is answered by another one; where all are slow it is work done twice, and each caller's doing so keeps
+them slow. So sending again is paid for with answers that came in time, as retries are by gRPC's throttling and by
+Finagle's budgets: a client whose calls are all slow sends each of them once, and waits for it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MOST_RESENDS", "PATIENCE_SECONDS", "Resends"]
+
+PATIENCE_SECONDS = 0.5
+"""So long a worker that owes answers may say nothing before calls go elsewhere, which are few: most take some 10 ms."""
+
+MOST_RESENDS = 10.0
+"""So many calls may be sent again at first, and after any number of quick answers."""
+
+_EARNED = 0.1
+
+
+class Resends:
+    """What is left to a client. Not safe between threads."""
+
+    def __init__(self) -> None:
+        self._left = MOST_RESENDS
+
+    def patience(self, timeout: float) -> float:
+        """Return how long a call may take before it is sent again: all its time if it is not to be.
+
+        One that is sent again has as much time then as it had before.
+        """
+        if self._left < 1.0 or timeout < 2.0 * PATIENCE_SECONDS:
+            return timeout
+        return PATIENCE_SECONDS
+
+    def answered(self, seconds: float) -> None:
+        """Note that a call was answered, after so long."""
+        if seconds < PATIENCE_SECONDS:
+            self._left = min(MOST_RESENDS, self._left + _EARNED)
+
+    def sent(self) -> None:
+        """Note that a call is sent again. Of many at the same time all are, and the next ones pay for it."""
+        self._left -= 1.0

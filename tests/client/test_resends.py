@@ -1,0 +1,126 @@
+"""Calls that are slow are sent again, and not so often that a slow service gets twice as many of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+
+from topk_bandit.client import AsyncClient, Client, ClientError
+from topk_bandit.client.resends import MOST_RESENDS, PATIENCE_SECONDS, Resends
+from topk_bandit.client.routing import WORKER_HEADER
+from topk_bandit.v1 import recommender_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CALLERS = 12
+ROUNDS = 4
+
+
+class SlowService:
+    """Answers as two workers do, each connection by one of them, and counts slates."""
+
+    def __init__(self) -> None:
+        self.target = ""
+        self.seconds = 0.0
+        self.count = 0
+        self._peers: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, context: grpc.ServicerContext) -> None:
+        with self._lock:
+            worker = self._peers.setdefault(context.peer(), len(self._peers) % 2 + 1)
+        context.set_trailing_metadata(((WORKER_HEADER, f"{worker}/2;service=slow;owner=2"),))
+
+    def recommend(self, _request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.answer(context)
+        with self._lock:
+            self.count += 1
+        time.sleep(self.seconds)
+        return pb.RecommendResponse(recommendation_id="r", item_ids=["tea"]).SerializeToString()
+
+    def check(self, _request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.answer(context)
+        return b""
+
+
+@contextmanager
+def slow_service() -> Iterator[SlowService]:
+    service = SlowService()
+
+    class Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not subscriptable at run time
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:  # type: ignore[type-arg]
+            is_health = details.method.startswith("/grpc.health")
+            return grpc.unary_unary_rpc_method_handler(service.check if is_health else service.recommend)
+
+    server = grpc.server(ThreadPoolExecutor(4 * CALLERS), handlers=[Handler()])
+    service.target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield service
+    finally:
+        server.stop(None).wait()
+
+
+def test_a_call_is_sent_again_as_long_as_others_are_answered_in_time() -> None:
+    resends = Resends()
+    for _ in range(int(MOST_RESENDS)):
+        assert resends.patience(2.0) == PATIENCE_SECONDS
+        resends.sent()
+    assert resends.patience(2.0) == 2.0
+    for _ in range(100):
+        resends.answered(PATIENCE_SECONDS)
+    assert resends.patience(2.0) == 2.0, "slow answers earn nothing"
+    for _ in range(11):
+        resends.answered(0.01)
+    assert resends.patience(2.0) == PATIENCE_SECONDS
+
+
+def test_many_at_the_same_time_are_paid_for_later() -> None:
+    resends = Resends()
+    for _ in range(100):
+        resends.sent()
+    for _ in range(900):
+        resends.answered(0.01)
+    assert resends.patience(2.0) == 2.0
+    for _ in range(2000):
+        resends.answered(0.01)
+    for _ in range(int(MOST_RESENDS)):
+        assert resends.patience(2.0) == PATIENCE_SECONDS
+        resends.sent()
+    assert resends.patience(2.0) == 2.0, "however long all was well"
+
+
+def test_a_call_without_time_for_a_second_one_is_sent_once() -> None:
+    assert Resends().patience(0.9) == 0.9
+    assert Resends().patience(0.15) == 0.15
+    assert Resends().patience(1.0) == PATIENCE_SECONDS
+
+
+def test_a_slow_service_gets_little_more_than_it_is_asked() -> None:
+    with slow_service() as service, Client(service.target, tenant="acme", timeout=5.0) as client:
+        while client._connections.count < 2:
+            client.recommend("home")
+        service.seconds, service.count = PATIENCE_SECONDS + 0.2, 0
+        with ThreadPoolExecutor(CALLERS) as callers:
+            list(callers.map(lambda _: client.recommend("home"), range(CALLERS * ROUNDS)))
+        assert service.count <= CALLERS * ROUNDS + MOST_RESENDS + CALLERS
+
+
+def test_calls_that_take_nearly_all_their_time_are_answered() -> None:
+    async def shop(service: SlowService) -> list[object]:
+        async with AsyncClient(service.target, tenant="acme", timeout=2.0) as client:
+            while client._connections.count < 2:
+                await client.recommend("home")
+            service.seconds = 1.6
+            await asyncio.gather(*(client.recommend("home") for _ in range(CALLERS)), return_exceptions=True)
+            return await asyncio.gather(*(client.recommend("home") for _ in range(CALLERS)), return_exceptions=True)
+
+    with slow_service() as service:
+        assert [one for one in asyncio.run(shop(service)) if isinstance(one, ClientError)] == []
