@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from topk_bandit.client import AsyncClient, Client, ClientError
+from topk_bandit.client import AsyncClient, Cancelled, Client, ClientError
 from topk_bandit.client.resends import MOST_RESENDS, PATIENCE_SECONDS, Resends
 from topk_bandit.client.routing import WORKER_HEADER
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -124,3 +124,15 @@ def test_calls_that_take_nearly_all_their_time_are_answered() -> None:
 
     with slow_service() as service:
         assert [one for one in asyncio.run(shop(service)) if isinstance(one, ClientError)] == []
+
+
+def test_who_closes_a_client_cancels_the_calls_of_other_threads() -> None:
+    with slow_service() as service, ThreadPoolExecutor(CALLERS) as callers:
+        client = Client(service.target, tenant="acme", timeout=5.0)
+        client.recommend("home")
+        service.seconds, service.count = 1.0, 0
+        calls = [callers.submit(client.recommend, "home") for _ in range(CALLERS)]
+        while service.count < CALLERS:
+            time.sleep(0.01)
+        client.close()
+        assert {type(one.exception()) for one in calls} == {Cancelled}

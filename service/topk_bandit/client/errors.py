@@ -255,7 +255,7 @@ def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, th
     except DecodeError:  # not the service's own doing: the code still tells what there is to tell
         found = {}
     code, message = call.code(), call.details() or "no message"
-    if code is grpc.StatusCode.CANCELLED and message != _CLOSED_HERE:
+    if code is grpc.StatusCode.CANCELLED and _CLOSED_HERE not in message:
         # gRPC's own answer to calls that reach a server while it ends: the service itself cancels no call.
         code, message = grpc.StatusCode.UNAVAILABLE, f"the service ended while it was called: {message}"
     if code is grpc.StatusCode.UNAVAILABLE and any(words in message for words in _NO_LISTENER):
