@@ -73,6 +73,22 @@ for number in range(int(sys.argv[2])):
 client.close()
 """
 
+# A shop that may start no further thread.
+WITHOUT_THREADS = """
+import os, resource, sys
+from topk_bandit.client import Client
+
+client = Client(sys.argv[1], tenant="acme", timeout=20.0)
+list(client.list_bandits())
+if not os.getuid():
+    os.setuid(65534)  # root has no such limit
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+for number in range(24):
+    client.recommend(f"home-{number % 8}", [1.0])
+assert client._connections.count == 1
+client.close()
+"""
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
@@ -242,4 +258,12 @@ def test_a_process_may_be_forked_while_connections_are_tried(service: Service, t
     program.write_text(FORKING)
     command = [sys.executable, str(program), service.address, str(FORKS)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_a_process_without_further_threads_is_answered_all_the_same(service: Service, tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(WITHOUT_THREADS)
+    command = [sys.executable, str(program), service.address]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

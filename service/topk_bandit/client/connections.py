@@ -30,6 +30,9 @@ __all__ = ["AsyncConnections", "Connections"]
 TRY_SECONDS = 5.0
 """So long a connection has to say which worker it is at."""
 
+_FORK_SECONDS = 1.0
+"""So long a fork waits at most for a try to end."""
+
 _HEALTH = "/grpc.health.v1.Health/Check"
 """What each connection is asked first: it needs no key, and does nothing."""
 
@@ -227,9 +230,8 @@ class Connections(_Both):
     ) -> None:
         super().__init__(open_channel, hedge_after=hedge_after, clock=clock)
         self._lock = threading.Lock()
-        self._tried: tuple[Any, Any] | None = None
-        # Of gRPC's own threads, which must not wait for a lock of ours.
-        self._ended_tries: deque[tuple[Any, Any]] = deque()
+        self._tried: tuple[Any, threading.Thread] | None = None
+        self._ended_tries: deque[tuple[Any, str]] = deque()
 
     def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         """Return the answer to a call, or raise `grpc.RpcError`."""
@@ -278,28 +280,54 @@ class Connections(_Both):
             return []
         left = self._left()
         while self._ended_tries:
-            channel, asked = self._ended_tries.popleft()
+            channel, told = self._ended_tries.popleft()
             self._tried = None
-            if not self._found(channel, _told_in(asked.trailing_metadata())):
+            if not self._found(channel, told):
                 left.append(channel)
         if self._routing.wants_another():
-            channel = self._open()
-            asked = channel.unary_unary(_HEALTH).future(b"", timeout=TRY_SECONDS)
-            self._tried = channel, asked
-            asked.add_done_callback(lambda ended: self._ended_tries.append((channel, ended)))
+            self._try_another(self._open())
         return left
+
+    def _try_another(self, channel: Any) -> None:
+        """Ask a channel where it is, in a thread of its own.
+
+        gRPC's own would be waited for by who closes the channel, for ever if it could not be started.
+        """
+        asking = threading.Thread(target=self._ask, args=(channel,), name="topk-bandit-try", daemon=True)
+        try:
+            asking.start()
+        except RuntimeError:  # the process has as many threads as it may
+            self._ended_tries.append((channel, ""))
+        else:
+            self._tried = channel, asking
+
+    def _ask(self, channel: Any) -> None:
+        told = ""
+        try:
+            with suppress(grpc.RpcError, ValueError):  # closed meanwhile
+                _, asked = channel.unary_unary(_HEALTH).with_call(b"", timeout=TRY_SECONDS)
+                told = _told_in(asked.trailing_metadata())
+        finally:
+            self._ended_tries.append((channel, told))
 
     def before_fork(self) -> None:
         """End what goes on in other threads, which a forked process does not have."""
-        if (tried := self._tried) is not None:
-            tried[1].cancel()
+        with self._lock:
+            if self._tried is not None:
+                channel, asking = self._tried
+                channel.close()
+                asking.join(_FORK_SECONDS)
+                self._tried = None
+                self._ended_tries.clear()
+                self._routing.found("")
 
     def close(self) -> None:
         """Close all; calls under way are cancelled."""
         with self._lock:
             self._is_closed = True
             tried, self._tried = self._tried, None
-            _close([*self._all(), *([] if tried is None else [tried[0]])])
+            ended = [channel for channel, _ in self._ended_tries]
+            _close([*self._all(), *ended, *([] if tried is None else [tried[0]])])
 
 
 def _close(channels: Iterable[Any]) -> None:
