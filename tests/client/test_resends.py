@@ -29,20 +29,22 @@ class SlowService:
     def __init__(self) -> None:
         self.target = ""
         self.seconds = 0.0
+        self.hung = 0
         self.count = 0
         self._peers: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def answer(self, context: grpc.ServicerContext) -> None:
+    def answer(self, context: grpc.ServicerContext) -> int:
         with self._lock:
             worker = self._peers.setdefault(context.peer(), len(self._peers) % 2 + 1)
         context.set_trailing_metadata(((WORKER_HEADER, f"{worker}/2;service=slow;owner=2"),))
+        return worker
 
     def recommend(self, _request: bytes, context: grpc.ServicerContext) -> bytes:
-        self.answer(context)
+        worker = self.answer(context)
         with self._lock:
             self.count += 1
-        time.sleep(self.seconds)
+        time.sleep(1.0 if worker == self.hung else self.seconds)
         return pb.RecommendResponse(recommendation_id="r", item_ids=["tea"]).SerializeToString()
 
     def check(self, _request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -124,6 +126,16 @@ def test_calls_that_take_nearly_all_their_time_are_answered() -> None:
 
     with slow_service() as service:
         assert [one for one in asyncio.run(shop(service)) if isinstance(one, ClientError)] == []
+
+
+def test_an_answer_over_the_connection_for_hedging_tells_nothing_of_the_other_one() -> None:
+    with slow_service() as service, Client(service.target, tenant="acme", hedge_after=0.05) as client:
+        while client._connections.count < 2:
+            client.recommend("home")
+        service.hung = 2
+        for _ in range(4):
+            client.recommend("home")
+        assert client._connections.count == 2
 
 
 def test_who_closes_a_client_cancels_the_calls_of_other_threads() -> None:

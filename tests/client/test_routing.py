@@ -227,6 +227,20 @@ def test_a_service_that_was_started_anew_is_met_anew(routing: Routing) -> None:
     assert routing.found(told(1, workers=2, service="another")) is not None
 
 
+def test_one_that_was_started_anew_with_one_worker_has_one_connection(routing: Routing) -> None:
+    links = know_all(routing)
+    call(routing, HOME, told(1, 3))
+    assert call(routing, HOME, "") == links[3]
+    assert routing.links == (links[3],)
+    assert sorted(routing.take_left()) == sorted({*links.values()} - {links[3]})
+    for _ in range(20):
+        assert call(routing, HOME, "") == links[3]
+        assert not routing.wants_another()
+    call(routing, HOME, told(2, 3, service="another"))
+    assert routing.wants_another()
+    assert routing.found(told(3, service="another")) is not None
+
+
 def test_a_hot_bandit_is_anybodys_for_a_while(routing: Routing, clock: Clock) -> None:
     links = know_all(routing)
     call(routing, HOME, told(1, 3))
@@ -331,10 +345,10 @@ class AnyLife(RuleBasedStateMachine):
         place=st.integers(0, 9),
         worker=st.integers(1, 3),
         owner=st.sampled_from(["", "any", 1, 2, 3]),
-        service=st.sampled_from("ab"),
+        service=st.sampled_from(["a", "b", ""]),
     )
     def heard(self, place: int, worker: int, owner: int | str, service: str) -> None:
-        answer = told(worker, owner, workers=3, service=service)
+        answer = told(worker, owner, workers=3, service=service) if service else ""
         self._end(place, lambda link, bandit: self.routing.heard(link, bandit, answer))
 
     @rule(place=st.integers(0, 9))

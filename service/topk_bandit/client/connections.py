@@ -112,6 +112,14 @@ class _Both:
             self._resends.sent()
         return left
 
+    def _note_answer(self, number: int, bandit: str, told: str | None, begun: float) -> None:
+        """Note that a call was answered; `told` is None if it was over the other connection, where it was sent again."""
+        self._resends.answered(self._clock() - begun)
+        if told is None:
+            self._routing.ended(number)
+        else:
+            self._routing.heard(number, bandit, told)
+
     def _note_failure(self, number: int, bandit: str, error: grpc.RpcError, begun: float) -> None:
         """Note how a call ended that was not answered with a message."""
         told = _told_in(error.trailing_metadata())
@@ -173,7 +181,9 @@ class AsyncConnections(_Both):
             else:
                 sent = method(operation.request, timeout=timeout, metadata=named)
                 answer = await answer_of(sent)
-            told = _told_in(await sent.trailing_metadata()) if isinstance(sent, grpc.aio.Call) else ""
+            told = None if sent is None else ""
+            if isinstance(sent, grpc.aio.Call):
+                told = _told_in(await sent.trailing_metadata())
         except grpc.RpcError as error:
             self._note_failure(number, bandit, error, begun)
             self._go_on()
@@ -181,8 +191,7 @@ class AsyncConnections(_Both):
         except BaseException:
             self._routing.ended(number)
             raise
-        self._resends.answered(self._clock() - begun)
-        self._routing.heard(number, bandit, told)
+        self._note_answer(number, bandit, told, begun)
         self._go_on()
         return answer
 
@@ -266,10 +275,9 @@ class Connections(_Both):
             with self._lock:
                 self._routing.ended(number)
             raise
-        told = "" if sent is None else _told_in(sent.trailing_metadata())
+        told = None if sent is None else _told_in(sent.trailing_metadata())
         with self._lock:
-            self._resends.answered(self._clock() - begun)
-            self._routing.heard(number, bandit, told)
+            self._note_answer(number, bandit, told, begun)
             left = self._go_on()
         _close(left)
         return answer

@@ -80,6 +80,9 @@ class Told(NamedTuple):
     is_shared: bool
 
 
+_ALONE = Told(worker=0, workers=1, service="", owner=0, is_shared=False)
+
+
 @lru_cache(maxsize=1024)
 def read_told(text: str) -> Told | None:
     """Return what a header tells; None for nothing that is understood."""
@@ -184,12 +187,15 @@ class Routing:
         return next((number for number, link in self._links.items() if link.is_ready(now)), chosen)
 
     def heard(self, number: int, bandit: str, text: str) -> None:
-        """Note that a call has ended with an answer, whichever; `text` is what it told of workers, if anything."""
+        """Note that a call has ended with an answer, whichever; `text` is what it told of workers.
+
+        Nothing is told over HTTP, and by a service of one worker, which one of several may become at a new start.
+        """
         link = self._end(number)
         if link is None:
             return
         last_heard_at, link.heard_at, link.silent_until = link.heard_at, self._clock(), -math.inf
-        told = read_told(text) if text else None
+        told = read_told(text) if text or not self._service else _ALONE
         if told is None:
             return
         is_same = (told.service, told.workers) == (self._service, self._workers)
@@ -285,7 +291,8 @@ class Routing:
         self._begin_anew(number)
         self._service, self._workers = told.service, told.workers
         link.worker = told.worker
-        self._at[told.worker] = number
+        if told.worker:
+            self._at[told.worker] = number
 
     def _move(self, number: int, link: _Link, worker: int) -> None:
         """Note that a connection is at another worker, as one that was made anew may be."""
