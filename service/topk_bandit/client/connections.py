@@ -113,7 +113,7 @@ class _Both:
         return left
 
     def _note_answer(self, number: int, bandit: str, told: str | None, begun: float) -> None:
-        """Note that a call was answered; `told` is None if it was over the other connection, where it was sent again."""
+        """Note that a call was answered; `told` is None if that was over the connection for hedging."""
         self._resends.answered(self._clock() - begun)
         if told is None:
             self._routing.ended(number)
