@@ -310,6 +310,14 @@ def test_owners_of_so_many_bandits_are_known(routing: Routing) -> None:
     assert routing.begin(names[0]) == 0
 
 
+def test_names_that_are_too_long_are_not_kept(routing: Routing) -> None:
+    for answer in (told(1, 3), told(1, "any")):
+        call(routing, "x" * 100_000, answer)
+    assert not routing._owners
+    assert not routing._shared
+    assert not routing.wants_another()
+
+
 def test_a_name_is_told_to_load_balancers() -> None:
     assert metadata_about(HOME) == (("topk-bandit-name", HOME),)
 

@@ -207,7 +207,7 @@ class Routing:
             self._move(number, link, told.worker) if is_same else self._meet(number, link, told)
         if self._changes >= _MOST_CHANGES:
             self._give_up()
-        elif bandit:
+        elif 0 < len(bandit) <= _LONGEST_NAME:
             self._learn(bandit, told)
 
     def lost(self, number: int) -> None:
