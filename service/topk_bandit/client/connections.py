@@ -320,7 +320,9 @@ class Connections(_Both):
 
     def before_fork(self) -> None:
         """End what goes on in other threads, which a forked process does not have."""
-        with self._lock:
+        if not self._lock.acquire(timeout=_FORK_SECONDS):  # by the very thread that forks, in a signal's handler
+            return
+        try:
             if self._tried is not None:
                 channel, asking = self._tried
                 channel.close()
@@ -328,6 +330,8 @@ class Connections(_Both):
                 self._tried = None
                 self._ended_tries.clear()
                 self._routing.found("")
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Close all; calls under way are cancelled."""
