@@ -129,6 +129,13 @@ def test_calls_that_run_at_a_time_are_counted_once() -> None:
     assert rate.per_second == pytest.approx(400.0, rel=0.05)
 
 
+def test_a_model_that_folds_nothing_yet_does_not_leave_the_rate_unknown() -> None:
+    rate = SlateRate()
+    for n in range(3000):
+        rate.observe(n / 1000.0, position=n, version=0, slates=0)
+    assert rate.per_second == pytest.approx(1000.0, rel=0.05)
+
+
 def test_a_log_that_is_another_one_is_measured_by_what_it_grows_by() -> None:
     rate = SlateRate()
     for n in range(4000):

@@ -85,7 +85,7 @@ class SlateRate:
 
     @property
     def per_second(self) -> float:
-        """Slates a second, 0 where nothing is known yet."""
-        if self._seconds < FEWEST_SECONDS or self._folded <= 0.0:
+        """Slates a second, 0 where nothing is known yet; as long as nothing was folded each event may be one."""
+        if self._seconds < FEWEST_SECONDS:
             return 0.0
-        return self._events / self._seconds * self._slates / self._folded
+        return self._events / self._seconds * (self._slates / self._folded if self._folded > 0.0 else 1.0)
