@@ -22,7 +22,7 @@ import pytest
 from tests.faults.service import serving, until
 from tests.long_forms import usual_or_long
 
-from topk_bandit.client import AsyncClient, Client
+from topk_bandit.client import AsyncClient, Client, DeadlineExceeded
 from topk_bandit.client.resends import PATIENCE_SECONDS
 from topk_bandit.client.routing import WORKER_HEADER, read_told
 from topk_bandit.rpc.siblings import LOOK_SECONDS, SILENT_SECONDS
@@ -114,6 +114,18 @@ def pair(client: Client, bandit: str) -> None:
 
 def has_all(client: Client | AsyncClient) -> bool:
     return client._connections.count == WORKERS
+
+
+def at_another(service: Service) -> Client:
+    """Return a client whose one connection is at a worker that answers, not at one that hangs."""
+    while True:
+        client = Client(f"http://{service.http_address}", tenant=TENANT, timeout=20.0)
+        try:
+            client.get_bandit(BANDITS[0], timeout=0.5)
+        except DeadlineExceeded:
+            client.close()
+        else:
+            return client
 
 
 def meet(client: Client) -> bool:
@@ -251,6 +263,28 @@ def test_calls_to_an_owner_that_hangs_are_sent_elsewhere(service: Service) -> No
     assert max(seconds) < PATIENCE_SECONDS + LOOK_SECONDS + SILENT_SECONDS + 1.5
     slow = sum(one > PATIENCE_SECONDS for one in seconds)
     assert 1 <= slow <= len(BANDITS) // 2, sorted(seconds)[-len(BANDITS) :]
+
+
+def test_an_owner_that_hung_does_not_undo_what_was_amended_meanwhile(service: Service) -> None:
+    with service.client(tenant=TENANT) as client:
+        until(partial(meet, client), what="a connection to each worker")
+        slates = {bandit: client.recommend(bandit, [1.0]).id for bandit in BANDITS}
+        for bandit, slate in slates.items():
+            client.reward(bandit, slate, 0.5)
+        hung = service.worker_pids[0]
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            with at_another(service) as other:
+                for bandit, slate in slates.items():
+                    for value in (0.1, 0.9):
+                        other.amend_reward(bandit, slate, value)
+        finally:
+            os.kill(hung, signal.SIGCONT)
+        time.sleep(1.0)  # for what it may do late
+        for bandit in BANDITS:
+            events = [one.event_json for one in client.export_events(bandit).events]
+            values = [json.loads(one)["value"] for one in events if '"reward_amended"' in one]
+            assert values == [0.1, 0.9]
 
 
 def test_a_process_may_be_forked_while_connections_are_tried(service: Service, tmp_path: Path) -> None:

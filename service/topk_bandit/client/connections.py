@@ -99,6 +99,8 @@ class _Both:
     def _patience(self, operation: Operation[Any], timeout: float) -> float:
         """Return how long a call may take before it is sent again over another connection, if there is one."""
         is_quick = operation.stub is RecommenderServiceStub and operation.repeatable
+        # An amendment that is late could undo a later one.
+        is_quick = is_quick and operation.method != "AmendReward"
         if not is_quick or self.count == 1 or (self._spare is not None and operation.hedged):
             return timeout
         return self._resends.patience(timeout)

@@ -67,7 +67,8 @@ MOST_AT_ONCE = 4
 """So many calls about one bandit wait for its owner; further ones are answered by the worker that has them."""
 
 _METHODS = {
-    recommender_service_pb2: ("Recommend", "Activate", "Reward", "BatchReward", "VoidReward", "AmendReward"),
+    # Not AmendReward: an owner that hung, and was given up, would amend once more what was amended again meanwhile.
+    recommender_service_pb2: ("Recommend", "Activate", "Reward", "BatchReward", "VoidReward"),
     bandit_service_pb2: ("UpsertItems", "RetireItems", "GetBanditStats"),
     operator_service_pb2: ("ExplainRecommendation", "ListTopSlates", "GetBanditHistory", "VerifyBandit"),
 }
