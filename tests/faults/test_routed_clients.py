@@ -22,7 +22,7 @@ import pytest
 from tests.faults.service import serving, until
 from tests.long_forms import usual_or_long
 
-from topk_bandit.client import AsyncClient, Client, DeadlineExceeded
+from topk_bandit.client import AsyncClient, Client, DeadlineExceeded, Item
 from topk_bandit.client.resends import PATIENCE_SECONDS
 from topk_bandit.client.routing import WORKER_HEADER, read_told
 from topk_bandit.rpc.siblings import LOOK_SECONDS, SILENT_SECONDS
@@ -265,12 +265,14 @@ def test_calls_to_an_owner_that_hangs_are_sent_elsewhere(service: Service) -> No
     assert 1 <= slow <= len(BANDITS) // 2, sorted(seconds)[-len(BANDITS) :]
 
 
-def test_an_owner_that_hung_does_not_undo_what_was_amended_meanwhile(service: Service) -> None:
+def test_an_owner_that_hung_does_not_undo_what_was_changed_meanwhile(service: Service) -> None:
     with service.client(tenant=TENANT) as client:
-        until(partial(meet, client), what="a connection to each worker")
-        slates = {bandit: client.recommend(bandit, [1.0]).id for bandit in BANDITS}
-        for bandit, slate in slates.items():
-            client.reward(bandit, slate, 0.5)
+        slates = {}
+        for bandit in (f"changed-{number}" for number in range(4 * WORKERS)):  # without a refit between the changes
+            client.create_bandit(bandit, slate_size=2, item_capacity=9)
+            client.upsert_items(bandit, ["tea", "milk", "oats"])
+            slates[bandit] = client.recommend(bandit).id
+            client.reward(bandit, slates[bandit], 0.5)
         hung = service.worker_pids[0]
         os.kill(hung, signal.SIGSTOP)
         try:
@@ -278,13 +280,17 @@ def test_an_owner_that_hung_does_not_undo_what_was_amended_meanwhile(service: Se
                 for bandit, slate in slates.items():
                     for value in (0.1, 0.9):
                         other.amend_reward(bandit, slate, value)
+                    for is_available in (False, True):
+                        other.upsert_items(bandit, [Item("oats", available=is_available)])
         finally:
             os.kill(hung, signal.SIGCONT)
         time.sleep(1.0)  # for what it may do late
-        for bandit in BANDITS:
+        for bandit in slates:
             events = [one.event_json for one in client.export_events(bandit).events]
             values = [json.loads(one)["value"] for one in events if '"reward_amended"' in one]
             assert values == [0.1, 0.9]
+            changes = [json.loads(one)["upserted"] for one in events if '"items_changed"' in one]
+            assert changes[-2:] == [[["oats", False]], [["oats", True]]]
 
 
 def test_a_process_may_be_forked_while_connections_are_tried(service: Service, tmp_path: Path) -> None:

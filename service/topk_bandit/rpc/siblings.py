@@ -67,9 +67,9 @@ MOST_AT_ONCE = 4
 """So many calls about one bandit wait for its owner; further ones are answered by the worker that has them."""
 
 _METHODS = {
-    # Not AmendReward: an owner that hung, and was given up, would amend once more what was amended again meanwhile.
+    # Neither AmendReward nor UpsertItems: an owner that hung, and was given up, would undo later ones when it goes on.
     recommender_service_pb2: ("Recommend", "Activate", "Reward", "BatchReward", "VoidReward"),
-    bandit_service_pb2: ("UpsertItems", "RetireItems", "GetBanditStats"),
+    bandit_service_pb2: ("RetireItems", "GetBanditStats"),
     operator_service_pb2: ("ExplainRecommendation", "ListTopSlates", "GetBanditHistory", "VerifyBandit"),
 }
 _TAKEN = "CALLS_IN_FLIGHT"
