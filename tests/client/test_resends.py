@@ -73,15 +73,23 @@ def slow_service() -> Iterator[SlowService]:
 def test_a_call_is_sent_again_as_long_as_others_are_answered_in_time() -> None:
     resends = Resends()
     for _ in range(int(MOST_RESENDS)):
-        assert resends.patience(2.0) == PATIENCE_SECONDS
+        assert resends.patience(2.0, is_probe=False) == PATIENCE_SECONDS
         resends.sent()
-    assert resends.patience(2.0) == 2.0
+    assert resends.patience(2.0, is_probe=False) == 2.0
     for _ in range(100):
         resends.answered(PATIENCE_SECONDS)
-    assert resends.patience(2.0) == 2.0, "slow answers earn nothing"
+    assert resends.patience(2.0, is_probe=False) == 2.0, "slow answers earn nothing"
     for _ in range(11):
         resends.answered(0.01)
-    assert resends.patience(2.0) == PATIENCE_SECONDS
+    assert resends.patience(2.0, is_probe=False) == PATIENCE_SECONDS
+
+
+def test_a_probe_is_sent_again_whatever_is_left() -> None:
+    resends = Resends()
+    for _ in range(100):
+        resends.sent()
+    assert resends.patience(2.0, is_probe=True) == PATIENCE_SECONDS
+    assert resends.patience(2.0 * PATIENCE_SECONDS - 0.01, is_probe=True) == 2.0 * PATIENCE_SECONDS - 0.01
 
 
 def test_many_at_the_same_time_are_paid_for_later() -> None:
@@ -90,19 +98,19 @@ def test_many_at_the_same_time_are_paid_for_later() -> None:
         resends.sent()
     for _ in range(900):
         resends.answered(0.01)
-    assert resends.patience(2.0) == 2.0
+    assert resends.patience(2.0, is_probe=False) == 2.0
     for _ in range(2000):
         resends.answered(0.01)
     for _ in range(int(MOST_RESENDS)):
-        assert resends.patience(2.0) == PATIENCE_SECONDS
+        assert resends.patience(2.0, is_probe=False) == PATIENCE_SECONDS
         resends.sent()
-    assert resends.patience(2.0) == 2.0, "however long all was well"
+    assert resends.patience(2.0, is_probe=False) == 2.0, "however long all was well"
 
 
 def test_a_call_without_time_for_a_second_one_is_sent_once() -> None:
-    assert Resends().patience(0.9) == 0.9
-    assert Resends().patience(0.15) == 0.15
-    assert Resends().patience(1.0) == PATIENCE_SECONDS
+    assert Resends().patience(0.9, is_probe=False) == 0.9
+    assert Resends().patience(0.15, is_probe=False) == 0.15
+    assert Resends().patience(1.0, is_probe=False) == PATIENCE_SECONDS
 
 
 def test_a_slow_service_gets_little_more_than_it_is_asked() -> None:

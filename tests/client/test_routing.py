@@ -134,6 +134,50 @@ def test_connections_are_tried_seldom_where_that_is_no_use(routing: Routing, clo
     assert routing.wants_another()
 
 
+def test_a_bandit_that_has_moved_makes_tries_begin_anew(routing: Routing, clock: Clock) -> None:
+    for _ in range(12):  # a worker that starts answers nobody
+        call(routing, HOME, told(2, 2))
+        call(routing, SALE, told(2, 3))
+        if routing.wants_another():
+            routing.found(told(2))
+        clock.now += 0.1
+    call(routing, SALE, told(2, 3))
+    assert not routing.wants_another(), "in a while"
+    call(routing, HOME, told(2, 3))
+    assert routing.wants_another(), "it has moved to a worker that answers now"
+    routing.found(told(2))
+    call(routing, HOME, told(2, 4))
+    for _ in range(8):
+        if routing.wants_another():
+            routing.found(told(2))
+        call(routing, HOME, told(2, 4))
+    call(routing, HOME, told(2, 3))
+    assert not routing.wants_another(), "whose moves are told at each call is no reason"
+
+
+def test_a_connection_that_said_nothing_is_tried_by_one_call_while_others_answer(
+    routing: Routing, clock: Clock
+) -> None:
+    links = know_all(routing)
+    call(routing, HOME, told(1, 3))
+    assert not routing.is_probe(routing.begin(HOME)), "it was heard of"
+    routing.silent(links[3], begun=clock.now + 0.5)
+    clock.now += SILENT_SECONDS
+    assert routing.begin(HOME) == links[3]
+    assert routing.is_probe(links[3])
+    assert routing.begin(HOME) != links[3], "one finds out"
+    routing.heard(links[3], HOME, told(3, 3))
+    assert not routing.is_probe(routing.begin(HOME))
+
+
+def test_where_all_say_nothing_no_call_is_a_probe(routing: Routing, clock: Clock) -> None:
+    begun = [routing.begin(f"tenants/acme/bandits/of-{worker}") for worker in know_all(routing)]
+    assert len(set(begun)) == len(begun)
+    for link in begun:
+        routing.silent(link, begun=clock.now + 0.5)
+    assert not routing.is_probe(routing.begin(HOME))
+
+
 def test_when_the_owner_dies_calls_go_on_elsewhere(routing: Routing) -> None:
     links = know_all(routing)
     call(routing, HOME, told(1, 3))

@@ -96,21 +96,29 @@ class _Both:
         """How many connections calls may go on, but for the one for hedging."""
         return self._routing.count
 
-    def _patience(self, operation: Operation[Any], timeout: float) -> float:
+    def _patience(self, operation: Operation[Any], timeout: float, *, is_probe: bool) -> float:
         """Return how long a call may take before it is sent again over another connection, if there is one."""
         is_quick = operation.stub is RecommenderServiceStub and operation.repeatable
         # An amendment that is late could undo a later one.
         is_quick = is_quick and operation.method != "AmendReward"
         if not is_quick or self.count == 1 or (self._spare is not None and operation.hedged):
             return timeout
-        return self._resends.patience(timeout)
+        return self._resends.patience(timeout, is_probe=is_probe)
 
-    def _left_after(self, error: grpc.RpcError, begun: float, *, patience: float, timeout: float) -> float:
+    def _begin(self, operation: Operation[Any], timeout: float) -> tuple[int, float, bool]:
+        """Return the connection of a call that begins, how long it may take there, and whether it is a probe."""
+        number = self._routing.begin(operation.bandit)
+        is_probe = self._routing.is_probe(number)
+        return number, self._patience(operation, timeout, is_probe=is_probe), is_probe
+
+    def _left_after(
+        self, error: grpc.RpcError, begun: float, *, patience: float, timeout: float, is_probe: bool
+    ) -> float:
         """Return how many seconds a call has left for being sent again; none if it is not."""
         if patience == timeout or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             return 0.0
         left = timeout - (self._clock() - begun)
-        if left > 0.0:
+        if left > 0.0 and not is_probe:
             self._resends.sent()
         return left
 
@@ -162,18 +170,19 @@ class AsyncConnections(_Both):
 
     async def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         """Return the answer to a call, or raise `grpc.RpcError`."""
-        patience, begun = self._patience(operation, timeout), self._clock()
+        begun, (number, patience, is_probe) = self._clock(), self._begin(operation, timeout)
         try:
-            return await self._send(operation, timeout=patience, metadata=metadata)
+            return await self._send(number, operation, timeout=patience, metadata=metadata)
         except grpc.RpcError as error:
-            left = self._left_after(error, begun, patience=patience, timeout=timeout)
+            left = self._left_after(error, begun, patience=patience, timeout=timeout, is_probe=is_probe)
             if left <= 0.0:
                 raise
-        return await self._send(operation, timeout=left, metadata=metadata)
+        return await self._send(self._routing.begin(operation.bandit), operation, timeout=left, metadata=metadata)
 
-    async def _send(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
-        bandit = operation.bandit
-        number, begun = self._routing.begin(bandit), self._clock()
+    async def _send(
+        self, number: int, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]
+    ) -> Any:
+        bandit, begun = operation.bandit, self._clock()
         method = self._opened[number].method(operation)
         named = (*metadata, *metadata_about(bandit))
         try:
@@ -246,21 +255,24 @@ class Connections(_Both):
 
     def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         """Return the answer to a call, or raise `grpc.RpcError`."""
-        patience, begun = self._patience(operation, timeout), self._clock()
-        try:
-            return self._send(operation, timeout=patience, metadata=metadata)
-        except grpc.RpcError as error:
-            with self._lock:
-                left = self._left_after(error, begun, patience=patience, timeout=timeout)
-            if left <= 0.0:
-                raise
-        return self._send(operation, timeout=left, metadata=metadata)
-
-    def _send(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
-        bandit = operation.bandit
         begun = self._clock()
         with self._lock:
-            number = self._routing.begin(bandit)
+            number, patience, is_probe = self._begin(operation, timeout)
+        try:
+            return self._send(number, operation, timeout=patience, metadata=metadata)
+        except grpc.RpcError as error:
+            with self._lock:
+                left = self._left_after(error, begun, patience=patience, timeout=timeout, is_probe=is_probe)
+                if left <= 0.0:
+                    raise
+                number = self._routing.begin(operation.bandit)
+        return self._send(number, operation, timeout=left, metadata=metadata)
+
+    def _send(
+        self, number: int, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]
+    ) -> Any:
+        bandit, begun = operation.bandit, self._clock()
+        with self._lock:
             method = self._opened[number].method(operation)
         if self._spare is not None and self._hedge_after is not None and operation.hedged:
             method = Hedged(method, self._spare.method(operation), after=self._hedge_after)

@@ -25,12 +25,13 @@ class Resends:
     def __init__(self) -> None:
         self._left = MOST_RESENDS
 
-    def patience(self, timeout: float) -> float:
+    def patience(self, timeout: float, *, is_probe: bool) -> float:
         """Return how long a call may take before it is sent again: all its time if it is not to be.
 
-        One that is sent again has as much time then as it had before.
+        One that is sent again has as much time then as it had before. A probe, by which a connection that said nothing
+        is tried again, always is: there is one at a time, and it would else wait for whoever hangs.
         """
-        if self._left < 1.0 or timeout < 2.0 * PATIENCE_SECONDS:
+        if timeout < 2.0 * PATIENCE_SECONDS or (self._left < 1.0 and not is_probe):
             return timeout
         return PATIENCE_SECONDS
 

@@ -49,6 +49,9 @@ SILENT_SECONDS = 1.5
 RETRY_SECONDS = 300.0
 """How often another connection is tried at most where many were tried, and after which time where that is no use."""
 
+HOPE_SECONDS = 10.0
+"""How often a bandit that has moved makes tries begin anew at most."""
+
 _MOST_WORKERS = 64
 _MOST_CHANGES = 3.0
 _FORGIVEN = 0.125
@@ -153,7 +156,7 @@ class Routing:
         self._met: deque[str] = deque(maxlen=_MOST_MET)
         self._turn = self._tries = 0
         self._changes = 0.0
-        self._no_try_before = -math.inf
+        self._no_try_before = self._no_hope_before = -math.inf
         self._is_trying = self._is_wanting = False
 
     @property
@@ -225,6 +228,13 @@ class Routing:
         link = self._end(number)
         if link is not None and link.heard_at <= begun:
             link.silent_until = self._clock() + SILENT_SECONDS
+
+    def is_probe(self, number: int) -> bool:
+        """Return whether the call that began last on a connection finds out if it answers again, as others do now."""
+        link, now = self._links.get(number), self._clock()
+        if link is None or link.silent_until == -math.inf or link.under_way != 1:
+            return False
+        return any(other is not link and other.is_ready(now) for other in self._links.values())
 
     def ended(self, number: int) -> None:
         """Note that a call has ended, and nothing is known but that."""
@@ -312,9 +322,18 @@ class Routing:
         elif told.owner:
             if bandit not in self._owners and len(self._owners) >= MOST_OWNERS:
                 self._owners.clear()
-            self._owners[bandit] = told.owner
             if told.owner not in self._at:
                 self._is_wanting = True
+                if self._owners.get(bandit, told.owner) != told.owner:
+                    self._hope()
+            self._owners[bandit] = told.owner
+
+    def _hope(self) -> None:
+        """Try again soon, since a bandit has moved: to a worker that is there now, as it was not when tries failed."""
+        now = self._clock()
+        if self._tries and now >= self._no_hope_before:
+            self._no_hope_before = now + HOPE_SECONDS
+            self._tries, self._no_try_before = 0, min(self._no_try_before, now)
 
     def _give_up(self) -> None:
         """Go on with one connection: whatever is between it and the workers sends each call to another one."""
