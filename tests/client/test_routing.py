@@ -170,6 +170,25 @@ def test_a_connection_that_said_nothing_is_tried_by_one_call_while_others_answer
     assert not routing.is_probe(routing.begin(HOME))
 
 
+def test_a_call_that_is_sent_again_goes_elsewhere_though_others_were_just_answered_there(
+    routing: Routing, clock: Clock
+) -> None:
+    links = know_all(routing)
+    call(routing, HOME, told(1, 3))
+    first, second = routing.begin(HOME), routing.begin(HOME)
+    assert first == second == links[3]
+    clock.now += 0.4
+    routing.heard(second, HOME, told(3, 3))
+    clock.now += 0.1
+    routing.silent(first, begun=clock.now - 0.5)
+    assert routing.begin(HOME) == links[3], "for all that is known it answers"
+    assert routing.begin(HOME, avoid=first) != links[3]
+
+
+def test_the_only_connection_is_gone_on_with(routing: Routing) -> None:
+    assert routing.begin(HOME, avoid=routing.begin(HOME)) == 0
+
+
 def test_where_all_say_nothing_no_call_is_a_probe(routing: Routing, clock: Clock) -> None:
     begun = [routing.begin(f"tenants/acme/bandits/of-{worker}") for worker in know_all(routing)]
     assert len(set(begun)) == len(begun)

@@ -236,7 +236,8 @@ def test_no_call_fails_when_owners_die_and_come_back(service: Service) -> None:
                 os.kill(victim, signal.SIGKILL)
                 go_on()
                 until(lambda: len(service.worker_pids) == WORKERS, what="another one in its place")
-                until(lambda: has_all(client), what="a connection to it")
+                # It starts, a bandit moves to it, and a connection has to be at it: no call waits for that.
+                until(lambda: has_all(client), what="a connection to it", seconds=150.0)
                 go_on()
         finally:
             ends.set()

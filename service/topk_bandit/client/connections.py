@@ -177,7 +177,8 @@ class AsyncConnections(_Both):
             left = self._left_after(error, begun, patience=patience, timeout=timeout, is_probe=is_probe)
             if left <= 0.0:
                 raise
-        return await self._send(self._routing.begin(operation.bandit), operation, timeout=left, metadata=metadata)
+        number = self._routing.begin(operation.bandit, avoid=number)
+        return await self._send(number, operation, timeout=left, metadata=metadata)
 
     async def _send(
         self, number: int, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]
@@ -265,7 +266,7 @@ class Connections(_Both):
                 left = self._left_after(error, begun, patience=patience, timeout=timeout, is_probe=is_probe)
                 if left <= 0.0:
                     raise
-                number = self._routing.begin(operation.bandit)
+                number = self._routing.begin(operation.bandit, avoid=number)
         return self._send(number, operation, timeout=left, metadata=metadata)
 
     def _send(

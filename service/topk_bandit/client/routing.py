@@ -49,7 +49,7 @@ SILENT_SECONDS = 1.5
 RETRY_SECONDS = 300.0
 """How often another connection is tried at most where many were tried, and after which time where that is no use."""
 
-HOPE_SECONDS = 10.0
+HOPE_SECONDS = 30.0
 """How often a bandit that has moved makes tries begin anew at most."""
 
 _MOST_WORKERS = 64
@@ -169,25 +169,34 @@ class Routing:
         """How many these are."""
         return len(self._links)
 
-    def begin(self, bandit: str) -> int:
-        """Return the connection that a call goes on, which begins now; `bandit` is empty for one about none."""
-        number = self._main if len(self._links) == 1 else self._choose(bandit)
+    def begin(self, bandit: str, *, avoid: int = -1) -> int:
+        """Return the connection that a call goes on, which begins now.
+
+        Parameters
+        ----------
+        bandit
+            Empty for a call about none.
+        avoid
+            Where the call was before, without an answer: it goes there if there is no other connection.
+        """
+        number = self._main if len(self._links) == 1 else self._choose(bandit, avoid)
         link = self._links[number]
         if not link.under_way:
             link.owes_since = self._clock()
         link.under_way += 1
         return number
 
-    def _choose(self, bandit: str) -> int:
+    def _choose(self, bandit: str, avoid: int) -> int:
         now = self._clock()
+        ready = [number for number, link in self._links.items() if number != avoid and link.is_ready(now)]
         if now < self._shared.get(bandit, -math.inf):
             self._turn += 1
-            ready = [number for number, link in self._links.items() if link.is_ready(now)]
             return ready[self._turn % len(ready)] if ready else self._main
         chosen = self._at.get(self._owners.get(bandit, 0), self._main)
-        if self._links[chosen].is_ready(now):
+        if chosen in ready:
             return chosen
-        return next((number for number, link in self._links.items() if link.is_ready(now)), chosen)
+        others = ready or [number for number in self._links if number != avoid]
+        return others[0] if ready or chosen == avoid else chosen
 
     def heard(self, number: int, bandit: str, text: str) -> None:
         """Note that a call has ended with an answer, whichever; `text` is what it told of workers.
@@ -318,6 +327,8 @@ class Routing:
             if len(self._shared) >= MOST_OWNERS:
                 self._shared.clear()
             self._shared[bandit] = self._clock() + SHARED_SECONDS
+            if bandit in self._owners:
+                self._owners[bandit] = 0  # which may be another one by now
             self._is_wanting = self._is_wanting or len(self._at) < self._workers
         elif told.owner:
             if bandit not in self._owners and len(self._owners) >= MOST_OWNERS:
