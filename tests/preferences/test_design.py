@@ -11,6 +11,7 @@ import pytest
 from tests.preferences.plain_designs import all_matrices, best_log_det, gradients, log_det, scatter_matrix
 
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.preferences.designs.information import Information
 from topk_bandit.preferences.designs.optimal import (
     Feedback,
     ListDesign,
@@ -402,3 +403,22 @@ def test_features_of_lists_are_checked(features: Floats) -> None:
 def test_a_list_to_be_ranked_has_two_items() -> None:
     with pytest.raises(InvalidArgumentError, match="at least 2 items"):
         ranking_matrices(np.ones((3, 1, 4)))
+
+
+def test_a_climb_that_rounding_ends_gives_the_best_design_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, told = Information.of, list[Progress]()
+
+    def of(rows: Floats, weights: Floats, *, ridge: float = 0.0) -> Information:
+        if len(told) > 2:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        return whole(rows, weights, ridge=ridge)
+
+    def watch(progress: Progress) -> bool:
+        told.append(progress)
+        return False
+
+    monkeypatch.setattr(Information, "of", of)
+    rng = np.random.default_rng(3)
+    design = d_optimal_subsets(rng.normal(size=(40, 6)), subset_size=4, gap_tolerance=1e-9, rng=rng, watch=watch)
+    assert design.weights.sum() == pytest.approx(1.0)
+    assert design.gap == min(one.gap for one in told) > 1e-9

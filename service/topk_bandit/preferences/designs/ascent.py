@@ -222,7 +222,13 @@ class _Climb:
         one = self._add_finds()
         is_small = one.rows.shape[0] * one.rows.shape[1] <= _MOST_COLUMNS_FOR_NEWTON
         climb = self._newton if self.is_stalled and is_small else self._sweep
-        self._move_to(replace(one, weights=climb(one)).drop_unsupported().fade())
+        try:
+            self._move_to(replace(one, weights=climb(one)).drop_unsupported().fade())
+        except np.linalg.LinAlgError:
+            if self.best is None:
+                raise
+            # No climb ends at a singular V but by rounding: the best design that was met is the answer.
+            self.is_stopped = True
 
     def _move_to(self, one: _Iterate) -> None:
         d = self.candidates.dimension
