@@ -191,7 +191,7 @@ def measure(root: Path, base: Path) -> None:
     print(f"in it: {len(compiled)} compiled functions, a list of {len(components)} packages", flush=True)
     if size >= LARGEST_MB:
         raise MissedError(f"the image has {size:.0f} MB")
-    if len(compiled) < 50 or len(components) < 20:
+    if len(compiled) < 40 or len(components) < 20:
         raise MissedError("compiled code or the list of packages is missing")
 
 
