@@ -6,17 +6,17 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, assert_same, rebuilt, request, running_worker
-from tests.contracts.harness import RedisStores, run
+from tests.contracts.harness import MemoryStores, RedisStores, run
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits import follower as module
-from topk_bandit.bandits.follower import SHORT_TAIL, Follower, FollowerState
-from topk_bandit.domain.bandits import Rewarded
+from topk_bandit.bandits.follower import EVENTS_AT_ONCE, SHORT_TAIL, Follower, FollowerState
+from topk_bandit.domain.bandits import Item, Rewarded
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.store.redis.keys import KeySpace
 
@@ -58,6 +58,18 @@ class Walker(Follower):
             self.walk.append(value.value)  # type: ignore[attr-defined]
 
 
+class Threads(ThreadPoolExecutor):
+    """A thread that counts what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.works = 0
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        self.works += 1
+        return super().submit(*args, **kwargs)
+
+
 @contextmanager
 def walking(store: Store) -> Iterator[Walker]:
     with ThreadPoolExecutor(1) as executor:
@@ -95,6 +107,42 @@ def test_a_short_log_is_loaded_to_its_end_and_followed(stores: Stores) -> None:
                 assert walker.walk == ["loading", "current", "lagging", "current"]
 
     run(stores, scenario)
+
+
+def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what comes of it is the same: that of a replay."""
+    monkeypatch.setattr(module, "EVENTS_AT_ONCE", 4)
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, MemoryStores(), np.random.default_rng(1))
+            await shop.create()
+            with Threads() as threads:
+                walker = Walker(store, threads)
+                await walker.load()
+
+                async def follows_in_a_thread() -> bool:
+                    before = threads.works
+                    assert_same(await walker.follow(), await rebuilt(store))
+                    return threads.works > before
+
+                for count, in_a_thread in ((EVENTS_AT_ONCE, True), (1, False), (4, False), (5, True)):
+                    for _ in range(count):
+                        await shop.recommend()
+                    assert await follows_in_a_thread() == in_a_thread
+                took_threads, refits = [], []
+                for value in range(12):
+                    chosen, before = await shop.recommend(), walker.hooks.counts["refits"]
+                    await worker.recommender.reward(NAME, chosen.recommendation_id, float(value))
+                    took_threads.append(await follows_in_a_thread())
+                    refits.append(walker.hooks.counts["refits"] > before)
+                assert any(refits)
+                assert not all(took_threads)
+                assert not any(refit and not thread for refit, thread in zip(refits, took_threads, strict=True))
+                await worker.bandits.upsert_items(NAME, [Item("another")])
+                assert await follows_in_a_thread()
+
+    run(MemoryStores(), scenario)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.log import Store
 
-ITEMS, REWARDS = 400, 45
+ITEMS, REWARDS = 400, 54
 
 
 class Counted(ThreadPoolExecutor):

@@ -13,6 +13,7 @@ from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close
 from tests.long_forms import examples
 
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise, profile_likelihood
+from topk_bandit.learning.kendall import adaptive_kendall, weighted_kendall
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import (
     Observations,
@@ -22,6 +23,7 @@ from topk_bandit.learning.observed_rows import (
     project,
     project_out,
     rewards_differ,
+    rows_needed,
 )
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
@@ -366,3 +368,39 @@ def test_any_rows_fold_without_loss(first: list[tuple[int, tuple[int, int], floa
     assert posterior.n_observations == len(every)
     assert posterior.best_offset == pytest.approx(gp.best_offset, abs=1e-6)
     assert posterior.whitened_square(0.4) == pytest.approx(gp.whitened_square(0.4), rel=1e-6, abs=1e-9)
+
+
+def rows_of_shop(n_items: int, n_numbers: int, count: int = 400) -> ObservedRows:
+    rng = np.random.default_rng(5)
+    contexts = np.column_stack([rng.normal(size=(count, n_numbers)), np.ones(count)])
+    rankings = rankings_of(n_items, SLATE_SIZE, count, rng)
+    return ObservedRows.of(Observations(contexts, rankings, rng.normal(size=count)))
+
+
+def test_a_basis_has_a_row_for_each_items_part_in_each_direction_of_contexts() -> None:
+    """Few items still have 256, many as many as there is room for; and rows that fit are not looked at."""
+    kernel = adaptive_kendall(60, SLATE_SIZE)
+    needed = rows_needed(kernel, rows_of_shop(60, 4), most_rows=1000)
+    assert 0.9 * 60 * 5 <= needed <= 60 * 5
+    assert rows_needed(kernel, rows_of_shop(60, 4), most_rows=280) == 280
+    assert rows_needed(kernel, rows_of_shop(20, 4), most_rows=1000) == 256
+    assert rows_needed(kernel, rows_of_shop(20, 4, count=256), most_rows=1000) == 1000
+
+
+def test_where_features_of_items_or_pairs_alone_count_all_rows_are_needed() -> None:
+    rows = rows_of_shop(20, 4)
+    with_features = adaptive_kendall(20, SLATE_SIZE).with_item_features(0.5 * np.eye(20, 3))
+    of_pairs = weighted_kendall(20, SLATE_SIZE)
+    assert with_features.counted_content is not None
+    for kernel in (with_features, of_pairs):
+        assert rows_needed(kernel, rows, most_rows=1000) == 1000
+
+
+def test_a_state_keeps_as_many_rows_as_it_needs() -> None:
+    rng, limits = np.random.default_rng(6), Limits(rows=400)
+    state = State.initial(adaptive_kendall(20, SLATE_SIZE), context_dim=3, limits=limits)
+    most = 0
+    for number, ranking in enumerate(rankings_of(20, SLATE_SIZE, 700, rng)):
+        state = state.rewarded(str(number), rng.normal(size=3), ranking, reward=float(rng.normal()))
+        most = max(most, state.posterior.n_rows)
+    assert 256 <= most <= 256 + 256 // 4 + 1

@@ -13,9 +13,10 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.model import Model, begin, fold
+from topk_bandit.bandits.model import Model, begin, fold, folds_without_refit
 from topk_bandit.bandits.own_events import LogEnd, OwnEvents, end_of
 from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
@@ -38,6 +39,11 @@ _log = logging.getLogger(__name__)
 EVENTS_PER_READ = 512
 SHORT_TAIL = 64
 """So many events after a snapshot are folded before the model is used; with a longer tail it is used as it is."""
+
+EVENTS_AT_ONCE = 16
+EVENTS_TIMES_ROWS_AT_ONCE = 4_096
+"""Events are folded on the event loop if neither is exceeded, and none of them refits: it takes a few milliseconds. A
+thread that computes meanwhile waits at each of its steps, and lets the calls wait that are answered (decision 67)."""
 
 
 class FollowerState(Enum):
@@ -92,7 +98,7 @@ class Follower:
     Parameters
     ----------
     executor
-        Where events are folded, away from the event loop.
+        Where events are folded that take long: a refit, many events, and the first ones.
     limits
         What the posterior may grow to.
     clock_ms
@@ -385,9 +391,12 @@ class Follower:
     async def _fold(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> _Step:
         if model is not None and not events:
             return _Step(model, None)
-        loop = asyncio.get_running_loop()
+        work = partial(self._fold_events, model, incarnation, events)
         try:
-            step = await loop.run_in_executor(self._executor, self._fold_events, model, incarnation, events)
+            if _is_short(model, events):
+                step = work()
+            else:
+                step = await asyncio.get_running_loop().run_in_executor(self._executor, work)
         except Exception:
             self._break()
             raise
@@ -460,6 +469,14 @@ class Follower:
             rows=model.state.posterior.n_rows,
             memory_bytes=model.memory_bytes,
         )
+
+
+def _is_short(model: Model | None, events: Sequence[LoggedEvent]) -> bool:
+    """Tell whether folding events takes less time than it costs to have a thread do it."""
+    if model is None or len(events) > EVENTS_AT_ONCE:
+        return False
+    is_little = len(events) * model.state.posterior.n_rows <= EVENTS_TIMES_ROWS_AT_ONCE
+    return is_little and folds_without_refit(model, events)
 
 
 def _begins_behind(part: LogSlice, model: Model) -> bool:

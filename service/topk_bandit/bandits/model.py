@@ -54,7 +54,17 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Context
     from topk_bandit.learning.limits import Limits
 
-__all__ = ["EVENTS_BETWEEN_CHECKPOINTS", "Model", "OddFeatures", "Taken", "Tally", "begin", "fold", "half_life_of"]
+__all__ = [
+    "EVENTS_BETWEEN_CHECKPOINTS",
+    "Model",
+    "OddFeatures",
+    "Taken",
+    "Tally",
+    "begin",
+    "fold",
+    "folds_without_refit",
+    "half_life_of",
+]
 
 EVENTS_BETWEEN_CHECKPOINTS = 1024
 """A checkpoint comes after so many events at the latest, even if none of them is a reward."""
@@ -204,11 +214,13 @@ class Model:
     def last_correction(self, recommendation_id: str) -> int:
         """Return the last position at which a `RewardAmended` finds the reward as a row of its own, 0 if it is none.
 
-        Whatever events come before that position, even if all are rewards or requests: no refit can. But for a change
-        of settings or items, and for an import.
+        But for a change of settings or items, and for an import, which may refit at once.
         """
-        if not self.state.is_recent(recommendation_id):
-            return 0
+        return self.version + self.events_before_refit if self.state.is_recent(recommendation_id) else 0
+
+    @property
+    def events_before_refit(self) -> int:
+        """With how many more events of slates a refit comes at the earliest, even if all are rewards or requests."""
         usual, encoder = self.state.usual_contexts, self.encoder
         counts = (
             self.state.rewards_before_refit,
@@ -216,7 +228,7 @@ class Model:
             None if usual is None else usual.contexts_before_judgement,
             None if encoder is None else encoder.requests_before_recoding,
         )
-        return self.version + min(count for count in counts if count is not None)
+        return min(count for count in counts if count is not None)
 
     @property
     def memory_bytes(self) -> int:
@@ -260,6 +272,11 @@ def _folding(logged: LoggedEvent) -> Iterator[None]:
         yield
     except TopkBanditError as error:
         raise CorruptDataError(f"event {logged.position} can't be folded: {error}") from error
+
+
+def folds_without_refit(model: Model, events: Sequence[LoggedEvent]) -> bool:
+    """Tell whether all that the next events of a log do is known to be a step for each: no refit is among them."""
+    return len(events) < model.events_before_refit and all(isinstance(one.event, _OF_A_SLATE) for one in events)
 
 
 def begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:

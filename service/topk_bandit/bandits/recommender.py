@@ -56,7 +56,7 @@ DECISIONS_PER_CALL = 8
 CORRECTIONS_PER_CALL = 16
 """How often a correction looks at the model again because the log has grown meanwhile, before it gives up."""
 
-ROWS_TIMES_ITEMS_AT_ONCE = 16_384
+ROWS_TIMES_ITEMS_AT_ONCE = 20_000
 ITEMS_AT_ONCE = 512
 SLATE_SIZE_AT_ONCE = 8
 """A slate is chosen on the event loop if none of the three is exceeded: it takes a millisecond or two, and a thread

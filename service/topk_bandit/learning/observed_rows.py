@@ -54,6 +54,7 @@ __all__ = [
     "project",
     "project_out",
     "rewards_differ",
+    "rows_needed",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -72,6 +73,9 @@ _LAST = 1e-5
 
 _OUTGROWN = 2
 """Of items' parts with so many times as many directions as there are rows too little is spanned by these."""
+
+_FEWEST_ROWS = 256
+"""So many rows are kept if there is room for them, however few items they show: pairs of these may count, too."""
 
 _FADED = 1e-4
 """A row of less weight than this counts for next to nothing."""
@@ -375,7 +379,23 @@ def outgrows(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) -> bo
     """Tell whether rows have to leave and a basis of the others could not span the parts of all of their items."""
     if rows.n_rows <= most_rows or not kernel.item_weight.any() or kernel.counted_content is not None:
         return False
-    return _count_directions(rows) * len(np.unique(rows.rankings)) > _OUTGROWN * most_rows
+    return _count_parts(rows) > _OUTGROWN * most_rows
+
+
+def rows_needed(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) -> int:
+    """Return how many rows a basis needs, at most `most_rows`: one for each item's part in each direction of contexts.
+
+    More of them cost time and memory, and tell no more (decision 66). Where items' features count, or pairs alone, it
+    is not known how many are enough.
+    """
+    if rows.n_rows <= _FEWEST_ROWS or not kernel.item_weight.any() or kernel.counted_content is not None:
+        return most_rows
+    return min(most_rows, max(_FEWEST_ROWS, math.ceil(_count_parts(rows))))
+
+
+def _count_parts(rows: ObservedRows) -> float:
+    """Return how many parts of items there are: the items that rows show, times the directions of their contexts."""
+    return _count_directions(rows) * len(np.unique(rows.rankings))
 
 
 def _count_directions(rows: ObservedRows) -> float:

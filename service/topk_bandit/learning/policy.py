@@ -28,7 +28,7 @@ from topk_bandit.learning.kendall import (
 )
 from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
 from topk_bandit.learning.noticed_changes import notice_change
-from topk_bandit.learning.observed_rows import Observations, ObservedRows, outgrows, project_out
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, outgrows, project_out, rows_needed
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import NO_ITEMS
 from topk_bandit.learning.scales import scale_best, slope_prior
@@ -564,7 +564,7 @@ class State:
         rows = condense(
             kernel,
             rows,
-            most_rows=self.limits.rows,
+            most_rows=rows_needed(kernel, rows, most_rows=self.limits.rows),
             noise_variance=self.posterior.noise_variance,
             leaving=self.leaving,
             most_items=most_items,

@@ -1,1 +1,1 @@
-"""Compiled loops of the learner, over plain arrays: they release the GIL and are cached on disk."""
+"""Compiled loops of the learner, over plain arrays, cached on disk; those that may take long release the GIL."""

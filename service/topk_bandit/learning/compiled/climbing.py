@@ -45,7 +45,7 @@ from topk_bandit.learning.compiled.contraction import (
     slate_mean,
     slates,
 )
-from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE, WITHOUT_LOCK
 
 __all__ = ["best_seen", "climb", "polish", "weigh_items"]
 
@@ -589,7 +589,7 @@ def _go_on(gram, weights, pairs, slates, reached, highest, bound, u, d, v, s, pr
     return best, highest, tried
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def climb(at, items, inside, among, starts, uniforms, prior, spread, u, d, v, s):
     """Return the best slate found among `items`, the largest mean met and how many slates were scored.
 
@@ -695,7 +695,7 @@ def _outside(inside):
     return among[:count]
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def polish(at, slate, inside, prior, spread, u, d, v, s):
     """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried.
 

@@ -1,6 +1,6 @@
 """Compiled loops that contract a posterior to one context, and evaluate slates and neighbourhoods there.
 
-All of them release the GIL, keep their results the same from run to run, and are cached on disk.
+Those that may take long release the GIL; all keep their results the same from run to run, and are cached on disk.
 
 Letters: A rankings, k positions, N rewarded rows, P pending rows, E eligible items, S pairs of eligible items that some
 row shows together. `features` is M diag(C c) X B, feature-major: the N + P numbers of a feature are contiguous.
@@ -26,7 +26,7 @@ import numpy as np
 from numba import njit
 
 from topk_bandit.learning.compiled.arrays import NOWHERE, ZERO, add_up, copy, floats, floats32, integers, integers32
-from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE, WITHOUT_LOCK
 
 __all__ = [
     "Contraction",
@@ -211,7 +211,7 @@ def _weigh_pairs(places, similarities, entries, row_weights, pairs, starts, n_it
     return weights, pair_weights, rows, values
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def contract(rankings, similarities, entries, row_weights, whitener, pending, place, n_eligible, n_items, u, d, v, s):
     """Return the contraction but for the pairs' features, and the places of all rows' items, (N + P, k).
 
@@ -235,7 +235,7 @@ def contract(rankings, similarities, entries, row_weights, whitener, pending, pl
     return places, features, weights, pair_weights, pairs, starts, rows, values
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, left, right):
     """Make the features of all pairs of an item of `left` and one of `right` that are not there yet."""
     first = features.shape[0] - made.shape[0]
@@ -487,7 +487,7 @@ def replacements(
         explained[slate[a]] = own_explained
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def neighbourhoods(features, content, taken, of_v, weights, pair_weights, pairs, chosen, position, u, d, v, s):
     """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
     mean = floats((chosen.shape[0], pairs.shape[0]))

@@ -1,6 +1,6 @@
 """Compiled loops over what is known of single items: rows that leave, and what is known taken off covariances.
 
-All of them release the GIL, keep their results the same from run to run, and are cached on disk.
+Those that may take long release the GIL; all keep their results the same from run to run, and are cached on disk.
 
 Letters: N rows, k positions, m items of which something is known, C numbers of a context. A place among the m items is
 -1 for items of which nothing is known.
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from topk_bandit.learning.compiled.arrays import add_up, floats, integers
-from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT_LOCK
 
 __all__ = ["absorb", "add_up_shared", "entries", "expect_targets", "gram_of_parts"]
 
@@ -58,7 +58,7 @@ def _absorb_item(precision, shifts, left, means, i, image, context, g, errors, v
     _add_outer(left[i], image, -g * g / variance)
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def absorb(
     precisions, shifts, left, means, places, contexts, targets, variances, noise_variance, weights, beside, unit
 ):
@@ -102,7 +102,7 @@ def absorb(
     return products
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def expect_targets(rankings, contexts, means, place, weights):
     """Return what is expected of the targets of rows (N,), shape (T, N), by `means` (T, m + 1, C), zeros last."""
     out = np.zeros((means.shape[0], rankings.shape[0]))
@@ -126,7 +126,7 @@ def entries(rankings, contexts, images, place, weights):
     return out
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def add_up_shared(rankings, entries, orders, weights, n_items):
     """Return for each row and slate of `orders` (A, k) the sum of `entries` (N, k) times g of the items of both."""
     out = np.zeros((rankings.shape[0], orders.shape[0]))
@@ -165,7 +165,7 @@ def _list_places(rankings, place, n_places):
     return starts, rows, positions
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def gram_of_parts(rankings, contexts, matrices, place, weights):
     """Return the sums of g_p g_q c' T_i c' over the items that two rows have in common, (N, N), symmetric.
 

@@ -1,7 +1,7 @@
 """Compiled loops over plain arrays: kernel values, sums of items' features, and rotations of pending rows.
 
-All of them release the GIL, keep their results the same from run to run (the order of each sum is fixed by the compiled
-code), and are compiled on their first call and cached on disk.
+What may take long releases the GIL; all keep their results the same from run to run (the order of each sum is fixed by
+the compiled code), and are compiled on their first call and cached on disk.
 
 Letters: A rankings, k positions, n items.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from topk_bandit.learning.compiled.arrays import ZERO, add_up, copy, floats, integers
-from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT_LOCK
 
 __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
 
@@ -56,7 +56,7 @@ def _find_starts(rankings, n_items):
     return add_up(starts)
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def gram_of(rankings, n_items, u, d, v, s):
     """Return the brackets of all pairs of rankings (A, k), shape (A, A), in time that grows with the items shared.
 

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["FOR_LOOPS", "FOR_PYTHON", "REASSOCIATE"]
+__all__ = ["FOR_LOOPS", "FOR_PYTHON", "REASSOCIATE", "WITHOUT_LOCK"]
 
-FOR_PYTHON: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-"""Of a function that Python calls."""
+FOR_PYTHON: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+"""Of a function that Python calls, and that takes a tenth of a millisecond or less.
+
+It keeps the interpreter's lock: who gives it up may wait longer for it than such a function takes (decision 67).
+"""
+
+WITHOUT_LOCK: dict[str, Any] = {**FOR_PYTHON, "nogil": True}
+"""Of a function that Python calls, and that may take longer: other threads go on meanwhile."""
 
 FOR_LOOPS: dict[str, Any] = {**FOR_PYTHON, "no_cpython_wrapper": True, "cache": False}
 """Of a function that only compiled functions call."""

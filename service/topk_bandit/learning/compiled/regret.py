@@ -1,6 +1,6 @@
 """The compiled part of the figures of regret: rivals of a slate, and what they are worth in each of some draws.
 
-It releases the GIL, keeps its results the same from run to run, and is cached on disk.
+It is short, so it keeps the GIL. It keeps its results the same from run to run, and is cached on disk.
 
 Letters: k positions, E eligible items, G draws, R rivals.
 """

@@ -9,12 +9,12 @@ import numpy as np
 from numba import njit
 
 from topk_bandit.learning.compiled.arrays import copy, floats
-from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+from topk_bandit.learning.compiled.options import FOR_LOOPS, WITHOUT_LOCK
 
 __all__ = ["climb"]
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def climb(singles, weight, pairs, turned, slates, gain, most_sweeps):
     """Move each of `slates` (A, k), in place, to where no replacement and no exchange gains more than `gain`.
 

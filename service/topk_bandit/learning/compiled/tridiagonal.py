@@ -12,7 +12,7 @@ import math
 from numba import njit
 
 from topk_bandit.learning.compiled.arrays import floats
-from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+from topk_bandit.learning.compiled.options import FOR_LOOPS, WITHOUT_LOCK
 
 __all__ = ["profile"]
 
@@ -42,7 +42,7 @@ def _product(left, right, mean_left, mean_right, ones, pivots):
     return total
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def profile(diagonal, beside, targets, left, ratios):
     """Return the targets' generalised least squares means, what is left of their products, and log|T + r|, for each r.
 

@@ -26,7 +26,7 @@ from topk_bandit.lab.fleet.compiled.state import (
     REWARD,
     WAITING,
 )
-from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+from topk_bandit.learning.compiled.options import FOR_LOOPS, WITHOUT_LOCK
 
 __all__ = ["fill", "run"]
 
@@ -36,7 +36,7 @@ _SLICED, _PASSED, _STORED, _REWARD_DUE, _LOOK, _DIES, _NOTICED, _RETURNS = range
 _GOLDEN = 0.6180339887498949
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def fill(state, rules, times, asked, picks):
     """Have workers hold the models that calls before the start asked for: `times` are negative, in their order."""
     for number in range(times.shape[0]):
@@ -51,7 +51,7 @@ def fill(state, rules, times, asked, picks):
         touch(state, worker, slot, times[number])
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def run(state, rules, deaths, dying, end):
     """Let time pass until `end`; the workers `dying` die at the times `deaths`."""
     events = [(np.inf, 0, 0, 0)]
