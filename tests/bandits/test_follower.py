@@ -145,6 +145,29 @@ def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(mon
     run(MemoryStores(), scenario)
 
 
+@pytest.mark.parametrize("too_small", ["EVENTS_TIMES_ROWS_AT_ONCE", "SLATE_SIZE_AT_ONCE"])
+def test_many_rows_and_large_slates_are_folded_in_a_thread(too_small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, MemoryStores(), np.random.default_rng(1))
+            await shop.create()
+            for value in range(20):
+                chosen = await shop.recommend()
+                await worker.recommender.reward(NAME, chosen.recommendation_id, float(value))
+            with Threads() as threads:
+                walker = Walker(store, threads)
+                await walker.load()
+                for limit, works in ((None, 0), (1, 1)):
+                    if limit is not None:
+                        monkeypatch.setattr(module, too_small, limit)
+                    before = threads.works
+                    await shop.recommend()
+                    await walker.follow()
+                    assert threads.works - before == works
+
+    run(MemoryStores(), scenario)
+
+
 @pytest.mark.slow
 def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
     async def scenario(store: Store) -> None:

@@ -1,7 +1,7 @@
 """What loops need of arrays, as loops: numpy's own forms take the compiler longer than all that is here.
 
 `np.empty` is compiled anew for each shape, for each way to write its type and for the options of the function that
-calls it: here once for each shape.
+calls it: here once for each shape. `np.zeros`, `np.full` and `np.arange` take the compiler longer than a loop does.
 
 Assigning an array to a slice compiles the text of an error for unequal shapes, and sorting a whole library.
 A whole number that stands in a call as a literal, or that a counter begins with, is a type of its own: the called
@@ -22,6 +22,9 @@ __all__ = [
     "add_up",
     "are_equal",
     "copy",
+    "count_up",
+    "fill",
+    "fill_rows",
     "find_largest",
     "floats",
     "floats32",
@@ -29,6 +32,9 @@ __all__ = [
     "integers32",
     "multiply_by_own",
     "sort_descending",
+    "zero_counts",
+    "zero_rows",
+    "zeros",
 ]
 
 ZERO, ONE, NOWHERE = np.int64(0), np.int64(1), np.int64(-1)
@@ -63,6 +69,50 @@ def copy(target, source):
     """Set the numbers of `target` to those of `source`, as many."""
     for i in range(target.shape[0]):
         target[i] = source[i]
+
+
+@njit(**FOR_LOOPS)
+def fill(numbers, value):
+    """Set each number to `value`; return them."""
+    for i in range(numbers.shape[0]):
+        numbers[i] = value
+    return numbers
+
+
+@njit(**FOR_LOOPS)
+def fill_rows(rows, value):
+    """Set each number of a matrix to `value`; return it."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            rows[i, j] = value
+    return rows
+
+
+@njit(**FOR_LOOPS)
+def zeros(count):
+    """Return so many zeros."""
+    return fill(floats(count), 0.0)
+
+
+@njit(**FOR_LOOPS)
+def zero_rows(n_rows, n_columns):
+    """Return a matrix of zeros."""
+    return fill_rows(floats((n_rows, n_columns)), 0.0)
+
+
+@njit(**FOR_LOOPS)
+def zero_counts(count):
+    """Return so many whole numbers, all of them zero."""
+    return fill(integers(count), ZERO)
+
+
+@njit(**FOR_LOOPS)
+def count_up(count):
+    """Return the whole numbers from 0 on, so many of them."""
+    numbers = integers(count)
+    for i in range(count):
+        numbers[i] = i
+    return numbers
 
 
 _ROWS_AT_ONCE = 32

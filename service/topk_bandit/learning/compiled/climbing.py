@@ -29,6 +29,9 @@ from topk_bandit.learning.compiled.arrays import (
     ZERO,
     are_equal,
     copy,
+    count_up,
+    fill,
+    fill_rows,
     find_largest,
     floats,
     floats32,
@@ -82,7 +85,7 @@ def _shows(slate, item):
 def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
     """Return up to `count` different slates of the rewarded rows with all items eligible, the largest means first."""
     k = places.shape[1]
-    best, values, n_found = integers((count, k)), np.full(count, -np.inf), 0
+    best, values, n_found = integers((count, k)), fill(floats(count), -np.inf), 0
     slate = integers(k)
     for r in range(n_rows):
         copy(slate, places[r])
@@ -207,7 +210,7 @@ def weigh_items(at, of_items, starts, uniforms, size, spread, u, d, v, s):
         )
         tried += more
     ranked = sort_descending(values, values.shape[0])
-    ends, matters = np.empty_like(climbed), np.full(n_eligible, -np.inf)
+    ends, matters = np.empty_like(climbed), fill(floats(n_eligible), -np.inf)
     for rank in range(ends.shape[0]):
         copy(ends[rank], climbed[ranked[rank]])
     for i in range(min(_SLATES_TO_LOOK_AROUND, ends.shape[0])):
@@ -243,7 +246,7 @@ def _fine_features(at, items):
     features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
     n_eligible, m, one = pairs.shape[0], items.shape[0], features.dtype.type(1)
     make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, items, items)
-    inner, n_features = np.full((m, m), -1, dtype=np.int64), 2 * m + 1
+    inner, n_features = fill_rows(integers((m, m)), NOWHERE), 2 * m + 1
     chosen = floats32((n_features + m * (m - 1) // 2, features.shape[1]))
     out = floats(chosen.shape[0])
     _take(chosen, 2 * m, features, 2 * n_eligible, one)
@@ -701,7 +704,7 @@ def polish(at, slate, inside, prior, spread, u, d, v, s):
 
     No item with a place `inside` makes the slate better, and no exchange: they are tried once others have changed it.
     """
-    k, every, bound = slate.shape[0], np.arange(inside.shape[0]), (prior, spread)
+    k, every, bound = slate.shape[0], count_up(inside.shape[0]), (prior, spread)
     among = _outside(inside)
     highest, tried = -np.inf, 0
     for _ in range(_MOST_SWEEPS):

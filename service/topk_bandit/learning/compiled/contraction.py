@@ -25,7 +25,21 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import NOWHERE, ZERO, add_up, copy, floats, floats32, integers, integers32
+from topk_bandit.learning.compiled.arrays import (
+    NOWHERE,
+    ZERO,
+    add_up,
+    copy,
+    count_up,
+    fill_rows,
+    floats,
+    floats32,
+    integers,
+    integers32,
+    zero_counts,
+    zero_rows,
+    zeros,
+)
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, REASSOCIATE, WITHOUT_LOCK
 
 __all__ = [
@@ -127,7 +141,7 @@ def _places(rankings, place):
 def _number_pairs(places, pairs):
     """Set `pairs` to the numbers, from 0, of pairs that are shown together; return where each pair's list starts."""
     n_rows, k = places.shape
-    together = np.zeros(n_rows * k * (k - 1) // 2 + 1, dtype=np.int64)
+    together = zero_counts(n_rows * k * (k - 1) // 2 + 1)
     n_pairs = 0
     for r in range(n_rows):
         for a in range(k):
@@ -184,7 +198,7 @@ def _weigh_pairs(places, similarities, entries, row_weights, pairs, starts, n_it
     n_eligible, k = pairs.shape[0], places.shape[1]
     rows, values = integers32(starts[-1]), floats(starts[-1])
     following = starts.copy()
-    weights, pair_weights = np.zeros(2 * n_eligible + 1), np.zeros((n_eligible, n_eligible))
+    weights, pair_weights = zeros(2 * n_eligible + 1), zero_rows(n_eligible, n_eligible)
     for r in range(places.shape[0]):
         similarity, alpha = similarities[r], row_weights[r] if r < row_weights.shape[0] else 0.0
         weights[2 * n_eligible] -= s * similarity * alpha
@@ -220,7 +234,7 @@ def contract(rankings, similarities, entries, row_weights, whitener, pending, pl
     M' of both kinds of rows; the place of each item among the eligible ones, -1 for the rest; and the kernel's numbers.
     """
     places = _places(rankings, place)
-    pairs = np.full((n_eligible, n_eligible), -1, dtype=np.int32)
+    pairs = fill_rows(integers32((n_eligible, n_eligible)), NOWHERE)
     starts = _number_pairs(places, pairs)
     weights, pair_weights, rows, values = _weigh_pairs(
         places, similarities, entries, row_weights, pairs, starts, n_items, u, d, v, s
@@ -491,7 +505,7 @@ def replacements(
 def neighbourhoods(features, content, taken, of_v, weights, pair_weights, pairs, chosen, position, u, d, v, s):
     """Return `replacements` of each slate of `chosen` (A, k), both (A, E)."""
     mean = floats((chosen.shape[0], pairs.shape[0]))
-    explained, every = np.empty_like(mean), np.arange(pairs.shape[0])
+    explained, every = np.empty_like(mean), count_up(pairs.shape[0])
     for row in range(chosen.shape[0]):
         replacements(
             features, content, taken, of_v, weights, pair_weights, pairs, chosen[row], position, every, u, d, v, s,

@@ -8,10 +8,18 @@ Letters: N rows, k positions, m items of which something is known, C numbers of 
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import add_up, floats, integers
+from topk_bandit.learning.compiled.arrays import (
+    NOWHERE,
+    add_up,
+    fill,
+    floats,
+    integers,
+    integers32,
+    zero_counts,
+    zero_rows,
+)
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT_LOCK
 
 __all__ = ["absorb", "add_up_shared", "entries", "expect_targets", "gram_of_parts"]
@@ -75,7 +83,7 @@ def absorb(
         floats((k, dim)),
         floats(k),
         floats(n_targets),
-        np.zeros((n_targets, n_targets)),
+        zero_rows(n_targets, n_targets),
     )
     for row in range(n_rows):
         context = contexts[row]
@@ -105,7 +113,7 @@ def absorb(
 @njit(**WITHOUT_LOCK)
 def expect_targets(rankings, contexts, means, place, weights):
     """Return what is expected of the targets of rows (N,), shape (T, N), by `means` (T, m + 1, C), zeros last."""
-    out = np.zeros((means.shape[0], rankings.shape[0]))
+    out = zero_rows(means.shape[0], rankings.shape[0])
     for t in range(means.shape[0]):
         for row in range(rankings.shape[0]):
             for a in range(rankings.shape[1]):
@@ -129,8 +137,8 @@ def entries(rankings, contexts, images, place, weights):
 @njit(**WITHOUT_LOCK)
 def add_up_shared(rankings, entries, orders, weights, n_items):
     """Return for each row and slate of `orders` (A, k) the sum of `entries` (N, k) times g of the items of both."""
-    out = np.zeros((rankings.shape[0], orders.shape[0]))
-    position = np.full(n_items, -1, dtype=np.int32)
+    out = zero_rows(rankings.shape[0], orders.shape[0])
+    position = fill(integers32(n_items), NOWHERE)
     for column in range(orders.shape[0]):
         for b in range(orders.shape[1]):
             position[orders[column, b]] = b
@@ -149,7 +157,7 @@ def add_up_shared(rankings, entries, orders, weights, n_items):
 @njit(**FOR_LOOPS)
 def _list_places(rankings, place, n_places):
     """Return where each place's list starts, and the rows and positions of the lists."""
-    starts = np.zeros(n_places + 1, dtype=np.int64)
+    starts = zero_counts(n_places + 1)
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             starts[place[rankings[row, a]] + 1] += place[rankings[row, a]] >= 0
@@ -172,7 +180,7 @@ def gram_of_parts(rankings, contexts, matrices, place, weights):
     T is `matrices` (m, C, C).
     """
     n_rows, n_places = rankings.shape[0], matrices.shape[0]
-    out, image = np.zeros((n_rows, n_rows)), floats(contexts.shape[1])
+    out, image = zero_rows(n_rows, n_rows), floats(contexts.shape[1])
     starts, rows, positions = _list_places(rankings, place, n_places)
     for i in range(n_places):
         for first in range(starts[i], starts[i + 1]):

@@ -11,7 +11,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import ZERO, add_up, copy, floats, integers
+from topk_bandit.learning.compiled.arrays import (
+    NOWHERE,
+    ZERO,
+    add_up,
+    copy,
+    fill,
+    fill_rows,
+    floats,
+    integers,
+    integers32,
+    zero_counts,
+    zero_rows,
+)
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT_LOCK
 
 __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
@@ -22,8 +34,8 @@ def gram(left, right, n_items, u, d, v, s):
     """Return the brackets D.D' + n u.u' + u.v' + v.u' - s s' for all pairs, (A, B)."""
     k = left.shape[1]
     # Not by `floats`: this one runs as plain Python, too, where its work is counted.
-    out = np.empty((left.shape[0], right.shape[0]))
-    position = np.full(n_items, -1, dtype=np.int32)
+    out = floats((left.shape[0], right.shape[0]))
+    position = fill(integers32(n_items), NOWHERE)
     for row in range(left.shape[0]):
         for a in range(k):
             position[left[row, a]] = a
@@ -49,7 +61,7 @@ def gram(left, right, n_items, u, d, v, s):
 @njit(**FOR_LOOPS)
 def _find_starts(rankings, n_items):
     """Return where each item's list starts in an array of all entries of all rankings, by items."""
-    starts = np.zeros(n_items + 1, dtype=np.int64)
+    starts = zero_counts(n_items + 1)
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             starts[rankings[row, a] + 1] += 1
@@ -63,9 +75,9 @@ def gram_of(rankings, n_items, u, d, v, s):
     Each ranking goes through the earlier rankings of each of its items, and through the items shared with these before.
     """
     n_rows, k = rankings.shape
-    out, starts = np.full((n_rows, n_rows), -s * s), _find_starts(rankings, n_items)
+    out, starts = fill_rows(floats((n_rows, n_rows)), -s * s), _find_starts(rankings, n_items)
     ends, rows, places = starts.copy(), integers(starts[-1]), integers(starts[-1])
-    shared = np.zeros(n_rows, dtype=np.int64)
+    shared = zero_counts(n_rows)
     own, others = integers((n_rows, k)), integers((n_rows, k))
     for row in range(n_rows):
         shared[: row + 1] = 0
@@ -90,7 +102,7 @@ def gram_of(rankings, n_items, u, d, v, s):
 @njit(**FOR_PYTHON)
 def sum_rows(features, rankings, weights):
     """Return the rows of `features` (n, q) of each ranking's items, added up by weights of positions, (A, q)."""
-    out = np.zeros((rankings.shape[0], features.shape[1]))
+    out = zero_rows(rankings.shape[0], features.shape[1])
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
             item, weight = rankings[row, a], weights[a]
@@ -191,7 +203,7 @@ def rotate_rows(whitened, order, rotations, gone, others, column):
     size, shift = whitened.shape[1], _index(1 if gone == 0 else 0)
     first, end = _find_touched(rotations, size)
     least, most = (1, size) if gone == 0 else (0, size - 1)
-    block = np.zeros((size, _ROWS_AT_ONCE))
+    block = zero_rows(size, _ROWS_AT_ONCE)
     for start in range(0, order.shape[0], _ROWS_AT_ONCE):
         count = min(_ROWS_AT_ONCE, order.shape[0] - start)
         for i in range(_index(count)):

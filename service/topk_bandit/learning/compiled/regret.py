@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, floats, integers
+from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, floats, integers, zeros
 from topk_bandit.learning.compiled.contraction import slate_mean
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
@@ -63,7 +63,7 @@ def regrets(weights, pair_weights, covariance, draws, normals, compared, explain
     variances; c.c and s^2; the kernel's numbers.
     """
     shown = compared[0]
-    out, own = np.zeros(draws.shape[0]), floats(draws.shape[0])
+    out, own = zeros(draws.shape[0]), floats(draws.shape[0])
     for i in range(compared.shape[0]):
         slate = compared[i]
         # A slate that is the one shown is as good.
