@@ -167,6 +167,19 @@ def test_who_is_alone_takes_all_places() -> None:
     assert tenants_in_turns(without_keys, [""], Room.REQUESTS) == {"": 32}
 
 
+def test_while_calls_wait_to_be_looked_at_requests_are_refused_and_rewards_are_not() -> None:
+    busy = 0.0
+    calls = CallsInFlight(limit=32, quotas=Quotas(), clock=Clock(1000.0), busy_seconds=lambda: busy)
+    assert calls.refusal(Place(Room.REQUESTS, "acme")) is None
+    busy = 1.0
+    refusal = calls.refusal(Place(Room.REQUESTS, "acme"))
+    assert isinstance(refusal, ExhaustedError)
+    assert (refusal.reason, refusal.retry_after) == ("CALLS_IN_FLIGHT", 0.1)
+    assert calls.refusal(Place(Room.FEEDBACK, "acme")) is None
+    busy = 0.01
+    assert calls.refusal(Place(Room.REQUESTS, "acme")) is None
+
+
 # A service
 
 

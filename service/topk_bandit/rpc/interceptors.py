@@ -50,6 +50,8 @@ __all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcH
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
+_LONGEST_BUSY_SECONDS = 0.25
+"""An event loop that did not wait for so long has calls before it that nobody has looked at, which are soon refused."""
 _SHARED_SECONDS = 60.0
 """So long after calls of two tenants the places count as shared."""
 # A deadline reaches the server rounded up, by a hundredth at most, and the client stops waiting before that.
@@ -104,12 +106,23 @@ class CallsInFlight:
         Seconds, by which tenants have called lately.
     quotas
         How many of them a tenant may have in each room.
+    busy_seconds
+        Returns for how long the event loop has had something to do: calls that nobody has looked at yet are no calls in
+        flight, and there may be many of them.
     """
 
-    def __init__(self, *, limit: int, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int,
+        quotas: Quotas,
+        clock: Callable[[], float] = time.monotonic,
+        busy_seconds: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._limit = limit
         self._quotas = quotas
         self._clock = clock
+        self._busy_seconds = busy_seconds
         self._last_tenant = ""
         self._shared_until = 0.0
         self._closed = False
@@ -126,6 +139,8 @@ class CallsInFlight:
             if used >= limit:
                 soon = _REFUSED_RETRY_SECONDS
                 return QuotaError(Quota.CALLS_IN_FLIGHT, place.tenant, limit=limit, used=used, retry_after=soon)
+        if place.room is Room.REQUESTS and self._busy_seconds() > _LONGEST_BUSY_SECONDS:
+            return _full("more calls have come than could be looked at")
         is_shared, free = self._is_shared_by(place.tenant), self._limit - self._taken[place.room]
         if free <= 0:
             return _full(f"{self._limit} such calls are in flight already")
