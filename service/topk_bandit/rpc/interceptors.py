@@ -50,7 +50,7 @@ __all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcH
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
-_LONGEST_BUSY_SECONDS = 0.25
+_LONGEST_BUSY_SECONDS = 0.15
 """An event loop that did not wait for so long has calls before it that nobody has looked at, which are soon refused."""
 _SHARED_SECONDS = 60.0
 """So long after calls of two tenants the places count as shared."""
