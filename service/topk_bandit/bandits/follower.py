@@ -47,7 +47,7 @@ SLATE_SIZE_AT_ONCE = 8
 milliseconds. A thread that computes meanwhile waits at each of its steps, and lets the calls wait that are answered
 (decision 67)."""
 
-LONGEST_BUSY_SECONDS = 0.02
+LONGEST_BUSY_SECONDS = 0.15
 """An event loop that had something to do for so long is not held up by folding, too."""
 
 

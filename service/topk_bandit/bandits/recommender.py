@@ -63,7 +63,7 @@ SLATE_SIZE_AT_ONCE = 8
 would add to that. Larger slates and more items take longer even before anything is learned, and would delay all
 calls."""
 
-LONGEST_BUSY_SECONDS = 0.02
+LONGEST_BUSY_SECONDS = 0.15
 """An event loop that had something to do for so long is left alone: else it would take in calls no sooner than it
 answers them, and what is too much would wait and not be refused."""
 
