@@ -147,7 +147,7 @@ def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(mon
     run(MemoryStores(), scenario)
 
 
-@pytest.mark.parametrize("too_small", ["EVENTS_TIMES_ROWS_AT_ONCE", "SLATE_SIZE_AT_ONCE", ""])
+@pytest.mark.parametrize("too_small", ["EVENTS_TIMES_ROWS_AT_ONCE", "ROWS_AT_ONCE", "SLATE_SIZE_AT_ONCE", ""])
 def test_many_rows_and_large_slates_are_folded_in_a_thread_and_all_while_the_loop_is_busy(
     too_small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,8 +42,9 @@ SHORT_TAIL = 64
 
 EVENTS_AT_ONCE = 16
 EVENTS_TIMES_ROWS_AT_ONCE = 4_096
+ROWS_AT_ONCE = 1_024
 SLATE_SIZE_AT_ONCE = 8
-"""Events are folded on the event loop if none of the three is exceeded and none of them refits: it takes a few
+"""Events are folded on the event loop if none of the four is exceeded and none of them refits: it takes a few
 milliseconds. A thread that computes meanwhile waits at each of its steps, and lets the calls wait that are answered
 (decision 67)."""
 
@@ -484,7 +485,8 @@ def _is_short(model: Model | None, events: Sequence[LoggedEvent]) -> bool:
     """Tell whether folding events takes less time than it costs to have a thread do it."""
     if model is None or len(events) > EVENTS_AT_ONCE or model.settings.slate_size > SLATE_SIZE_AT_ONCE:
         return False
-    is_little = len(events) * model.state.posterior.n_rows <= EVENTS_TIMES_ROWS_AT_ONCE
+    n_rows = model.state.posterior.n_rows
+    is_little = n_rows <= ROWS_AT_ONCE and len(events) * n_rows <= EVENTS_TIMES_ROWS_AT_ONCE
     return is_little and folds_without_refit(model, events)
 
 

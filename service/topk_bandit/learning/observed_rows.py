@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.rankings import Rankings
 
 __all__ = [
+    "FEWEST_ROWS",
     "NOISE_FLOOR",
     "Observations",
     "ObservedRows",
@@ -74,7 +75,7 @@ _LAST = 1e-5
 _OUTGROWN = 2
 """Of items' parts with so many times as many directions as there are rows too little is spanned by these."""
 
-_FEWEST_ROWS = 256
+FEWEST_ROWS = 256
 """So many rows are kept if there is room for them, however few items they show: pairs of these may count, too."""
 
 _FADED = 1e-4
@@ -388,9 +389,9 @@ def rows_needed(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) ->
     More of them cost time and memory, and tell no more (decision 66). Where items' features count, or pairs alone, it
     is not known how many are enough.
     """
-    if rows.n_rows <= _FEWEST_ROWS or not kernel.item_weight.any() or kernel.counted_content is not None:
+    if rows.n_rows <= FEWEST_ROWS or not kernel.item_weight.any() or kernel.counted_content is not None:
         return most_rows
-    return min(most_rows, max(_FEWEST_ROWS, math.ceil(_count_parts(rows))))
+    return min(most_rows, max(FEWEST_ROWS, math.ceil(round(_count_parts(rows), 6))))
 
 
 def _count_parts(rows: ObservedRows) -> float:
@@ -406,8 +407,10 @@ def _count_directions(rows: ObservedRows) -> float:
     ones = rows.targets[1]
     around = rows.contexts - ones[:, None] * (ones @ rows.contexts / max(float(ones @ ones), 1.0))
     covariance = around.T @ around
-    squares = float((covariance * covariance).sum())
-    return 1.0 + (float(np.trace(covariance)) ** 2 / squares if squares > 0.0 else 0.0)
+    squares, spread = float((covariance * covariance).sum()), float(np.trace(covariance))
+    if spread <= _SAME_CONTEXT * float((rows.contexts * rows.contexts).sum()) or squares <= 0.0:
+        return 1.0  # what is left is rounding
+    return 1.0 + spread**2 / squares
 
 
 def _absorb_oldest(rows: ObservedRows, absorb: Callable[[LeavingRows], ItemParts], count: int) -> ObservedRows:

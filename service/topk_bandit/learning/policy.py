@@ -28,7 +28,14 @@ from topk_bandit.learning.kendall import (
 )
 from topk_bandit.learning.kernel_choice import FIRST_SHARED, LEAST_SHARED, MOST_SHARED, choice_is_due, choose, condense
 from topk_bandit.learning.noticed_changes import notice_change
-from topk_bandit.learning.observed_rows import Observations, ObservedRows, outgrows, project_out, rows_needed
+from topk_bandit.learning.observed_rows import (
+    FEWEST_ROWS,
+    Observations,
+    ObservedRows,
+    outgrows,
+    project_out,
+    rows_needed,
+)
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import NO_ITEMS
 from topk_bandit.learning.scales import scale_best, slope_prior
@@ -414,7 +421,7 @@ class State:
     def learn_history(self, past: PastRows, *, at: float = 0.0) -> State:
         """Learn rewards of slates that were shown elsewhere, all at once: the state is refit.
 
-        It is refit twice where the rows first fill the room that is left: what is projected then is projected by a
+        It is refit twice where the rows first are more than are always kept: what is projected then is projected by a
         kernel and a noise that rewards have told of. What contexts and rewards are usual is judged with all of `past`.
 
         Parameters
@@ -427,7 +434,7 @@ class State:
             state = state._admit(context)
         learned, usual = self.usual.admit_all(past.rewards.tolist())
         state, past = replace(state, usual=usual), past._replace(rewards=np.array(learned))
-        count, room = len(learned), self.limits.rows - self.posterior.n_rows
+        count, room = len(learned), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
         for part in (slice(0, room), slice(room, count)) if 0 < room < count else (slice(0, count),):
             state = state._learn_past(past.select(part), at)
         return state

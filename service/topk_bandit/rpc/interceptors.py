@@ -52,6 +52,7 @@ _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
 _LONGEST_BUSY_SECONDS = 0.15
 """An event loop that did not wait for so long has calls before it that nobody has looked at, which are soon refused."""
+_FEW = 2
 _SHARED_SECONDS = 60.0
 """So long after calls of two tenants the places count as shared."""
 # A deadline reaches the server rounded up, by a hundredth at most, and the client stops waiting before that.
@@ -139,14 +140,22 @@ class CallsInFlight:
             if used >= limit:
                 soon = _REFUSED_RETRY_SECONDS
                 return QuotaError(Quota.CALLS_IN_FLIGHT, place.tenant, limit=limit, used=used, retry_after=soon)
-        if place.room is Room.REQUESTS and self._busy_seconds() > _LONGEST_BUSY_SECONDS:
-            return _full("more calls have come than could be looked at")
         is_shared, free = self._is_shared_by(place.tenant), self._limit - self._taken[place.room]
         if free <= 0:
             return _full(f"{self._limit} such calls are in flight already")
         if is_shared and self._of_tenants[place] >= free:
             return _full(f"{self._of_tenants[place]} such calls of the tenant are, and what is free is for others")
         return None
+
+    def overload(self, place: Place) -> ExhaustedError | None:
+        """Return why a request is too much though there is a place: others wait that nobody has looked at.
+
+        Who has none or one under way is not refused for it: so a flood keeps nobody else out, and none is idle.
+        """
+        is_one_of_many = place.room is Room.REQUESTS and self._of_tenants[place] >= _FEW
+        if not is_one_of_many or self._busy_seconds() <= _LONGEST_BUSY_SECONDS:
+            return None
+        return _full("more calls have come than could be looked at")
 
     def _is_shared_by(self, tenant: str) -> bool:
         """Return whether another tenant has called lately, and note that this one does."""
@@ -367,7 +376,8 @@ class GuardedMethod:
         except (UnauthenticatedError, ForbiddenError) as error:
             return self._failure(error)
         place = Place(self._room, admission.tenant)
-        refusal = self._in_flight.refusal(place) or self._beyond_rate(admission.tenant)
+        in_flight = self._in_flight
+        refusal = in_flight.refusal(place) or self._beyond_rate(admission.tenant) or in_flight.overload(place)
         if refusal is not None:
             return self._failure(refusal)
         try:

@@ -185,7 +185,7 @@ def _add_taken(gram, taken, of_v, items):
             gram[m + i, m + i] += of_v * of_v * of_u
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def weigh_items(at, of_items, starts, uniforms, size, spread, u, d, v, s):
     """Return the `size` items that matter most, these first, the slates climbed to, and how many slates were scored.
 

@@ -263,7 +263,7 @@ def make_pairs(features, pairs, made, starts, rows, values, whitener, pending, l
                 made[f - first] = True
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def make_own_pairs(features, pairs, made, starts, rows, values, whitener, pending, chosen):
     """Make the features of the pairs of items of each slate of `chosen` (A, k) that are not there yet."""
     for a in range(chosen.shape[0]):

@@ -12,15 +12,12 @@ import numpy as np
 from numba import njit
 
 from topk_bandit.learning.compiled.arrays import (
-    NOWHERE,
     ZERO,
     add_up,
     copy,
-    fill,
     fill_rows,
     floats,
     integers,
-    integers32,
     zero_counts,
     zero_rows,
 )
@@ -29,13 +26,13 @@ from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT
 __all__ = ["gram", "gram_of", "rotate_out", "rotate_rows", "rotate_to_front", "sum_rows"]
 
 
-@njit(**FOR_PYTHON)
+@njit(**WITHOUT_LOCK)
 def gram(left, right, n_items, u, d, v, s):
     """Return the brackets D.D' + n u.u' + u.v' + v.u' - s s' for all pairs, (A, B)."""
     k = left.shape[1]
     # Not by `floats`: this one runs as plain Python, too, where its work is counted.
-    out = floats((left.shape[0], right.shape[0]))
-    position = fill(integers32(n_items), NOWHERE)
+    out = np.empty((left.shape[0], right.shape[0]))
+    position = np.full(n_items, -1, dtype=np.int32)
     for row in range(left.shape[0]):
         for a in range(k):
             position[left[row, a]] = a
