@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, assert_close, rankings_of, rewards_of, sample
 from tests.long_forms import examples
 
+from topk_bandit.learning import kernel_choice
 from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise, profile_likelihood
 from topk_bandit.learning.kendall import adaptive_kendall, weighted_kendall
 from topk_bandit.learning.limits import Limits
@@ -25,7 +26,7 @@ from topk_bandit.learning.observed_rows import (
     rewards_differ,
     rows_needed,
 )
-from topk_bandit.learning.policy import State
+from topk_bandit.learning.policy import PastRows, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 
 if TYPE_CHECKING:
@@ -404,3 +405,35 @@ def test_a_state_keeps_as_many_rows_as_it_needs() -> None:
         state = state.rewarded(str(number), rng.normal(size=3), ranking, reward=float(rng.normal()))
         most = max(most, state.posterior.n_rows)
     assert 256 <= most <= 256 + 256 // 4 + 1
+
+
+def test_contexts_that_do_not_vary_are_one_direction_in_any_order() -> None:
+    rng = np.random.default_rng(7)
+    rankings = rankings_of(300, SLATE_SIZE, 400, rng)
+    alike, by_name = np.tile(rng.normal(size=7), (400, 1)), np.eye(4)[np.arange(400) % 4]
+    kernel = adaptive_kendall(300, SLATE_SIZE)
+    for contexts, directions in ((alike, 1), (by_name, 4)):
+        needed = set()
+        for _ in range(3):
+            order = rng.permutation(400)
+            rows = ObservedRows.of(Observations(contexts[order], rankings[order], rng.normal(size=400)))
+            needed.add(rows_needed(kernel, rows, most_rows=5000))
+        assert needed == {directions * len(np.unique(rankings))}
+
+
+def test_a_history_is_projected_by_what_rewards_have_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    noises: list[float] = []
+
+    def recorded(kernel: KendallKernel, rows: ObservedRows, **named: Any) -> ObservedRows:  # noqa: ANN401 - as given
+        if rows.n_rows > named["most_rows"]:
+            noises.append(named["noise_variance"])
+        return project(kernel, rows, **named)
+
+    monkeypatch.setattr(kernel_choice, "project", recorded)
+    state = State.initial(adaptive_kendall(20, SLATE_SIZE), context_dim=3, limits=Limits())
+    rankings = rankings_of(20, SLATE_SIZE, 400, rng)
+    past = PastRows(rng.normal(size=(400, 3)), rankings, 3.0 * rng.normal(size=400), np.zeros(400))
+    assert state.learn_history(past).posterior.n_rows == 256
+    assert noises
+    assert state.posterior.noise_variance not in noises
