@@ -135,24 +135,3 @@ def test_the_stats_tell_how_ranks_are_weighed(kernel: Kernel, power: float) -> N
 
     stores = MemoryStores()
     run(stores, scenario)
-
-
-def test_a_busy_event_loop_chooses_no_slates() -> None:
-    busy = [0.0]
-
-    async def scenario(store: Store) -> None:
-        async with running_worker(store) as worker:
-            await Shop(worker, MemoryStores(), np.random.default_rng(1)).create()
-            with Counted() as deciders:
-                recommender = Recommender(
-                    *(store, worker.residents, deciders),
-                    quotas=TenantQuotas(store, Quotas()),
-                    hooks=Hooks(),
-                    new_id=fresh_ids(),
-                    busy_seconds=lambda: busy[0],
-                )
-                for busy[0], works in ((0.0, 0), (1.0, 1), (0.0, 1)):
-                    await recommender.recommend(NAME, request())
-                    assert deciders.works == works
-
-    run(MemoryStores(), scenario)

@@ -167,24 +167,6 @@ def test_who_is_alone_takes_all_places() -> None:
     assert tenants_in_turns(without_keys, [""], Room.REQUESTS) == {"": 32}
 
 
-def test_while_calls_wait_to_be_looked_at_many_requests_are_refused_and_rewards_are_not() -> None:
-    """Nor is who has few under way: a flood keeps nobody else out."""
-    busy = 1.0
-    calls = CallsInFlight(limit=32, quotas=Quotas(), clock=Clock(1000.0), busy_seconds=lambda: busy)
-    loud, rewards = Place(Room.REQUESTS, "loud"), Place(Room.FEEDBACK, "loud")
-    for place in (loud, rewards):
-        assert calls.overload(place) is None
-        calls.take(place)
-        calls.take(place)
-    refusal = calls.overload(loud)
-    assert isinstance(refusal, ExhaustedError)
-    assert (refusal.reason, refusal.retry_after) == ("CALLS_IN_FLIGHT", 0.1)
-    assert calls.overload(Place(Room.REQUESTS, "quiet")) is None
-    assert calls.overload(rewards) is None
-    busy = 0.01
-    assert calls.overload(loud) is None
-
-
 # A service
 
 

@@ -48,9 +48,6 @@ SLATE_SIZE_AT_ONCE = 8
 milliseconds. A thread that computes meanwhile waits at each of its steps, and lets the calls wait that are answered
 (decision 67)."""
 
-LONGEST_BUSY_SECONDS = 0.15
-"""An event loop that had something to do for so long is not held up by folding, too."""
-
 
 class FollowerState(Enum):
     """Where a bandit's model stands in this worker; `Follower` draws what leads where."""
@@ -113,8 +110,6 @@ class Follower:
         What the store knows this worker by.
     announce_seconds
         How often the store is told at least how far the items are known.
-    busy_seconds
-        Returns for how long the event loop has had something to do.
 
     Attributes
     ----------
@@ -133,7 +128,6 @@ class Follower:
         clock_ms: Callable[[], int],
         worker_id: str,
         announce_seconds: float,
-        busy_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.name = name
         self.state = FollowerState.LOADING
@@ -146,7 +140,6 @@ class Follower:
         self._clock_ms = clock_ms
         self._worker_id = worker_id
         self._announce_seconds = announce_seconds
-        self._busy_seconds = busy_seconds
         self._announced_position = -1
         self._announce_at = 0.0
         self._snapshots = SavedSnapshots(name, store, executor, limits=limits, hooks=hooks)
@@ -403,7 +396,7 @@ class Follower:
             return _Step(model, None)
         work = partial(self._fold_events, model, incarnation, events)
         try:
-            if self._busy_seconds() < LONGEST_BUSY_SECONDS and _is_short(model, events):
+            if _is_short(model, events):
                 step = work()
             else:
                 step = await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -63,10 +63,6 @@ SLATE_SIZE_AT_ONCE = 8
 would add to that. Larger slates and more items take longer even before anything is learned, and would delay all
 calls."""
 
-LONGEST_BUSY_SECONDS = 0.15
-"""An event loop that had something to do for so long is left alone: else it would take in calls no sooner than it
-answers them, and what is too much would wait and not be refused."""
-
 
 def recommendation_id_of(incarnation: str, request_id: str) -> str:
     """Return the id of a bandit's recommendation for a request, 32 hexadecimal digits: always the same."""
@@ -188,8 +184,6 @@ class Recommender:
         How many open slates a tenant may have, and how much in the store; rewards are never refused for it.
     new_id
         Returns a fresh request id.
-    busy_seconds
-        Returns for how long the event loop has had something to do.
     """
 
     def __init__(
@@ -201,7 +195,6 @@ class Recommender:
         quotas: TenantQuotas,
         hooks: Hooks,
         new_id: Callable[[], str],
-        busy_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._store = store
         self._residents = residents
@@ -209,7 +202,6 @@ class Recommender:
         self._quotas = quotas
         self._hooks = hooks
         self._new_id = new_id
-        self._busy_seconds = busy_seconds
 
     async def recommend(
         self,
@@ -388,7 +380,7 @@ class Recommender:
     async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> ChosenSlate:
         start = time.perf_counter()
         work = partial(choose, model, request, strict_candidates=strict_candidates)
-        if self._busy_seconds() < LONGEST_BUSY_SECONDS and _is_short(model, request):
+        if _is_short(model, request):
             choice = work()
         else:
             choice = await asyncio.get_running_loop().run_in_executor(self._executor, work)

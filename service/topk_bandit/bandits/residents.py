@@ -63,8 +63,6 @@ class Residents:
         A clock in seconds, by which a model is unused for long and a look is due.
     owns
         Whether this worker is the owner of a bandit, by its full name: the one that follows its log for all.
-    busy_seconds
-        Returns for how long the event loop has had something to do.
 
     Attributes
     ----------
@@ -87,7 +85,6 @@ class Residents:
         look_seconds: float = 1.0,
         now: Callable[[], float] = time.monotonic,
         owns: Callable[[str], bool] = lambda _bandit: True,
-        busy_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._store = store
         self._executor = executor
@@ -98,7 +95,6 @@ class Residents:
         self._look_seconds = look_seconds
         self._now = now
         self._owns = owns
-        self._busy_seconds = busy_seconds
         self.budget = budget or MemoryBudget()
         self._sizes = ModelSizes(most_bytes=self.budget.worker_bytes)
         hooks.bounded(self.budget.model_bytes)
@@ -236,7 +232,6 @@ class Residents:
             clock_ms=self._clock_ms,
             worker_id=self._worker_id,
             announce_seconds=self._look_seconds,
-            busy_seconds=self._busy_seconds,
         )
 
     async def _load(self, resident: Resident) -> Model:

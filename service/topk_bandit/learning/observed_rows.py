@@ -405,10 +405,12 @@ def _count_directions(rows: ObservedRows) -> float:
     It is the participation ratio of their covariance: that many of equal variance, fewer where some vary more.
     """
     ones = rows.targets[1]
-    around = rows.contexts - ones[:, None] * (ones @ rows.contexts / max(float(ones @ ones), 1.0))
+    weight = max(float(ones @ ones), 1.0)
+    mean = ones @ rows.contexts / weight
+    around = rows.contexts - ones[:, None] * mean
     covariance = around.T @ around
     squares, spread = float((covariance * covariance).sum()), float(np.trace(covariance))
-    if spread <= _SAME_CONTEXT * float((rows.contexts * rows.contexts).sum()) or squares <= 0.0:
+    if spread <= _SAME_CONTEXT * weight * float(mean @ mean) or squares <= 0.0:
         return 1.0  # what is left is rounding
     return 1.0 + spread**2 / squares
 

@@ -83,15 +83,8 @@ BEAT_SECONDS = 1.0
 WATCHING_WORKER = 1
 
 
-async def serve(
-    settings: Settings, spec: WorkerSpec, connection: Connection, busy_seconds: Callable[[], float]
-) -> None:
+async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
     """Serve until the supervisor, at the other end of `connection`, says stop or is gone.
-
-    Parameters
-    ----------
-    busy_seconds
-        Returns for how long the event loop has had something to do.
 
     Raises
     ------
@@ -114,9 +107,7 @@ async def serve(
         connected, upgrades = found
         stack.push_async_callback(connected.close)
         stack.push_async_callback(upgrades.leave)
-        servers, siblings = _assemble(
-            settings, spec, connected, threads=threads, metrics=metrics, stack=stack, busy_seconds=busy_seconds
-        )
+        servers, siblings = _assemble(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
@@ -286,14 +277,11 @@ def _assemble(
     threads: _Threads,
     metrics: Metrics,
     stack: AsyncExitStack,
-    busy_seconds: Callable[[], float],
 ) -> tuple[Servers, Siblings]:
     """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     siblings = Siblings(spec.number, spec.sibling_paths, hooks=metrics)
-    residents = _residents(
-        settings, store, threads.learning, metrics, siblings, worker_id=connected.writer, busy_seconds=busy_seconds
-    )
+    residents = _residents(settings, store, threads.learning, metrics, siblings, worker_id=connected.writer)
     designer = _designer(study_store, threads.designing, metrics)
     _start(residents, designer, Housekeeper(store, residents) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
@@ -301,13 +289,7 @@ def _assemble(
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
     use_cases = (
-        Recommender(
-            *(store, residents, threads.deciding),
-            quotas=in_store,
-            hooks=metrics,
-            new_id=_new_id,
-            busy_seconds=busy_seconds,
-        ),
+        Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
         _bandits(settings, store, residents, in_store, studies),
         studies,
         _operators(store, residents, in_store, threads.inspecting, metrics.latencies),
@@ -319,7 +301,6 @@ def _assemble(
         quotas=quotas,
         siblings=siblings,
         max_in_flight=settings.max_calls_in_flight,
-        busy_seconds=busy_seconds,
     )
     for_siblings = Services(
         *use_cases,
@@ -393,14 +374,7 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
 
 
 def _residents(
-    settings: Settings,
-    store: RedisStore,
-    executor: Executor,
-    metrics: Metrics,
-    siblings: Siblings,
-    *,
-    worker_id: str,
-    busy_seconds: Callable[[], float],
+    settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, siblings: Siblings, *, worker_id: str
 ) -> Residents:
     budget = MemoryBudget(
         model_bytes=settings.bandit_memory_mib * MIB,
@@ -416,7 +390,6 @@ def _residents(
         clock_ms=_clock_ms,
         worker_id=worker_id,
         owns=siblings.owns,
-        busy_seconds=busy_seconds,
     )
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import OutdatedError, TopkBanditError
 from topk_bandit.process import logs
-from topk_bandit.process.watched_selector import WatchedSelector
 from topk_bandit.process.worker_spec import GaveUp, Outdated
 
 if TYPE_CHECKING:
@@ -45,10 +44,8 @@ def run(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
 
     gc.freeze()
     gc.enable()
-    selector = WatchedSelector()
     try:
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-            runner.run(serve(settings, spec, connection, selector.busy_seconds))
+        asyncio.run(serve(settings, spec, connection))
     except TopkBanditError as error:
         _log.error("worker %s gives up: %s", spec.number, error)
         kind = Outdated if isinstance(error, OutdatedError) else GaveUp

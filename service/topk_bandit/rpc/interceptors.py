@@ -50,9 +50,6 @@ __all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcH
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
-_LONGEST_BUSY_SECONDS = 0.15
-"""An event loop that did not wait for so long has calls before it that nobody has looked at, which are soon refused."""
-_FEW = 2
 _SHARED_SECONDS = 60.0
 """So long after calls of two tenants the places count as shared."""
 # A deadline reaches the server rounded up, by a hundredth at most, and the client stops waiting before that.
@@ -107,23 +104,12 @@ class CallsInFlight:
         Seconds, by which tenants have called lately.
     quotas
         How many of them a tenant may have in each room.
-    busy_seconds
-        Returns for how long the event loop has had something to do: calls that nobody has looked at yet are no calls in
-        flight, and there may be many of them.
     """
 
-    def __init__(
-        self,
-        *,
-        limit: int,
-        quotas: Quotas,
-        clock: Callable[[], float] = time.monotonic,
-        busy_seconds: Callable[[], float] = lambda: 0.0,
-    ) -> None:
+    def __init__(self, *, limit: int, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._quotas = quotas
         self._clock = clock
-        self._busy_seconds = busy_seconds
         self._last_tenant = ""
         self._shared_until = 0.0
         self._closed = False
@@ -146,16 +132,6 @@ class CallsInFlight:
         if is_shared and self._of_tenants[place] >= free:
             return _full(f"{self._of_tenants[place]} such calls of the tenant are, and what is free is for others")
         return None
-
-    def overload(self, place: Place) -> ExhaustedError | None:
-        """Return why a request is too much though there is a place: others wait that nobody has looked at.
-
-        Who has none or one under way is not refused for it: so a flood keeps nobody else out, and none is idle.
-        """
-        is_one_of_many = place.room is Room.REQUESTS and self._of_tenants[place] >= _FEW
-        if not is_one_of_many or self._busy_seconds() <= _LONGEST_BUSY_SECONDS:
-            return None
-        return _full("more calls have come than could be looked at")
 
     def _is_shared_by(self, tenant: str) -> bool:
         """Return whether another tenant has called lately, and note that this one does."""
@@ -376,8 +352,7 @@ class GuardedMethod:
         except (UnauthenticatedError, ForbiddenError) as error:
             return self._failure(error)
         place = Place(self._room, admission.tenant)
-        in_flight = self._in_flight
-        refusal = in_flight.refusal(place) or self._beyond_rate(admission.tenant) or in_flight.overload(place)
+        refusal = self._in_flight.refusal(place) or self._beyond_rate(admission.tenant)
         if refusal is not None:
             return self._failure(refusal)
         try:

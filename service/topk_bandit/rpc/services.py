@@ -75,8 +75,6 @@ class Services:
         Makes a reference under which an internal failure is logged.
     clock
         Seconds, monotonic.
-    busy_seconds
-        Returns for how long the event loop has had something to do.
 
     Attributes
     ----------
@@ -100,7 +98,6 @@ class Services:
         siblings: Siblings = ALONE,
         new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
-        busy_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         failures = FailureReporter(new_reference=new_reference)
         self.max_in_flight = max_in_flight
@@ -109,7 +106,7 @@ class Services:
             failures=failures,
             access=access,
             call_quotas=CallQuotas(quotas, clock=clock),
-            in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas, clock=clock, busy_seconds=busy_seconds),
+            in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas, clock=clock),
             siblings=siblings,
             feedback_methods=FEEDBACK_METHODS,
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | READ_ONLY_OPERATOR_METHODS,
