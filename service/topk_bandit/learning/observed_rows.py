@@ -410,7 +410,8 @@ def _count_directions(rows: ObservedRows) -> float:
     around = rows.contexts - ones[:, None] * mean
     covariance = around.T @ around
     squares, spread = float((covariance * covariance).sum()), float(np.trace(covariance))
-    if spread <= _SAME_CONTEXT * weight * float(mean @ mean) or squares <= 0.0:
+    in_common = weight * math.fsum(number * number for number in mean.tolist())
+    if spread <= _SAME_CONTEXT * in_common or squares <= 0.0:
         return 1.0  # what is left is rounding
     return 1.0 + spread**2 / squares
 
