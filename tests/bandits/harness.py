@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tests.contracts.harness import whole_log
@@ -55,6 +55,7 @@ __all__ = [
     "NAME",
     "SETTINGS",
     "Archive",
+    "CountingThreads",
     "Notebook",
     "RecordedHooks",
     "Shop",
@@ -79,6 +80,18 @@ SETTINGS = BanditSettings(
     reward_wait_ms=HOUR_MS,
     default_reward=None,
 )
+
+
+class CountingThreads(ThreadPoolExecutor):
+    """A thread that counts what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.works = 0
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        self.works += 1
+        return super().submit(*args, **kwargs)
 
 
 class RecordedHooks(Hooks):

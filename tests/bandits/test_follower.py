@@ -6,11 +6,21 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, assert_same, rebuilt, request, running_worker
+from tests.bandits.harness import (
+    LIMITS,
+    NAME,
+    CountingThreads,
+    RecordedHooks,
+    Shop,
+    assert_same,
+    rebuilt,
+    request,
+    running_worker,
+)
 from tests.contracts.harness import MemoryStores, RedisStores, run
 from tests.servers import running_server, valkey_binary
 
@@ -56,18 +66,6 @@ class Walker(Follower):
         super().__setattr__(name, value)
         if name == "state" and self.walk[-1:] != [value.value]:  # type: ignore[attr-defined]
             self.walk.append(value.value)  # type: ignore[attr-defined]
-
-
-class Threads(ThreadPoolExecutor):
-    """A thread that counts what it is given."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.works = 0
-
-    def submit(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        self.works += 1
-        return super().submit(*args, **kwargs)
 
 
 @contextmanager
@@ -117,7 +115,7 @@ def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(mon
         async with running_worker(store) as worker:
             shop = Shop(worker, MemoryStores(), np.random.default_rng(1))
             await shop.create()
-            with Threads() as threads:
+            with CountingThreads() as threads:
                 walker = Walker(store, threads)
                 await walker.load()
 
@@ -154,7 +152,7 @@ def test_many_rows_and_large_slates_are_folded_in_a_thread(too_small: str, monke
             for value in range(20):
                 chosen = await shop.recommend()
                 await worker.recommender.reward(NAME, chosen.recommendation_id, float(value))
-            with Threads() as threads:
+            with CountingThreads() as threads:
                 walker = Walker(store, threads)
                 await walker.load()
                 for works in (0, 1):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import NAME, SETTINGS, Shop, request, running_worker, settles
+from tests.bandits.harness import NAME, SETTINGS, CountingThreads, Shop, request, running_worker, settles
 from tests.contracts.harness import MemoryStores, run
 
 from topk_bandit.bandits.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
@@ -26,18 +25,6 @@ if TYPE_CHECKING:
 ITEMS, REWARDS = 400, 54
 
 
-class Counted(ThreadPoolExecutor):
-    """Threads that count what they are given."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.works = 0
-
-    def submit(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        self.works += 1
-        return super().submit(*args, **kwargs)
-
-
 def test_only_long_decisions_leave_the_event_loop() -> None:
     assert (REWARDS - 8) * ITEMS < ROWS_TIMES_ITEMS_AT_ONCE < REWARDS * ITEMS
     stores, rng = MemoryStores(), np.random.default_rng(1)
@@ -48,7 +35,7 @@ def test_only_long_decisions_leave_the_event_loop() -> None:
             exploration = Exploration(ConstantBeta(1.0), uniform_share=1.0)
             await Shop(worker, stores, rng).create(replace(SETTINGS, item_capacity=ITEMS, exploration=exploration))
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(ITEMS)])
-            with Counted() as deciders:
+            with CountingThreads() as deciders:
                 recommender = Recommender(
                     store,
                     worker.residents,
@@ -90,7 +77,7 @@ def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_lea
             settings = replace(SETTINGS, item_capacity=items, slate_size=slate_size)
             await worker.bandits.create_bandit(NAME, settings)
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(items)])
-            with Counted() as deciders:
+            with CountingThreads() as deciders:
                 recommender = Recommender(
                     store,
                     worker.residents,
