@@ -30,6 +30,7 @@ class SlowService:
         self.target = ""
         self.seconds = 0.0
         self.hung = 0
+        self.hung_seconds = 1.0
         self.count = 0
         self._peers: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -44,7 +45,7 @@ class SlowService:
         worker = self.answer(context)
         with self._lock:
             self.count += 1
-        time.sleep(1.0 if worker == self.hung else self.seconds)
+        time.sleep(self.hung_seconds if worker == self.hung else self.seconds)
         return pb.RecommendResponse(recommendation_id="r", item_ids=["tea"]).SerializeToString()
 
     def check(self, _request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -111,6 +112,44 @@ def test_a_call_without_time_for_a_second_one_is_sent_once() -> None:
     assert Resends().patience(0.9, is_probe=False) == 0.9
     assert Resends().patience(0.15, is_probe=False) == 0.15
     assert Resends().patience(1.0, is_probe=False) == PATIENCE_SECONDS
+
+
+def test_each_time_a_call_has_twice_as_long() -> None:
+    resends = Resends()
+    assert [resends.patience(20.0, is_probe=False, tries=tries) for tries in range(5)] == [0.5, 1.0, 2.0, 4.0, 8.0]
+    assert resends.patience(20.0, is_probe=False, tries=5) == 20.0
+    assert resends.patience(1.9, is_probe=False, tries=1) == 1.9
+
+
+def hung_and_slow(service: SlowService) -> None:
+    """Let the owner hang, and the other worker take longer than a call waits at first."""
+    service.hung, service.hung_seconds, service.seconds = 2, 8.0, PATIENCE_SECONDS + 0.2
+
+
+def test_a_call_that_a_slow_worker_is_late_with_does_not_wait_for_one_that_hangs() -> None:
+    with slow_service() as service, Client(service.target, tenant="acme", timeout=20.0) as client:
+        while client._connections.count < 2:
+            client.recommend("home")
+        hung_and_slow(service)
+        began = time.monotonic()
+        for _ in range(2):
+            client.recommend("home")
+        assert time.monotonic() - began < service.hung_seconds / 2
+
+
+def test_nor_does_a_call_of_an_asynchronous_client() -> None:
+    async def seconds(service: SlowService) -> float:
+        async with AsyncClient(service.target, tenant="acme", timeout=20.0) as client:
+            while client._connections.count < 2:
+                await client.recommend("home")
+            hung_and_slow(service)
+            began = time.monotonic()
+            for _ in range(2):
+                await client.recommend("home")
+            return time.monotonic() - began
+
+    with slow_service() as service:
+        assert asyncio.run(seconds(service)) < service.hung_seconds / 2
 
 
 def test_a_slow_service_gets_little_more_than_it_is_asked() -> None:

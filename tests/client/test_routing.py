@@ -361,6 +361,20 @@ def test_one_that_owes_an_answer_for_long_is_passed_over(routing: Routing, clock
     assert routing.begin(HOME) == links[3]
 
 
+def test_where_all_owe_an_answer_the_one_that_answered_last_is_asked(routing: Routing, clock: Clock) -> None:
+    links = know_all(routing, workers=3)
+    call(routing, HOME, told(1, 3, workers=3))
+    for _ in range(2):
+        for bandit, worker in (("", 1), ("tenants/acme/bandits/of-2", 2), (HOME, 3)):
+            assert routing.begin(bandit) == links[worker]
+    for worker in (1, 2):
+        clock.now += PATIENCE_SECONDS + 0.1
+        routing.heard(links[worker], "", told(worker, workers=3))
+    clock.now += PATIENCE_SECONDS + 0.1
+    assert routing.begin(HOME) == links[2]
+    assert routing.begin(HOME, avoid=links[2]) == links[1]
+
+
 def test_owners_of_so_many_bandits_are_known(routing: Routing) -> None:
     links = know_all(routing)
     names = [f"tenants/acme/bandits/{number}" for number in range(MOST_OWNERS + 1)]

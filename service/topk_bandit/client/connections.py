@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 from google.longrunning.operations_pb2_grpc import OperationsStub
@@ -66,6 +66,30 @@ class _Opened:
         return getattr(self._stubs[operation.stub], operation.method)
 
 
+class _Attempt(NamedTuple):
+    """One sending of a call.
+
+    Attributes
+    ----------
+    number
+        The connection.
+    seconds
+        How long it may take.
+    tries
+        How often the call was sent before.
+    is_last
+        Whether it has all that is left of the call's time, and is not sent again.
+    is_probe
+        Whether it finds out if a connection answers again.
+    """
+
+    number: int
+    seconds: float
+    tries: int
+    is_last: bool
+    is_probe: bool
+
+
 class _Both:
     """What connections of both kinds do.
 
@@ -96,31 +120,31 @@ class _Both:
         """How many connections calls may go on, but for the one for hedging."""
         return self._routing.count
 
-    def _patience(self, operation: Operation[Any], timeout: float, *, is_probe: bool) -> float:
-        """Return how long a call may take before it is sent again over another connection, if there is one."""
-        is_quick = operation.stub is RecommenderServiceStub and operation.repeatable
-        # An amendment that is late could undo a later one.
-        is_quick = is_quick and operation.method != "AmendReward"
-        if not is_quick or self.count == 1 or (self._spare is not None and operation.hedged):
-            return timeout
-        return self._resends.patience(timeout, is_probe=is_probe)
-
-    def _begin(self, operation: Operation[Any], timeout: float) -> tuple[int, float, bool]:
-        """Return the connection of a call that begins, how long it may take there, and whether it is a probe."""
-        number = self._routing.begin(operation.bandit)
+    def _begin(self, operation: Operation[Any], left: float, *, before: _Attempt | None = None) -> _Attempt:
+        """Begin a call that has so many seconds left: on another connection than before, unless it is the last time."""
+        tries = 0 if before is None else before.tries + 1
+        avoid = -1 if before is None or self._resends.are_spent else before.number
+        number = self._routing.begin(operation.bandit, avoid=avoid)
         is_probe = self._routing.is_probe(number)
-        return number, self._patience(operation, timeout, is_probe=is_probe), is_probe
+        may_resend = self._is_quick(operation) and self.count > 1
+        seconds = self._resends.patience(left, is_probe=is_probe, tries=tries) if may_resend else left
+        return _Attempt(number, seconds, tries, is_last=seconds == left, is_probe=is_probe)
 
-    def _left_after(
-        self, error: grpc.RpcError, begun: float, *, patience: float, timeout: float, is_probe: bool
-    ) -> float:
-        """Return how many seconds a call has left for being sent again; none if it is not."""
-        if patience == timeout or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-            return 0.0
-        left = timeout - (self._clock() - begun)
-        if left > 0.0 and not is_probe:
+    def _is_quick(self, operation: Operation[Any]) -> bool:
+        is_quick = operation.stub is RecommenderServiceStub and operation.repeatable
+        # An amendment that is late could undo a later one; what is hedged is sent twice as it is.
+        is_hedged = self._spare is not None and operation.hedged
+        return is_quick and operation.method != "AmendReward" and not is_hedged
+
+    def _begin_again(
+        self, operation: Operation[Any], error: grpc.RpcError, *, before: _Attempt, left: float
+    ) -> _Attempt | None:
+        """Begin a call again that was not answered in time, or return None if its error is what came of it."""
+        if before.is_last or left <= 0.0 or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            return None
+        if not before.is_probe:
             self._resends.sent()
-        return left
+        return self._begin(operation, left, before=before)
 
     def _note_answer(self, number: int, bandit: str, told: str | None, begun: float) -> None:
         """Note that a call was answered; `told` is None if that was over the connection for hedging."""
@@ -170,15 +194,16 @@ class AsyncConnections(_Both):
 
     async def call(self, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]) -> Any:
         """Return the answer to a call, or raise `grpc.RpcError`."""
-        begun, (number, patience, is_probe) = self._clock(), self._begin(operation, timeout)
-        try:
-            return await self._send(number, operation, timeout=patience, metadata=metadata)
-        except grpc.RpcError as error:
-            left = self._left_after(error, begun, patience=patience, timeout=timeout, is_probe=is_probe)
-            if left <= 0.0:
-                raise
-        number = self._routing.begin(operation.bandit, avoid=number)
-        return await self._send(number, operation, timeout=left, metadata=metadata)
+        begun, attempt = self._clock(), self._begin(operation, timeout)
+        while True:
+            try:
+                return await self._send(attempt.number, operation, timeout=attempt.seconds, metadata=metadata)
+            except grpc.RpcError as error:
+                left = timeout - (self._clock() - begun)
+                again = self._begin_again(operation, error, before=attempt, left=left)
+                if again is None:
+                    raise
+                attempt = again
 
     async def _send(
         self, number: int, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]
@@ -258,16 +283,17 @@ class Connections(_Both):
         """Return the answer to a call, or raise `grpc.RpcError`."""
         begun = self._clock()
         with self._lock:
-            number, patience, is_probe = self._begin(operation, timeout)
-        try:
-            return self._send(number, operation, timeout=patience, metadata=metadata)
-        except grpc.RpcError as error:
-            with self._lock:
-                left = self._left_after(error, begun, patience=patience, timeout=timeout, is_probe=is_probe)
-                if left <= 0.0:
+            attempt = self._begin(operation, timeout)
+        while True:
+            try:
+                return self._send(attempt.number, operation, timeout=attempt.seconds, metadata=metadata)
+            except grpc.RpcError as error:
+                left = timeout - (self._clock() - begun)
+                with self._lock:
+                    again = self._begin_again(operation, error, before=attempt, left=left)
+                if again is None:
                     raise
-                number = self._routing.begin(operation.bandit, avoid=number)
-        return self._send(number, operation, timeout=left, metadata=metadata)
+                attempt = again
 
     def _send(
         self, number: int, operation: Operation[Any], *, timeout: float, metadata: tuple[tuple[str, str], ...]

@@ -25,15 +25,22 @@ class Resends:
     def __init__(self) -> None:
         self._left = MOST_RESENDS
 
-    def patience(self, timeout: float, *, is_probe: bool) -> float:
-        """Return how long a call may take before it is sent again: all its time if it is not to be.
+    @property
+    def are_spent(self) -> bool:
+        """Whether no call may be sent again, but for probes."""
+        return self._left < 1.0
 
-        One that is sent again has as much time then as it had before. A probe, by which a connection that said nothing
-        is tried again, always is: there is one at a time, and it would else wait for whoever hangs.
+    def patience(self, left: float, *, is_probe: bool, tries: int = 0) -> float:
+        """Return how long a call may take before it is sent again: all that is left of its time if it is not to be.
+
+        One that is sent again has as much time then as it had before. Each time it is given twice as much: who is slow
+        answers in the end, and who hangs costs little. A probe, by which a connection that said nothing is tried again,
+        always is sent again: there is one at a time, and it would else wait for whoever hangs.
         """
-        if timeout < 2.0 * PATIENCE_SECONDS or (self._left < 1.0 and not is_probe):
-            return timeout
-        return PATIENCE_SECONDS
+        patience = PATIENCE_SECONDS * 2.0**tries
+        if left < 2.0 * patience or (self.are_spent and not is_probe):
+            return left
+        return patience
 
     def answered(self, seconds: float) -> None:
         """Note that a call was answered, after so long."""

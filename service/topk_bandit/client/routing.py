@@ -191,12 +191,15 @@ class Routing:
         ready = [number for number, link in self._links.items() if number != avoid and link.is_ready(now)]
         if now < self._shared.get(bandit, -math.inf):
             self._turn += 1
-            return ready[self._turn % len(ready)] if ready else self._main
+            return ready[self._turn % len(ready)] if ready else self._heard_last(avoid)
         chosen = self._at.get(self._owners.get(bandit, 0), self._main)
         if chosen in ready:
             return chosen
-        others = ready or [number for number in self._links if number != avoid]
-        return others[0] if ready or chosen == avoid else chosen
+        return ready[0] if ready else self._heard_last(avoid)
+
+    def _heard_last(self, avoid: int) -> int:
+        """Return the connection that answered last: of those that owe answers one may be slow, and another hang."""
+        return max((one for one in self._links if one != avoid), key=lambda one: self._links[one].heard_at)
 
     def heard(self, number: int, bandit: str, text: str) -> None:
         """Note that a call has ended with an answer, whichever; `text` is what it told of workers.
