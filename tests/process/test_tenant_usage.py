@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.faults.service import serving
+from tests.faults.service import serving, until
 
 from topk_bandit.client import Client, NotFound, ResourceExhausted, RetryPolicy
 from topk_bandit.process.metrics import Metrics
@@ -55,6 +55,10 @@ def test_named_tenants_have_what_they_use_and_all_others_have_the_rest(tmp_path:
                 over_http.create_bandit("second", slate_size=1, item_capacity=4)
         with service.client(tenant="acme") as acme, pytest.raises(NotFound):
             acme.recommend("none")
+        # A call that fails is counted once its client has been told.
+        until(
+            lambda: used(service)['calls_total{kind="recommend",tenant="acme"}'] == 5, what="the last call is counted"
+        )
         found = used(service)
         times = dict(re.findall(r'call_seconds_total\{tenant="(\w+)"\} (\S+)', service.page("/metrics")[1]))
     refused = {
