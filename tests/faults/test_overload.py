@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 
-from topk_bandit.client import AsyncClient
+from topk_bandit.client import AsyncClient, PastObservation
 from topk_bandit.process.settings import Settings
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     import grpc
     from tests.faults.service import Service
+
+    from topk_bandit.client import Client
 
 PATIENT = "--store-timeout-seconds=30"
 BURST = 600
@@ -157,6 +160,30 @@ def test_a_flood_that_is_worked_off_is_answered_or_refused(folder: Path) -> None
         given = [call.result().recommendation_id for call in calls if call.code().name == "OK"]
         assert len(set(given)) == len(given) >= 16
         assert recorded(service) == len(given)
+
+
+def test_a_burst_of_calls_that_take_milliseconds_is_refused_before_it_waits(folder: Path) -> None:
+    """Slates of this bandit are chosen on the event loop: calls are taken in all the same, and most of them refused."""
+    with serving(folder, "--max-calls-in-flight=8") as service, channel_to(service.address) as channel:
+        with service.client(tenant="acme") as client:
+            learn(client)
+        stub = RecommenderServiceStub(channel)
+        calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=60) for _ in range(BURST)]
+        codes = Counter(call.code().name for call in calls)
+        assert set(codes) == {"OK", "RESOURCE_EXHAUSTED"}
+        assert codes["RESOURCE_EXHAUSTED"] > BURST / 2
+        assert recorded(service) == codes["OK"] >= 8
+
+
+def learn(client: Client) -> None:
+    """Make a bandit whose slates take a millisecond or two: 50 items and 256 rewards of random slates."""
+    rng = random.Random(1)
+    items = [f"item-{number}" for number in range(50)]
+    client.create_bandit("home", slate_size=6, item_capacity=50)
+    client.upsert_items("home", items)
+    past = [PastObservation(tuple(rng.sample(items, 6)), rng.random()) for _ in range(256)]
+    client.import_observations("home", past, import_id="history")
+    until(lambda: client.stats("home").observation_count == 256, what="the rewards are learned")
 
 
 @pytest.mark.long_form

@@ -33,6 +33,7 @@ from topk_bandit.rpc.access import LONGEST_NAME, RULES
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.failures import Failure, status
 from topk_bandit.rpc.siblings import PASSED_ON, SiblingRefusedError
+from topk_bandit.rpc.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -260,6 +261,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         self.in_flight = in_flight
         self.siblings = siblings
         self.clock = clock
+        self.turns = Turns(clock=clock)
         self._exempt = CallsInFlight(limit=sys.maxsize, quotas=Quotas())
         self._feedback_methods = feedback_methods
         self._read_only_methods = read_only_methods
@@ -269,6 +271,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
     ) -> Handler:
         """Return the method's handler with the guard around it."""
+        self.turns.note_arrival()
         known = self._handlers.get(details.method)
         return known or self._guard_handler(details.method, await continuation(details))
 
@@ -316,6 +319,7 @@ class GuardedMethod:
         self._in_flight = in_flight
         self._room = room
         self._to_its_end = to_its_end
+        self._waits_for_turn = rule is not None and room is Room.REQUESTS
         self._is_passed_on = full_name in PASSED_ON
 
     async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
@@ -395,6 +399,8 @@ class GuardedMethod:
 
     async def _handle_request(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
         clock = self._guard.clock
+        if self._waits_for_turn:
+            await self._guard.turns.wait()
         begun = clock()
         request = self._parse_request(payload)
         admission.permit(request)
