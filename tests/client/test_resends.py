@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import grpc
+from hypothesis import given
+from hypothesis import strategies as st
 
 from topk_bandit.client import AsyncClient, Cancelled, Client, ClientError
 from topk_bandit.client.resends import MOST_RESENDS, PATIENCE_SECONDS, Resends
-from topk_bandit.client.routing import WORKER_HEADER
+from topk_bandit.client.routing import SILENT_SECONDS, WORKER_HEADER
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -114,11 +116,51 @@ def test_a_call_without_time_for_a_second_one_is_sent_once() -> None:
     assert Resends().patience(1.0, is_probe=False) == PATIENCE_SECONDS
 
 
+def sendings(seconds: float) -> list[float]:
+    """Return how long each sending of a call lasts that is never answered."""
+    resends, lasted = Resends(), list[float]()
+    while seconds > 0.0:
+        lasted.append(resends.patience(seconds, is_probe=False, tries=len(lasted)))
+        seconds -= lasted[-1]
+    return lasted
+
+
 def test_each_time_a_call_has_twice_as_long() -> None:
-    resends = Resends()
-    assert [resends.patience(20.0, is_probe=False, tries=tries) for tries in range(5)] == [0.5, 1.0, 2.0, 4.0, 8.0]
-    assert resends.patience(20.0, is_probe=False, tries=5) == 20.0
-    assert resends.patience(1.9, is_probe=False, tries=1) == 1.9
+    assert sendings(20.0) == [0.5, 1.0, 2.0, 4.0, 12.5]
+    assert sendings(3.0) == [0.5, 2.5]
+    assert sendings(0.9) == [0.9]
+
+
+@given(st.floats(0.01, 3600.0))
+def test_the_last_time_a_call_has_half_of_its_time_or_more(seconds: float) -> None:
+    lasted = sendings(seconds)
+    assert lasted[-1] >= seconds / 2.0
+    assert len(lasted) < 16
+
+
+def test_once_the_resends_are_spent_a_call_goes_where_something_was_answered_last() -> None:
+    with slow_service() as service, Client(service.target, tenant="acme", timeout=20.0) as client:
+        while client._connections.count < 2:
+            client.recommend("home")
+        hung_and_slow(service)
+        client.recommend("home")  # notices that the owner hangs
+        while not client._connections._resends.are_spent:
+            client._connections._resends.sent()
+        began = time.monotonic()
+        client.recommend("home")
+        assert time.monotonic() - began < service.hung_seconds / 2
+
+
+def test_probes_cost_nothing() -> None:
+    with slow_service() as service, Client(service.target, tenant="acme", timeout=5.0) as client:
+        while client._connections.count < 2:
+            client.recommend("home")
+        service.hung = 2
+        client.recommend("home")
+        left = client._connections._resends._left
+        time.sleep(SILENT_SECONDS + 0.1)
+        client.recommend("home")  # is tried at the owner, which still hangs, and sent again
+        assert client._connections._resends._left >= left
 
 
 def hung_and_slow(service: SlowService) -> None:

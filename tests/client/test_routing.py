@@ -371,8 +371,16 @@ def test_where_all_owe_an_answer_the_one_that_answered_last_is_asked(routing: Ro
         clock.now += PATIENCE_SECONDS + 0.1
         routing.heard(links[worker], "", told(worker, workers=3))
     clock.now += PATIENCE_SECONDS + 0.1
-    assert routing.begin(HOME) == links[2]
-    assert routing.begin(HOME, avoid=links[2]) == links[1]
+    assert routing.begin(HOME) == links[3], "the first time it is the owner's"
+    assert routing.begin(HOME, avoid=links[3]) == links[2]
+    begun = clock.now
+    clock.now += PATIENCE_SECONDS
+    routing.heard(links[1], "", told(1, workers=3))
+    routing.silent(links[3], begun)
+    routing.heard(links[2], "", told(2, workers=3))
+    routing.silent(links[2], clock.now)
+    clock.now += PATIENCE_SECONDS + 0.1
+    assert routing.begin(HOME) == links[1], "both others let a call's time go by"
 
 
 def test_owners_of_so_many_bandits_are_known(routing: Routing) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from topk_bandit.rpc.turns import ALONE_SECONDS, MOST_ROUNDS, QUIET_ROUNDS, Turns
+from topk_bandit.rpc.turns import ALONE_SECONDS, QUIET_ROUNDS, TAKING_IN_SHARE, Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -18,25 +18,31 @@ SLACK = 4
 
 @dataclass
 class Desk:
-    """Requests with turns, and in which round each began."""
+    """Requests with turns, each of which computes for a second, and in which round each began."""
 
     turns: Turns
     now: float = 0.0
     rounds: int = 0
     begun: list[tuple[str, int]] = field(default_factory=list)
 
-    async def request(self, name: str) -> None:
+    async def request(self, name: str, *, seconds: float = 1.0) -> None:
         await self.turns.wait()
         self.begun.append((name, self.rounds))
+        self.now += seconds
 
     @property
     def order(self) -> list[str]:
         return [name for name, _ in self.begun]
 
+    @property
+    def gaps(self) -> list[int]:
+        """How many rounds went by between one that began and the next."""
+        return [after[1] - before[1] for before, after in zip(self.begun[:-1], self.begun[1:], strict=True)]
+
 
 @asynccontextmanager
 async def desk(each_round: Callable[[Desk], None] = lambda _: None) -> AsyncIterator[Desk]:
-    """Yield a desk whose clock stands still and whose rounds are counted, with something done in each round."""
+    """Yield a desk whose clock only requests move, and whose rounds are counted, with something done in each round."""
     made: Desk = Desk(Turns(clock=lambda: made.now))
 
     async def count() -> None:
@@ -54,15 +60,49 @@ async def desk(each_round: Callable[[Desk], None] = lambda _: None) -> AsyncIter
             await counting
 
 
+def begins_at_once(made: Desk) -> bool:
+    """Begin a request, and tell whether it did not wait."""
+    coroutine = made.request("alone")
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return True
+    coroutine.close()
+    return False
+
+
 def test_a_request_that_comes_alone_begins_at_once() -> None:
     async def play() -> None:
         async with desk() as made:
             for _ in range(3):
-                with suppress(StopIteration):
-                    made.request("alone").send(None)
+                assert begins_at_once(made)
+                await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 made.now += 2 * ALONE_SECONDS
-            assert made.order == ["alone"] * 3
+
+    asyncio.run(play())
+
+
+def test_one_that_comes_upon_another_waits_for_its_turn() -> None:
+    async def play() -> None:
+        async with desk() as made:
+            assert begins_at_once(made)
+            assert not begins_at_once(made), "in the same round"
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not begins_at_once(made), "just after it"
+
+    asyncio.run(play())
+
+
+def test_after_others_with_turns_one_that_comes_alone_begins_at_once() -> None:
+    async def play() -> None:
+        async with desk() as made:
+            await asyncio.gather(*map(made.request, ("first", "second", "third")))
+            for _ in range(SLACK):
+                await asyncio.sleep(0)
+            made.now += 2 * ALONE_SECONDS
+            assert begins_at_once(made)
 
     asyncio.run(play())
 
@@ -74,13 +114,12 @@ def test_requests_that_come_together_begin_one_after_the_other_with_rounds_betwe
         async with desk() as made:
             await asyncio.gather(*map(made.request, names))
             assert made.order == names
-            gaps = [after[1] - before[1] for before, after in zip(made.begun[:-1], made.begun[1:], strict=True)]
-            assert all(QUIET_ROUNDS <= gap <= QUIET_ROUNDS + SLACK for gap in gaps), gaps
+            assert all(QUIET_ROUNDS <= gap <= QUIET_ROUNDS + SLACK for gap in made.gaps), made.gaps
 
     asyncio.run(play())
 
 
-def test_calls_that_come_are_taken_in_before_the_next_request() -> None:
+def test_requests_that_have_come_are_taken_in_before_the_next_one_begins() -> None:
     last = 30
 
     def arrive(made: Desk) -> None:
@@ -90,18 +129,33 @@ def test_calls_that_come_are_taken_in_before_the_next_request() -> None:
     async def play() -> None:
         async with desk(arrive) as made:
             await asyncio.gather(made.request("first"), made.request("second"))
-            began = made.begun[1][1]
-            assert last + QUIET_ROUNDS <= began <= last + QUIET_ROUNDS + SLACK
+            assert last + QUIET_ROUNDS <= made.begun[1][1] <= last + QUIET_ROUNDS + SLACK
 
     asyncio.run(play())
 
 
-def test_calls_without_end_hold_no_request_back_for_long() -> None:
+def test_requests_that_come_without_end_hold_none_back_for_longer_than_a_few_compute() -> None:
+    rounds_a_second = 10
+
+    def arrive(made: Desk) -> None:
+        made.turns.note_arrival()
+        made.now += 1.0 / rounds_a_second
+
     async def play() -> None:
-        async with desk(lambda made: made.turns.note_arrival()) as made:
+        async with desk(arrive) as made:
             await asyncio.gather(*map(made.request, ("first", "second", "third")))
-            for before, after in zip(made.begun[:-1], made.begun[1:], strict=True):
-                assert MOST_ROUNDS <= after[1] - before[1] <= MOST_ROUNDS + SLACK
+            # What a request took is known to a round or two: it computes within one.
+            least = int(TAKING_IN_SHARE) * rounds_a_second
+            assert all(least <= gap <= least + 3 * int(TAKING_IN_SHARE) + SLACK for gap in made.gaps), made.gaps
+
+    asyncio.run(play())
+
+
+def test_requests_that_compute_next_to_nothing_hold_none_back() -> None:
+    async def play() -> None:
+        async with desk() as made:
+            await asyncio.gather(*(made.request(str(number), seconds=0.0) for number in range(5)))
+            assert all(gap <= SLACK for gap in made.gaps), made.gaps
 
     asyncio.run(play())
 
@@ -109,12 +163,26 @@ def test_calls_without_end_hold_no_request_back_for_long() -> None:
 def test_who_gives_up_waiting_is_passed_over() -> None:
     async def play() -> None:
         async with desk() as made:
-            tasks = {name: asyncio.create_task(made.request(name)) for name in ("first", "second", "third")}
+            waiting = [asyncio.create_task(made.request(str(number))) for number in range(12)]
             await asyncio.sleep(0)
-            tasks["second"].cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
-            assert made.order == ["first", "third"]
-            made.now += 2 * ALONE_SECONDS
+            for task in waiting[1:-1]:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            assert made.order == ["0", "11"]
+            assert made.gaps[0] <= QUIET_ROUNDS + SLACK, "no round is spent on those that have gone"
+
+    asyncio.run(play())
+
+
+def test_when_all_give_up_the_next_one_is_not_forgotten() -> None:
+    async def play() -> None:
+        async with desk() as made:
+            waiting = [asyncio.create_task(made.request(str(number))) for number in range(3)]
+            await asyncio.sleep(0)
+            for task in waiting[1:]:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
             await asyncio.wait_for(made.request("later"), 10)
+            assert made.order == ["0", "later"]
 
     asyncio.run(play())

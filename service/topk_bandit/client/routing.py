@@ -127,9 +127,14 @@ class _Link:
         self.heard_at = heard_at
         self.silent_until = self.owes_since = -math.inf
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether a call's time went by on it, and nothing was answered since."""
+        return self.silent_until > -math.inf
+
     def is_ready(self, now: float) -> bool:
         """Return whether it may be expected to answer; one that said nothing gets one call to begin with."""
-        if self.silent_until > -math.inf:
+        if self.is_silent:
             return self.silent_until <= now and not self.under_way
         return not self.under_way or now - max(self.heard_at, self.owes_since) <= PATIENCE_SECONDS
 
@@ -193,13 +198,14 @@ class Routing:
             self._turn += 1
             return ready[self._turn % len(ready)] if ready else self._heard_last(avoid)
         chosen = self._at.get(self._owners.get(bandit, 0), self._main)
-        if chosen in ready:
+        if chosen in ready or not (ready or chosen == avoid or self._links[chosen].is_silent):
             return chosen
         return ready[0] if ready else self._heard_last(avoid)
 
     def _heard_last(self, avoid: int) -> int:
         """Return the connection that answered last: of those that owe answers one may be slow, and another hang."""
-        return max((one for one in self._links if one != avoid), key=lambda one: self._links[one].heard_at)
+        links = {number: link for number, link in self._links.items() if number != avoid}
+        return max(links, key=lambda number: (not links[number].is_silent, links[number].heard_at))
 
     def heard(self, number: int, bandit: str, text: str) -> None:
         """Note that a call has ended with an answer, whichever; `text` is what it told of workers.
@@ -244,7 +250,7 @@ class Routing:
     def is_probe(self, number: int) -> bool:
         """Return whether the call that began last on a connection finds out if it answers again, as others do now."""
         link, now = self._links.get(number), self._clock()
-        if link is None or link.silent_until == -math.inf or link.under_way != 1:
+        if link is None or not link.is_silent or link.under_way != 1:
             return False
         return any(other is not link and other.is_ready(now) for other in self._links.values())
 

@@ -308,6 +308,7 @@ def _assemble(
         access=AdmittedElsewhere(),
         quotas=Quotas(),
         max_in_flight=settings.max_calls_in_flight,
+        turns=services.guard.turns,
     )
     return Servers.of(settings, spec, services, for_siblings, certificate=_certificate(settings, stack)), siblings
 

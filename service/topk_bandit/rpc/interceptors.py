@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
 from enum import StrEnum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
@@ -33,7 +34,6 @@ from topk_bandit.rpc.access import LONGEST_NAME, RULES
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.failures import Failure, status
 from topk_bandit.rpc.siblings import PASSED_ON, SiblingRefusedError
-from topk_bandit.rpc.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.call_quotas import CallQuotas
     from topk_bandit.rpc.failures import FailureReporter
     from topk_bandit.rpc.siblings import Siblings
+    from topk_bandit.rpc.turns import Turns
 
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
@@ -56,6 +57,8 @@ _SHARED_SECONDS = 60.0
 # A deadline reaches the server rounded up, by a hundredth at most, and the client stops waiting before that.
 _DEADLINE_SLACK_SECONDS = 0.05
 _DEADLINE_SLACK_SHARE = 0.01
+_LEAST_SECONDS = 0.01
+"""A call that has waited for its turn and has less left is not answered in time: most take some 10 ms."""
 
 
 class RpcHooks(Protocol):
@@ -91,6 +94,19 @@ class Place(NamedTuple):
 
     room: Room
     tenant: str = ""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a call is.
+
+    Attributes
+    ----------
+    has_begun
+        Whether it may have done something; one that waits for its turn has not.
+    """
+
+    has_begun: bool = False
 
 
 class CallsInFlight:
@@ -149,14 +165,16 @@ class CallsInFlight:
         self._of_tenants[place] += 1
 
     async def run(
-        self, work: Coroutine[Any, Any, bytes | Failure], place: Place, *, to_its_end: bool
+        self, work: Coroutine[Any, Any, bytes | Failure], place: Place, progress: Progress, *, to_its_end: bool
     ) -> bytes | Failure:
         """Do `work`.
 
         Parameters
         ----------
+        progress
+            How far it is.
         to_its_end
-            Whether it goes on, and keeps its place, when the caller is cancelled.
+            Whether it goes on, and keeps its place, when the caller is cancelled after it has begun.
 
         Raises
         ------
@@ -171,7 +189,7 @@ class CallsInFlight:
         try:
             await ended
         except asyncio.CancelledError:
-            if not to_its_end:
+            if not (to_its_end and progress.has_begun):
                 task.cancel()
             raise
         if not task.done():
@@ -233,6 +251,8 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         Refuse calls beyond their limits, before their request is parsed.
     siblings
         Answer calls about bandits of which another worker is the owner.
+    turns
+        In which order requests begin, of all doors of a worker.
     feedback_methods
         Full names of methods that tell what became of slates, and have a room of their own.
     read_only_methods
@@ -250,6 +270,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         call_quotas: CallQuotas,
         in_flight: CallsInFlight,
         siblings: Siblings,
+        turns: Turns,
         feedback_methods: frozenset[str],
         read_only_methods: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
@@ -261,17 +282,19 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         self.in_flight = in_flight
         self.siblings = siblings
         self.clock = clock
-        self.turns = Turns(clock=clock)
+        self.turns = turns
         self._exempt = CallsInFlight(limit=sys.maxsize, quotas=Quotas())
         self._feedback_methods = feedback_methods
         self._read_only_methods = read_only_methods
         self._handlers: dict[str, Handler] = {}
+        self._requests: set[str] = set()
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
     ) -> Handler:
         """Return the method's handler with the guard around it."""
-        self.turns.note_arrival()
+        if details.method in self._requests:
+            self.turns.note_arrival()
         known = self._handlers.get(details.method)
         return known or self._guard_handler(details.method, await continuation(details))
 
@@ -280,7 +303,10 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         if handler is None or (streams and method.startswith(_EXEMPT)):
             return handler
         # Without (de)serialisers of its own gRPC hands over bytes, so that a refused call is not parsed.
-        self._handlers[method] = grpc.unary_unary_rpc_method_handler(self.guard_method(method, handler).call)
+        guarded = self.guard_method(method, handler)
+        self._handlers[method] = grpc.unary_unary_rpc_method_handler(guarded.call)
+        if guarded.takes_turns:
+            self._requests.add(method)
         return self._handlers[method]
 
     def guard_method(self, method: str, handler: Handler) -> GuardedMethod:
@@ -298,7 +324,13 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
 
 
 class GuardedMethod:
-    """One method behind the guard: bytes in, bytes out."""
+    """One method behind the guard: bytes in, bytes out.
+
+    Attributes
+    ----------
+    takes_turns
+        Whether its calls begin one after the other.
+    """
 
     def __init__(
         self,
@@ -319,7 +351,7 @@ class GuardedMethod:
         self._in_flight = in_flight
         self._room = room
         self._to_its_end = to_its_end
-        self._waits_for_turn = rule is not None and room is Room.REQUESTS
+        self.takes_turns = rule is not None and room is Room.REQUESTS
         self._is_passed_on = full_name in PASSED_ON
 
     async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
@@ -360,8 +392,9 @@ class GuardedMethod:
         if refusal is not None:
             return self._failure(refusal)
         try:
-            work = self._work(payload, context, admission, started, call)
-            return await self._in_flight.run(work, place, to_its_end=self._to_its_end)
+            progress = Progress()
+            work = self._work(payload, context, admission, started, call, progress=progress)
+            return await self._in_flight.run(work, place, progress, to_its_end=self._to_its_end)
         except UnavailableError as error:
             return self._failure(error)
 
@@ -369,11 +402,18 @@ class GuardedMethod:
         return self._guard.call_quotas.refusal(tenant, self._room.rate) if tenant else None
 
     async def _work(
-        self, payload: bytes, context: Context, admission: Admission, started: float, call: Call
+        self,
+        payload: bytes,
+        context: Context,
+        admission: Admission,
+        started: float,
+        call: Call,
+        *,
+        progress: Progress,
     ) -> bytes | Failure:
         outcome: bytes | Failure | None = None
         try:
-            outcome = await self._answer_call(payload, context, admission, started)
+            outcome = await self._answer_call(payload, context, admission, started, progress)
         finally:
             # What is told is what was done, whether or not the client was there to hear it.
             call.resource = admission.resource[:LONGEST_NAME]
@@ -382,10 +422,10 @@ class GuardedMethod:
         return outcome
 
     async def _answer_call(
-        self, payload: bytes, context: Context, admission: Admission, started: float
+        self, payload: bytes, context: Context, admission: Admission, started: float, progress: Progress
     ) -> bytes | Failure:
         try:
-            return await self._handle_request(payload, context, admission, started)
+            return await self._handle_request(payload, context, admission, started, progress)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -397,10 +437,13 @@ class GuardedMethod:
         except Exception as error:  # noqa: BLE001, every error becomes a status here
             return self._failure(error)
 
-    async def _handle_request(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
+    async def _handle_request(
+        self, payload: bytes, context: Context, admission: Admission, started: float, progress: Progress
+    ) -> bytes:
         clock = self._guard.clock
-        if self._waits_for_turn:
-            await self._guard.turns.wait()
+        if self.takes_turns:
+            await self._wait_for_turn(context)
+        progress.has_begun = True
         begun = clock()
         request = self._parse_request(payload)
         admission.permit(request)
@@ -410,6 +453,14 @@ class GuardedMethod:
         serialized: bytes = self._handler.response_serializer(response)
         self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
         return serialized
+
+    async def _wait_for_turn(self, context: Context) -> None:
+        """Wait until the call may begin, unless its answer would come too late then: somebody else's does not."""
+        clock = self._guard.clock
+        began = clock()
+        await self._guard.turns.wait()
+        if _is_too_late(context.time_remaining(), waited=clock() - began):
+            raise _full("others were before it, and its time is all but up")
 
     async def _respond(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
         """Return what the bandit's owner answers, or this worker if no other is asked."""
@@ -441,6 +492,11 @@ class GuardedMethod:
 async def _abort(context: Context, failure: Failure, call: Call) -> NoReturn:
     rich = rpc_status.to_status(status(failure))
     await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *metadata_of(call)))
+
+
+def _is_too_late(remaining: float | None, *, waited: float) -> bool:
+    """Return whether a call that has waited would be answered when its time is up; who has not waited gets a try."""
+    return remaining is not None and remaining < min(waited, _LEAST_SECONDS)
 
 
 def _code_of_cancellation(remaining: float | None, *, elapsed: float) -> grpc.StatusCode:

@@ -19,6 +19,7 @@ from topk_bandit.rpc.operator_servicer import READ_ONLY_OPERATOR_METHODS, Operat
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS, READ_ONLY_METHODS, BanditServicer, RecommenderServicer
 from topk_bandit.rpc.siblings import ALONE
+from topk_bandit.rpc.turns import Turns
 from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, preference_service_pb2, recommender_service_pb2
 from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
 from topk_bandit.v1.operator_service_pb2_grpc import add_OperatorServiceServicer_to_server
@@ -71,6 +72,8 @@ class Services:
         How many calls may be under way, beside as many that tell what became of slates; further ones are refused.
     siblings
         The other workers of the service, some of which own bandits.
+    turns
+        In which order requests begin, if not of these services alone.
     new_reference
         Makes a reference under which an internal failure is logged.
     clock
@@ -96,6 +99,7 @@ class Services:
         quotas: Quotas,
         max_in_flight: int,
         siblings: Siblings = ALONE,
+        turns: Turns | None = None,
         new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -108,6 +112,7 @@ class Services:
             call_quotas=CallQuotas(quotas, clock=clock),
             in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas, clock=clock),
             siblings=siblings,
+            turns=turns or Turns(clock=clock),
             feedback_methods=FEEDBACK_METHODS,
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | READ_ONLY_OPERATOR_METHODS,
             clock=clock,

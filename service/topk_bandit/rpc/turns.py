@@ -1,4 +1,4 @@
-"""The order in which requests begin: calls that have come are taken in before."""
+"""The order in which requests begin: requests that have come are taken in before."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ if TYPE_CHECKING:
 __all__ = ["Turns"]
 
 QUIET_ROUNDS = 8
-"""If no call came within so many rounds of the event loop, none waits: gRPC takes some six to take one in."""
+"""If no request came within so many rounds of the event loop, none waits: gRPC takes some six to take one in."""
 
-MOST_ROUNDS = 100
-"""So many rounds at most are for calls between two requests, however many come."""
+TAKING_IN_SHARE = 3.0
+"""Requests are taken in for so many times as long at most as the one before computed, however many come. With two the
+service could not refuse what is too much soon enough, and with four it did so no sooner."""
 
 ALONE_SECONDS = 0.001
 """Whoever comes so long after the last request began to leave the event loop alone begins at once."""
 
 
 class Turns:
-    """Lets requests begin one after the other, and has calls taken in between.
+    """Lets requests begin one after the other, and has requests taken in between.
 
     gRPC takes in the calls of a method one by one, and needs several rounds of the event loop for each. A request may
-    compute for two milliseconds within one round. So if each began as it came, calls would be taken in no sooner than
-    others are answered: with more of them than can be answered they would wait where nobody can refuse them, until
-    their clients give up. Therefore, while requests come one upon the other, the next one begins once no call has come
+    compute for two milliseconds within one round. So if each began as it came, requests would be taken in no sooner
+    than others are answered: with more of them than can be answered they would wait where nobody can refuse them, until
+    their clients give up. Therefore, while requests come one upon the other, the next one begins once no other has come
     for a few rounds.
 
     Parameters
@@ -40,19 +41,23 @@ class Turns:
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._arrivals = 0
+        self._begun_at = 0.0
         self._left_alone_at = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._giver: asyncio.Task[None] | None = None
 
     def note_arrival(self) -> None:
-        """Note that a call was taken in."""
+        """Note that a request was taken in, whether it is refused or not."""
         self._arrivals += 1
 
     async def wait(self) -> None:
-        """Return when a request may begin: at once, unless others wait or one has begun just before."""
+        """Return when a request may begin: at once, unless others wait or one has begun just before.
+
+        Who is cancelled gives up the turn.
+        """
         loop = asyncio.get_running_loop()
         if self._giver is None and self._clock() - self._left_alone_at >= ALONE_SECONDS:
-            self._left_alone_at = math.inf
+            self._note_begin()
             loop.call_soon(self._note_end)
             return
         turn = loop.create_future()
@@ -61,25 +66,34 @@ class Turns:
             self._giver = loop.create_task(self._give_turns())
         await turn
 
+    def _note_begin(self) -> None:
+        self._begun_at, self._left_alone_at = self._clock(), math.inf
+
     def _note_end(self) -> None:
         """Note that a request has computed what it could: this runs after it, in the same round or the next."""
         self._left_alone_at = self._clock()
 
     async def _give_turns(self) -> None:
-        while self._waiting:
-            await self._take_in_calls()
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-            await asyncio.sleep(0)
-            self._note_end()
+        while self._is_waited():
+            await self._take_in_requests()
+            if self._is_waited():
+                self._note_begin()
+                self._waiting.popleft().set_result(None)
+                await asyncio.sleep(0)
+                self._note_end()
         self._giver = None
 
-    async def _take_in_calls(self) -> None:
+    def _is_waited(self) -> bool:
+        """Return whether the first one waits for its turn, which those that have given up do not any more."""
+        while self._waiting and self._waiting[0].done():
+            self._waiting.popleft()
+        return bool(self._waiting)
+
+    async def _take_in_requests(self) -> None:
+        await asyncio.sleep(0)  # the request before may have begun in this very round
+        end = self._clock() + TAKING_IN_SHARE * (self._left_alone_at - self._begun_at)
         seen, quiet = self._arrivals, 0
-        for _ in range(MOST_ROUNDS):
+        while quiet < QUIET_ROUNDS and self._clock() < end:
             await asyncio.sleep(0)
             quiet = quiet + 1 if self._arrivals == seen else 0
             seen = self._arrivals
-            if quiet == QUIET_ROUNDS:
-                return
