@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import grpc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_bandit.client import AsyncClient, Cancelled, Client, ClientError
+from topk_bandit.client import AsyncClient, Cancelled, Client, ClientError, RetryPolicy
 from topk_bandit.client.resends import MOST_RESENDS, PATIENCE_SECONDS, Resends
 from topk_bandit.client.routing import SILENT_SECONDS, WORKER_HEADER
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CALLERS = 12
+ONCE = RetryPolicy(initial_backoff=1000.0, max_backoff=1000.0)
 ROUNDS = 4
 
 
@@ -163,20 +165,31 @@ def test_probes_cost_nothing() -> None:
         assert client._connections._resends._left >= left
 
 
-def hung_and_slow(service: SlowService) -> None:
-    """Let the owner hang, and the other worker take longer than a call waits at first."""
-    service.hung, service.hung_seconds, service.seconds = 2, 8.0, PATIENCE_SECONDS + 0.2
+def hung_and_slow(service: SlowService, *, hung: int = 2) -> None:
+    """Let one worker hang, the owner or not, and the other one take longer than a call waits at first."""
+    service.hung, service.hung_seconds, service.seconds = hung, 8.0, PATIENCE_SECONDS + 0.2
 
 
-def test_a_call_that_a_slow_worker_is_late_with_does_not_wait_for_one_that_hangs() -> None:
-    with slow_service() as service, Client(service.target, tenant="acme", timeout=20.0) as client:
+@pytest.mark.parametrize("timeout", [2.0, 3.0, 5.0, 20.0])
+def test_a_call_that_a_slow_worker_is_late_with_does_not_wait_for_one_that_hangs(timeout: float) -> None:
+    with slow_service() as service, Client(service.target, tenant="acme", timeout=timeout, retry=ONCE) as client:
         while client._connections.count < 2:
             client.recommend("home")
         hung_and_slow(service)
         began = time.monotonic()
-        for _ in range(2):
+        for _ in range(4):
             client.recommend("home")
-        assert time.monotonic() - began < service.hung_seconds / 2
+        assert time.monotonic() - began < 4 * (service.seconds + 1.0)
+
+
+def test_nor_where_it_is_not_known_yet_which_one_hangs() -> None:
+    with slow_service() as service, Client(service.target, tenant="acme", timeout=5.0, retry=ONCE) as client:
+        while client._connections.count < 2:
+            client.recommend("home")
+        hung_and_slow(service, hung=1)  # the owner is slow
+        began = time.monotonic()
+        client.recommend("home")
+        assert time.monotonic() - began < 3.5
 
 
 def test_nor_does_a_call_of_an_asynchronous_client() -> None:

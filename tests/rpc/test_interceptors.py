@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
+from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.quotas import Quotas
+from topk_bandit.rpc.access import Access
+from topk_bandit.rpc.call_context import CallContext
+from topk_bandit.rpc.call_quotas import CallQuotas
+from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.interceptors import (
     CallGuard,
     CallsInFlight,
@@ -19,10 +26,17 @@ from topk_bandit.rpc.interceptors import (
     _is_too_late,
 )
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS
-from topk_bandit.rpc.services import DESCRIPTORS
+from topk_bandit.rpc.services import DESCRIPTORS, UnheardCalls
+from topk_bandit.rpc.turns import Turns
+from topk_bandit.v1 import bandit_service_pb2 as bpb
+from topk_bandit.v1 import recommender_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 PLACE = Place(Room.REQUESTS, "acme")
 NONE: Any = None
+HOME = "tenants/acme/bandits/home"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +93,93 @@ def test_what_has_begun_goes_on_without_its_caller_and_what_waits_does_not(
     asyncio.run(play())
 
 
+def test_who_is_told_that_the_service_ends_has_nothing_begun_afterwards() -> None:
+    async def play() -> None:
+        calls, go_on, done = CallsInFlight(limit=2, quotas=Quotas()), asyncio.Event(), list[str]()
+
+        async def work(name: str) -> bytes:
+            await go_on.wait()
+            done.append(name)
+            return b""
+
+        under_way = [
+            asyncio.create_task(calls.run(work(name), PLACE, Progress(has_begun), to_its_end=True))
+            for name, has_begun in (("begun", True), ("waits", False))
+        ]
+        await asyncio.sleep(0.01)
+        calls.close()
+        await calls.finish(timeout=0.01)
+        told = await asyncio.gather(*under_way, return_exceptions=True)
+        assert [type(one) for one in told] == [UnavailableError] * 2
+        go_on.set()
+        await calls.settle(timeout=1.0)
+        assert done == ["begun"]
+
+    asyncio.run(play())
+
+
+class SlowOwner:
+    """Siblings of which one owns every bandit, and does not answer until it is told to."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.given_up = False
+
+    def told(self, _bandit: str = "") -> str:
+        return ""
+
+    async def ask(self, _method: str, _bandit: str, _request: Message) -> Message:
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.given_up = True
+            raise
+        return pb.RecommendResponse()
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "given_up"),
+    [
+        ("/topk_bandit.v1.RecommenderService/Recommend", pb.RecommendRequest(bandit=HOME), True),
+        ("/topk_bandit.v1.BanditService/RetireItems", bpb.RetireItemsRequest(bandit=HOME, item_ids=["a"]), False),
+    ],
+)
+def test_the_owner_is_told_of_a_caller_who_gives_up_unless_the_audit_log_needs_its_answer(
+    method: str, request_: Message, *, given_up: bool
+) -> None:
+    async def play() -> None:
+        siblings = SlowOwner()
+        guard = CallGuard(
+            hooks=UnheardCalls(),
+            failures=FailureReporter(new_reference=lambda: "reference"),
+            access=Access(None),
+            call_quotas=CallQuotas(Quotas(), clock=time.monotonic),
+            in_flight=CallsInFlight(limit=1, quotas=Quotas()),
+            siblings=siblings,  # type: ignore[arg-type]
+            turns=Turns(clock=time.monotonic),
+            feedback_methods=FEEDBACK_METHODS,
+            read_only_methods=frozenset(),
+        )
+        handler = grpc.unary_unary_rpc_method_handler(
+            NONE,
+            request_deserializer=type(request_).FromString,
+            response_serializer=pb.RecommendResponse.SerializeToString,
+        )
+        guarded = guard.guard_method(method, handler)
+        context: Any = CallContext(None, clock=time.monotonic)
+        call = asyncio.create_task(guarded.call(request_.SerializeToString(), context))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with suppress(asyncio.CancelledError):
+            await call
+        await asyncio.sleep(0.05)
+        assert siblings.given_up == given_up
+        siblings.go_on.set()
+        await guard.in_flight.settle(timeout=1.0)
+
+    asyncio.run(play())
+
+
 def test_requests_take_turns_and_neither_feedback_nor_health_checks_do() -> None:
     guard = CallGuard(
         **dict.fromkeys(("hooks", "failures", "access", "call_quotas", "in_flight", "siblings", "turns"), NONE),
@@ -88,4 +189,5 @@ def test_requests_take_turns_and_neither_feedback_nor_health_checks_do() -> None
     methods = {f"/{service.full_name}/{method.name}" for service in DESCRIPTORS for method in service.methods}
     taking = {name for name in methods if guard.guard_method(name, NONE).takes_turns}
     assert taking == methods - FEEDBACK_METHODS
+    assert not guard.guard_method(min(taking), NONE, may_wait=False).takes_turns
     assert not guard.guard_method("/grpc.health.v1.Health/Check", NONE).takes_turns

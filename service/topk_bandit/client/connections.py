@@ -126,7 +126,9 @@ class _Both:
         avoid = -1 if before is None or self._resends.are_spent else before.number
         number = self._routing.begin(operation.bandit, avoid=avoid)
         is_probe = self._routing.is_probe(number)
-        may_resend = self._is_quick(operation) and self.count > 1
+        # Who was late once already may only be slow; before that a connection that said nothing is none to turn to.
+        has_another = self._routing.has_another(number) if tries == 0 else self.count > 1
+        may_resend = self._is_quick(operation) and has_another
         seconds = self._resends.patience(left, is_probe=is_probe, tries=tries) if may_resend else left
         return _Attempt(number, seconds, tries, is_last=seconds == left, is_probe=is_probe)
 

@@ -18,7 +18,7 @@ MOST_RESENDS = 10.0
 
 _EARNED = 0.1
 
-_LEAST_TIMES = 4.0
+_LEAST_TIMES = 3.0
 """A call that was sent again goes on to a third connection if it has so many times its patience left."""
 
 
@@ -38,8 +38,8 @@ class Resends:
 
         One that is sent again has as much time then as it had before, and each time twice as much: who hangs costs
         little. Who is slow answers in the end: the last time it has at least half of all its time. A probe, by which a
-        connection that said nothing is tried again, always is sent again: there is one at a time, and it would else
-        wait for whoever hangs.
+        connection that said nothing is tried again, is sent again if there is time for it: there is one at a time, and
+        it would else wait for whoever hangs.
         """
         patience = PATIENCE_SECONDS * 2.0**tries
         least = 2.0 * patience if tries == 0 else _LEAST_TIMES * patience

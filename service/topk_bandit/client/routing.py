@@ -254,6 +254,12 @@ class Routing:
             return False
         return any(other is not link and other.is_ready(now) for other in self._links.values())
 
+    def has_another(self, number: int) -> bool:
+        """Return whether a call may be sent again on another connection than this: on one that is not known to hang."""
+        now = self._clock()
+        others = (link for other, link in self._links.items() if other != number)
+        return any(not link.is_silent or link.is_ready(now) for link in others)
+
     def ended(self, number: int) -> None:
         """Note that a call has ended, and nothing is known but that."""
         self._end(number)

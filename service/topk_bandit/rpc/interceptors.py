@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcHooks"]
+__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Progress", "Room", "RpcHooks"]
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
@@ -193,6 +193,8 @@ class CallsInFlight:
                 task.cancel()
             raise
         if not task.done():
+            if not progress.has_begun:
+                task.cancel()
             raise _shutting_down()
         return task.result()
 
@@ -240,7 +242,7 @@ def _shutting_down() -> UnavailableError:
 class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not subscriptable at run time
     """Stands around each unary call.
 
-    A call that may write is run to its end once it was admitted, whether or not its client still waits: nothing is left
+    A call that may write is run to its end once it has begun, whether or not its client still waits: nothing is left
     half done. It holds its place among the calls in flight until then.
 
     Parameters
@@ -309,8 +311,14 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
             self._requests.add(method)
         return self._handlers[method]
 
-    def guard_method(self, method: str, handler: Handler) -> GuardedMethod:
-        """Return a unary method, by its full name, behind the guard."""
+    def guard_method(self, method: str, handler: Handler, *, may_wait: bool = True) -> GuardedMethod:
+        """Return a unary method, by its full name, behind the guard.
+
+        Parameters
+        ----------
+        may_wait
+            Whether its calls take turns if they are requests.
+        """
         exempt = method.startswith(_EXEMPT)
         return GuardedMethod(
             self,
@@ -320,6 +328,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
             in_flight=self._exempt if exempt else self.in_flight,
             room=Room.FEEDBACK if method in self._feedback_methods else Room.REQUESTS,
             to_its_end=not exempt and method not in self._read_only_methods,
+            may_wait=may_wait,
         )
 
 
@@ -342,6 +351,7 @@ class GuardedMethod:
         in_flight: CallsInFlight,
         room: Room,
         to_its_end: bool,
+        may_wait: bool,
     ) -> None:
         self._guard = guard
         self._full_name = full_name
@@ -351,7 +361,8 @@ class GuardedMethod:
         self._in_flight = in_flight
         self._room = room
         self._to_its_end = to_its_end
-        self.takes_turns = rule is not None and room is Room.REQUESTS
+        self.takes_turns = may_wait and rule is not None and room is Room.REQUESTS
+        self._is_audited = rule is not None and rule.audited
         self._is_passed_on = full_name in PASSED_ON
 
     async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
@@ -443,12 +454,11 @@ class GuardedMethod:
         clock = self._guard.clock
         if self.takes_turns:
             await self._wait_for_turn(context)
-        progress.has_begun = True
         begun = clock()
         request = self._parse_request(payload)
         admission.permit(request)
         parsed = clock()
-        response = await self._respond(request, context, admission)
+        response = await self._respond(request, context, admission, progress)
         handled = clock()
         serialized: bytes = self._handler.response_serializer(response)
         self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
@@ -462,14 +472,24 @@ class GuardedMethod:
         if _is_too_late(context.time_remaining(), waited=clock() - began):
             raise _full("others were before it, and its time is all but up")
 
-    async def _respond(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
+    async def _respond(
+        self,
+        request: Any,  # noqa: ANN401, messages
+        context: Context,
+        admission: Admission,
+        progress: Progress,
+    ) -> Any:  # noqa: ANN401
         """Return what the bandit's owner answers, or this worker if no other is asked."""
         if not self._is_passed_on:
+            progress.has_begun = True
             return await self._handler.unary_unary(request, context)
+        # The owner is told of a caller who gives up, and knows whether it has begun; the audit log needs its answer.
+        progress.has_begun = self._is_audited
         siblings, bandit = self._guard.siblings, admission.resource
         answer = await siblings.ask(self._full_name, bandit, request)
         if answer is not None:
             return answer
+        progress.has_begun = True
         return await siblings.answer_here(bandit, self._handler.unary_unary(request, context))
 
     def _failure(self, error: BaseException) -> Failure:

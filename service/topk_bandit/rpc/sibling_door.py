@@ -13,7 +13,7 @@ from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_ids import call_of
 from topk_bandit.rpc.sibling_frames import Answer, Asked, read_frame, write_frame
-from topk_bandit.rpc.siblings import GIVEN_UP, METHODS
+from topk_bandit.rpc.siblings import GIVEN_UP, METHODS, PASSED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +41,11 @@ class SiblingDoor:
         self._clock = clock
         self._in_flight = services.guard.in_flight
         handlers = services.handlers()
-        # Their context is one of `CallContext`, which has what is asked of gRPC's.
-        self._methods: list[Any] = [services.guard.guard_method(method, handlers[method]).call for method in METHODS]
+        # Their context is one of `CallContext`, which has what is asked of gRPC's. Who asks all waits a second at most.
+        self._methods: list[Any] = [
+            services.guard.guard_method(method, handlers[method], may_wait=method in PASSED_ON).call
+            for method in METHODS
+        ]
         self._listener: asyncio.Server | None = None
         self._under_way: dict[asyncio.StreamWriter, dict[int, asyncio.Task[Answer]]] = {}
 

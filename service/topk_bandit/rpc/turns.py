@@ -65,6 +65,7 @@ class Turns:
         if self._giver is None:
             self._giver = loop.create_task(self._give_turns())
         await turn
+        self._begun_at = self._clock()  # what others computed since the turn was given does not count
 
     def _note_begin(self) -> None:
         self._begun_at, self._left_alone_at = self._clock(), math.inf
