@@ -127,8 +127,9 @@ def sendings(seconds: float) -> list[float]:
     return lasted
 
 
-def test_each_time_a_call_has_twice_as_long() -> None:
-    assert sendings(20.0) == [0.5, 1.0, 2.0, 4.0, 12.5]
+def test_each_time_a_call_has_four_times_as_long() -> None:
+    assert sendings(40.0) == [0.5, 2.0, 8.0, 29.5]
+    assert sendings(20.0) == [0.5, 2.0, 17.5]
     assert sendings(3.0) == [0.5, 2.5]
     assert sendings(0.9) == [0.9]
 
@@ -183,13 +184,13 @@ def test_a_call_that_a_slow_worker_is_late_with_does_not_wait_for_one_that_hangs
 
 
 def test_nor_where_it_is_not_known_yet_which_one_hangs() -> None:
-    with slow_service() as service, Client(service.target, tenant="acme", timeout=5.0, retry=ONCE) as client:
+    with slow_service() as service, Client(service.target, tenant="acme", timeout=8.0, retry=ONCE) as client:
         while client._connections.count < 2:
             client.recommend("home")
         hung_and_slow(service, hung=1)  # the owner is slow
         began = time.monotonic()
         client.recommend("home")
-        assert time.monotonic() - began < 3.5
+        assert time.monotonic() - began < 4.5
 
 
 def test_nor_does_a_call_of_an_asynchronous_client() -> None:

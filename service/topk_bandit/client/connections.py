@@ -121,9 +121,9 @@ class _Both:
         return self._routing.count
 
     def _begin(self, operation: Operation[Any], left: float, *, before: _Attempt | None = None) -> _Attempt:
-        """Begin a call that has so many seconds left: on another connection than before, unless it is the last time."""
+        """Begin a call that has so many seconds left: the second time on another connection, then where one answered."""
         tries = 0 if before is None else before.tries + 1
-        avoid = -1 if before is None or self._resends.are_spent else before.number
+        avoid = -1 if before is None or before.tries or self._resends.are_spent else before.number
         number = self._routing.begin(operation.bandit, avoid=avoid)
         is_probe = self._routing.is_probe(number)
         # Who was late once already may only be slow; before that a connection that said nothing is none to turn to.
