@@ -121,7 +121,7 @@ class _Both:
         return self._routing.count
 
     def _begin(self, operation: Operation[Any], left: float, *, before: _Attempt | None = None) -> _Attempt:
-        """Begin a call that has so many seconds left: the second time on another connection, then where one answered."""
+        """Begin a call: the second time on another connection than before, the third time where one answered last."""
         tries = 0 if before is None else before.tries + 1
         avoid = -1 if before is None or before.tries or self._resends.are_spent else before.number
         number = self._routing.begin(operation.bandit, avoid=avoid)
