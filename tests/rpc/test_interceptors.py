@@ -12,7 +12,7 @@ import pytest
 
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.quotas import Quotas
-from topk_bandit.rpc.access import Access
+from topk_bandit.rpc.access import Access, Admission, AdmittedElsewhere
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_quotas import CallQuotas
 from topk_bandit.rpc.failures import FailureReporter
@@ -20,7 +20,6 @@ from topk_bandit.rpc.interceptors import (
     CallGuard,
     CallsInFlight,
     Place,
-    Progress,
     Room,
     _code_of_cancellation,
     _is_too_late,
@@ -64,6 +63,12 @@ def test_which_calls_come_to_their_turn_too_late(remaining: float | None, waited
     assert _is_too_late(remaining, waited=waited) == is_late
 
 
+def admitted(*, has_begun: bool) -> Admission:
+    admission = AdmittedElsewhere().admit("/a.Service/Method", None, NONE)
+    admission.has_begun = has_begun
+    return admission
+
+
 @pytest.mark.parametrize(("has_begun", "to_its_end"), [(True, True), (True, False), (False, True), (False, False)])
 def test_what_has_begun_goes_on_without_its_caller_and_what_waits_does_not(
     *, has_begun: bool, to_its_end: bool
@@ -76,7 +81,7 @@ def test_what_has_begun_goes_on_without_its_caller_and_what_waits_does_not(
             done.append("done")
             return b""
 
-        call = asyncio.create_task(calls.run(work(), PLACE, Progress(has_begun), to_its_end=to_its_end))
+        call = asyncio.create_task(calls.run(work(), PLACE, admitted(has_begun=has_begun), to_its_end=to_its_end))
         await asyncio.sleep(0.01)
         assert calls.refusal(PLACE) is not None
         call.cancel()
@@ -103,7 +108,7 @@ def test_who_is_told_that_the_service_ends_has_nothing_begun_afterwards() -> Non
             return b""
 
         under_way = [
-            asyncio.create_task(calls.run(work(name), PLACE, Progress(has_begun), to_its_end=True))
+            asyncio.create_task(calls.run(work(name), PLACE, admitted(has_begun=has_begun), to_its_end=True))
             for name, has_begun in (("begun", True), ("waits", False))
         ]
         await asyncio.sleep(0.01)

@@ -160,14 +160,19 @@ def test_requests_that_compute_next_to_nothing_hold_none_back() -> None:
     asyncio.run(play())
 
 
+async def request_and_give_up(made: Desk, count: int, who: slice) -> None:
+    """Have requests come together, of which some give up before their turn."""
+    waiting = [asyncio.create_task(made.request(str(number))) for number in range(count)]
+    await asyncio.sleep(0)
+    for task in waiting[who]:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 def test_who_gives_up_waiting_is_passed_over() -> None:
     async def play() -> None:
         async with desk() as made:
-            waiting = [asyncio.create_task(made.request(str(number))) for number in range(12)]
-            await asyncio.sleep(0)
-            for task in waiting[1:-1]:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            await request_and_give_up(made, 12, slice(1, -1))
             assert made.order == ["0", "11"]
             assert made.gaps[0] <= QUIET_ROUNDS + SLACK, "no round is spent on those that have gone"
 
@@ -177,11 +182,7 @@ def test_who_gives_up_waiting_is_passed_over() -> None:
 def test_when_all_give_up_the_next_one_is_not_forgotten() -> None:
     async def play() -> None:
         async with desk() as made:
-            waiting = [asyncio.create_task(made.request(str(number))) for number in range(3)]
-            await asyncio.sleep(0)
-            for task in waiting[1:]:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            await request_and_give_up(made, 3, slice(1, None))
             await asyncio.wait_for(made.request("later"), 10)
             assert made.order == ["0", "later"]
 

@@ -216,10 +216,13 @@ class Admission:
         The one that its key is for; empty when that is for every tenant.
     resource
         What it is about, as its request names it; empty until that is parsed, and for what is about nothing.
+    has_begun
+        Whether it may have done something; one that waits for its turn has not.
     """
 
     def __init__(self, key: Key, rule: Rule | None, method: str) -> None:
         self._key, self._rule, self._method = key, rule, method
+        self.has_begun = False
         self.tenant = "" if key.tenant == EVERY_TENANT else key.tenant
         self.resource = ""
 
@@ -244,9 +247,14 @@ class Admission:
         if needed != self._key.tenant:
             raise ForbiddenError("TENANT_NEEDED", f"{self._rule.field}: a key for tenants/{needed} is needed")
 
+    @property
+    def is_audited(self) -> bool:
+        """Whether the audit log has to have what becomes of it."""
+        return self._rule is not None and self._rule.audited
+
     def end(self, outcome: str) -> None:
         """Write the call into the audit log, if it belongs there; `outcome` is the name of a gRPC status code."""
-        if self._rule is None or not self._rule.audited:
+        if not self.is_audited:
             return
         told = {"key": self._key.id, "tenant": self._tenant(), "method": self._method.removeprefix("/")}
         _audit.info("audit", extra={**told, "resource": self.resource[:LONGEST_NAME], "outcome": outcome})

@@ -11,7 +11,6 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Progress", "Room", "RpcHooks"]
+__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcHooks"]
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
@@ -94,19 +93,6 @@ class Place(NamedTuple):
 
     room: Room
     tenant: str = ""
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a call is.
-
-    Attributes
-    ----------
-    has_begun
-        Whether it may have done something; one that waits for its turn has not.
-    """
-
-    has_begun: bool = False
 
 
 class CallsInFlight:
@@ -165,14 +151,14 @@ class CallsInFlight:
         self._of_tenants[place] += 1
 
     async def run(
-        self, work: Coroutine[Any, Any, bytes | Failure], place: Place, progress: Progress, *, to_its_end: bool
+        self, work: Coroutine[Any, Any, bytes | Failure], place: Place, admission: Admission, *, to_its_end: bool
     ) -> bytes | Failure:
         """Do `work`.
 
         Parameters
         ----------
-        progress
-            How far it is.
+        admission
+            Tells whether it has begun.
         to_its_end
             Whether it goes on, and keeps its place, when the caller is cancelled after it has begun.
 
@@ -189,11 +175,11 @@ class CallsInFlight:
         try:
             await ended
         except asyncio.CancelledError:
-            if not (to_its_end and progress.has_begun):
+            if not (to_its_end and admission.has_begun):
                 task.cancel()
             raise
         if not task.done():
-            if not progress.has_begun:
+            if not admission.has_begun:
                 task.cancel()
             raise _shutting_down()
         return task.result()
@@ -362,7 +348,6 @@ class GuardedMethod:
         self._room = room
         self._to_its_end = to_its_end
         self.takes_turns = may_wait and rule is not None and room is Room.REQUESTS
-        self._is_audited = rule is not None and rule.audited
         self._is_passed_on = full_name in PASSED_ON
 
     async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
@@ -403,9 +388,8 @@ class GuardedMethod:
         if refusal is not None:
             return self._failure(refusal)
         try:
-            progress = Progress()
-            work = self._work(payload, context, admission, started, call, progress=progress)
-            return await self._in_flight.run(work, place, progress, to_its_end=self._to_its_end)
+            work = self._work(payload, context, admission, started, call)
+            return await self._in_flight.run(work, place, admission, to_its_end=self._to_its_end)
         except UnavailableError as error:
             return self._failure(error)
 
@@ -413,18 +397,11 @@ class GuardedMethod:
         return self._guard.call_quotas.refusal(tenant, self._room.rate) if tenant else None
 
     async def _work(
-        self,
-        payload: bytes,
-        context: Context,
-        admission: Admission,
-        started: float,
-        call: Call,
-        *,
-        progress: Progress,
+        self, payload: bytes, context: Context, admission: Admission, started: float, call: Call
     ) -> bytes | Failure:
         outcome: bytes | Failure | None = None
         try:
-            outcome = await self._answer_call(payload, context, admission, started, progress)
+            outcome = await self._answer_call(payload, context, admission, started)
         finally:
             # What is told is what was done, whether or not the client was there to hear it.
             call.resource = admission.resource[:LONGEST_NAME]
@@ -433,10 +410,10 @@ class GuardedMethod:
         return outcome
 
     async def _answer_call(
-        self, payload: bytes, context: Context, admission: Admission, started: float, progress: Progress
+        self, payload: bytes, context: Context, admission: Admission, started: float
     ) -> bytes | Failure:
         try:
-            return await self._handle_request(payload, context, admission, started, progress)
+            return await self._handle_request(payload, context, admission, started)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -448,9 +425,7 @@ class GuardedMethod:
         except Exception as error:  # noqa: BLE001, every error becomes a status here
             return self._failure(error)
 
-    async def _handle_request(
-        self, payload: bytes, context: Context, admission: Admission, started: float, progress: Progress
-    ) -> bytes:
+    async def _handle_request(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
         clock = self._guard.clock
         if self.takes_turns:
             await self._wait_for_turn(context)
@@ -458,7 +433,7 @@ class GuardedMethod:
         request = self._parse_request(payload)
         admission.permit(request)
         parsed = clock()
-        response = await self._respond(request, context, admission, progress)
+        response = await self._respond(request, context, admission)
         handled = clock()
         serialized: bytes = self._handler.response_serializer(response)
         self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
@@ -472,24 +447,18 @@ class GuardedMethod:
         if _is_too_late(context.time_remaining(), waited=clock() - began):
             raise _full("others were before it, and its time is all but up")
 
-    async def _respond(
-        self,
-        request: Any,  # noqa: ANN401, messages
-        context: Context,
-        admission: Admission,
-        progress: Progress,
-    ) -> Any:  # noqa: ANN401
+    async def _respond(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
         """Return what the bandit's owner answers, or this worker if no other is asked."""
         if not self._is_passed_on:
-            progress.has_begun = True
+            admission.has_begun = True
             return await self._handler.unary_unary(request, context)
         # The owner is told of a caller who gives up, and knows whether it has begun; the audit log needs its answer.
-        progress.has_begun = self._is_audited
+        admission.has_begun = admission.is_audited
         siblings, bandit = self._guard.siblings, admission.resource
         answer = await siblings.ask(self._full_name, bandit, request)
         if answer is not None:
             return answer
-        progress.has_begun = True
+        admission.has_begun = True
         return await siblings.answer_here(bandit, self._handler.unary_unary(request, context))
 
     def _failure(self, error: BaseException) -> Failure:
