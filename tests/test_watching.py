@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.rpc.harness import channel_to
 from tests.servers import free_port
+from tests.waiting import until
 
 from topk_bandit.v1.recommender_service_pb2 import RecommendRequest
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub

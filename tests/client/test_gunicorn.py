@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

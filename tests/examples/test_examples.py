@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import Service, clean_environment, page, serving, until
+from tests.faults.service import Service, clean_environment, page, serving
 from tests.servers import free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

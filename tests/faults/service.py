@@ -11,26 +11,24 @@ import subprocess
 import sysconfig
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
 from tests.processors import THIS
+from tests.waiting import PATIENCE, until
 
-from topk_bandit.client import Client, ClientError
+from topk_bandit.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.processors import Processor
 
 __all__ = [
     "COMMAND",
-    "PATIENCE",
     "Service",
     "alive",
     "clean_environment",
@@ -38,27 +36,10 @@ __all__ = [
     "compile_reports",
     "page",
     "serving",
-    "until",
 ]
 
-PATIENCE = 60.0
 LISTENERS = ("listen", "http-listen", "metrics-listen")
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "topk-bandit")
-
-
-def until(holds: Callable[[], Any], *, what: str, seconds: float = PATIENCE) -> None:
-    """Wait for a condition; a call that fails counts as not yet."""
-    deadline = time.monotonic() + seconds
-    seen: object = None
-    while time.monotonic() < deadline:
-        try:
-            seen = holds()
-        except (ClientError, grpc.RpcError, OSError) as error:
-            seen = error
-        if seen and not isinstance(seen, Exception):
-            return
-        time.sleep(0.02)
-    pytest.fail(f"not within {seconds:g} s: {what}; last seen: {seen!r}")
 
 
 def clean_environment(**variables: str) -> dict[str, str]:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.alarms import SHORT_HOLD, Fault, long_only, name_of, see_alerts
 from tests.faults.load import shopping
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.faults.test_store_limits import SlowLine
 from tests.rpc.harness import channel_to
 from tests.servers import free_port, running_server, valkey_binary
 from tests.test_watching import watching
+from tests.waiting import until
 
 from topk_bandit.v1.recommender_service_pb2 import RecommendRequest, RewardRequest
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub

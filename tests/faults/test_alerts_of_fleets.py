@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.faults.alarms import SHORT_HOLD, Fault, long_only, name_of, see_alerts
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.faults.test_upgrade import NEXT, finalized
 from tests.servers import free_port, running_server, valkey_binary
 from tests.test_watching import watching
+from tests.waiting import until
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.redis.keys import KeySpace

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.alarms import SHORT_HOLD, Fault, long_only, name_of, see_alerts
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.faults.test_damaged_event import flip, skip, trade
 from tests.servers import free_port, running_server, valkey_binary
 from tests.test_watching import watching
+from tests.waiting import until
 
 from topk_bandit.client import AsyncClient
 from topk_bandit.domain.bandits import BanditName

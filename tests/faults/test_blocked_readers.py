@@ -10,10 +10,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.faults.service import clean_environment, serving, until
+from tests.faults.service import clean_environment, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import create, recommend
 from tests.servers import free_port
+from tests.waiting import until
 
 from topk_bandit.client import Client
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.load import counted, shopping, writing
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import usual_or_long
 from tests.servers import running_replicated_cluster, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.domain.bandits import BanditName, Rewarded
 from topk_bandit.store.redis.keys import KeySpace

@@ -16,9 +16,10 @@ from selenium.common.exceptions import NoSuchElementException, StaleElementRefer
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.rpc.keys import key, ring, shown
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.keys import print_keys

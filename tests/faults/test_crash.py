@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from tests.bandits.harness import replayed
 from tests.faults.load import counted, shopping, writing
-from tests.faults.service import Service, alive, serving, until
+from tests.faults.service import Service, alive, serving
 from tests.long_forms import usual_or_long
 from tests.servers import free_port
+from tests.waiting import until
 
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded

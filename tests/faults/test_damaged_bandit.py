@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.samples import ITEMS, SETTINGS
-from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.faults.service import COMMAND, clean_environment, serving
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.client import FailedPrecondition, NotFound
 from topk_bandit.domain.bandits import BanditName

@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.faults.service import COMMAND, clean_environment, serving
 from tests.operations_page import check_shown
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.redis.keys import KeySpace

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import Service, serving, until
+from tests.faults.service import Service, serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refused
+from tests.waiting import until
 
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub

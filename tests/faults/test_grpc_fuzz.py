@@ -16,9 +16,10 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_status import rpc_status
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.faults.test_http_fuzz import MIB, memory_of
 from tests.long_forms import usual_or_long
+from tests.waiting import until
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from numba.core.caching import UserProvidedCacheLocator
-from tests.faults.service import compile_reports, serving, until
+from tests.faults.service import compile_reports, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import create, recommend
+from tests.waiting import until
 
 import topk_bandit
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refused
+from tests.waiting import until
 
 from topk_bandit.rpc.server import HANDSHAKE_SECONDS
 from topk_bandit.v1 import bandit_service_pb2 as bpb

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.faults.service import Service, page, serving, until
+from tests.faults.service import Service, page, serving
 from tests.long_forms import usual_or_long
+from tests.waiting import until
 
 from topk_bandit.rpc.services import DESCRIPTORS
 

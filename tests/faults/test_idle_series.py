@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.process.test_metrics import series_of
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

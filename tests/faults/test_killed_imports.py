@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.faults.service import COMMAND, clean_environment, serving
 from tests.long_forms import usual_or_long
+from tests.waiting import until
 
 from topk_bandit.client import ClientError
 from topk_bandit.commands.operate.archives import LINES_AT_ONCE, ArchiveFile, archive_lines, examine

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pytest
 import yaml
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.rpc.certificates import write_pair
 from tests.servers import free_port, running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.client import Client, ClientError, NotFound, RetryPolicy, Tls
 

@@ -9,8 +9,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import grpc
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.rpc.wire import refusal_of
+from tests.waiting import until
 
 from topk_bandit.client import AsyncClient, Client, ResourceExhausted, RetryPolicy, Source
 from topk_bandit.domain.access import EVERY_TENANT, Scope

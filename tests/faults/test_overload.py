@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
-from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.faults.service import COMMAND, clean_environment, serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
+from tests.waiting import until
 
 from topk_bandit.client import AsyncClient, PastObservation
 from topk_bandit.process.settings import Settings

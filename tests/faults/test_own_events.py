@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

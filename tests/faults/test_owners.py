@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import usual_or_long
+from tests.waiting import until
 
 from topk_bandit.client import Client
 from topk_bandit.rpc.siblings import LOOK_SECONDS, SILENT_SECONDS

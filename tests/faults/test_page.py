@@ -12,8 +12,9 @@ from google.protobuf.message_factory import GetMessageClass
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
-from tests.faults.service import page, serving, until
+from tests.faults.service import page, serving
 from tests.rpc.keys import ring, shown
+from tests.waiting import until
 
 from topk_bandit.rpc.keys import print_keys
 from topk_bandit.rpc.services import DESCRIPTORS

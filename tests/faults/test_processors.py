@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.faults.service import Service, serving, until
+from tests.faults.service import Service, serving
 from tests.processors import PROCESSORS, THIS, executable
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.contracts.samples import ITEMS, SETTINGS, recommendation, request
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.domain.bandits import BanditName, Expired
 from topk_bandit.store.redis.bandits import RedisStore

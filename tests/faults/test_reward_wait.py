@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.faults.service import until
+from tests.waiting import until
 
 from topk_bandit.client import AlreadyExists, Client, RewardOutcome
 

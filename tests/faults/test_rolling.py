@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import usual_or_long
 from tests.servers import free_port, running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.client import Client, ClientError
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import usual_or_long
+from tests.waiting import until
 
 from topk_bandit.client import AsyncClient, Client, DeadlineExceeded, Item
 from topk_bandit.client.resends import PATIENCE_SECONDS

@@ -7,10 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.faults.service import COMMAND, clean_environment, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend
 from tests.servers import running_sentinel, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.harness import whole_log
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
 from topk_bandit.store.redis.bandits import RedisStore

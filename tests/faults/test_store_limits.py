@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refused
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb

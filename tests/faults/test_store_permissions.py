@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import LONG
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.client import Unavailable
 

@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 import redis
 from tests.faults.load import counted, writing
-from tests.faults.service import Service, serving, until
+from tests.faults.service import Service, serving
 from tests.faults.storefront import BANDIT, OWN, TENANT, reward_of
 from tests.long_forms import usual_or_long
 from tests.servers import free_port
+from tests.waiting import until
 
 from topk_bandit.client import Client, Outbox, Source
 from topk_bandit.domain.bandits import BanditName, Rewarded

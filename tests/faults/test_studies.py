@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from google.longrunning.operations_pb2 import GetOperationRequest
 from google.longrunning.operations_pb2_grpc import OperationsStub
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import refused
+from tests.waiting import until
 
 from topk_bandit.client import AnswerKind, AnswerOutcome, Cancelled
 from topk_bandit.v1 import preference_service_pb2 as pb

@@ -16,10 +16,11 @@ from google.rpc.code_pb2 import Code
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.collectors import Collector, Span, collecting
 from tests.faults.conftest import short_folder
-from tests.faults.service import Service, clean_environment, serving, until
+from tests.faults.service import Service, clean_environment, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, refused
 from tests.servers import free_port
+from tests.waiting import until
 
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb

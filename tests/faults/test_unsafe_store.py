@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
-from tests.faults.service import COMMAND, clean_environment, serving, until
+from tests.faults.service import COMMAND, clean_environment, serving
 from tests.long_forms import usual_or_long
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import clean_environment, serving, until
+from tests.faults.service import clean_environment, serving
 from tests.long_forms import LONG, usual_or_long
 from tests.operations_page import check_shown
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.store.data_versions import NEWEST
 

@@ -11,8 +11,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import COMMAND, Service, clean_environment, serving, until
+from tests.faults.service import COMMAND, Service, clean_environment, serving
 from tests.rpc.certificates import Authority, write_pair
+from tests.waiting import until
 
 from topk_bandit.client import AsyncClient, Client, PermissionDenied, Tls, Unauthenticated, Unavailable
 from topk_bandit.domain.errors import ConfigurationError

@@ -8,8 +8,9 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import Service, serving, until
+from tests.faults.service import Service, serving
 from tests.rpc.certificates import write_pair
+from tests.waiting import until
 
 from topk_bandit.client import Client, PermissionDenied, Tls, Unauthenticated
 from topk_bandit.commands.cli import main

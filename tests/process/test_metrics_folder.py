@@ -10,7 +10,8 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
+from tests.waiting import until
 
 from topk_bandit.process.metrics_folder import PREFIX, metrics_folder
 

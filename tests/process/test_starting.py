@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import compile_reports, serving, until
+from tests.faults.service import compile_reports, serving
 from tests.process import workers
+from tests.waiting import until
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.settings import Address, Settings

@@ -8,9 +8,10 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.service import Service, alive, serving, until
+from tests.faults.service import Service, alive, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend
+from tests.waiting import until
 
 from topk_bandit.process.supervisor import HUNG_SECONDS
 from topk_bandit.v1 import bandit_service_pb2 as bpb

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.faults.service import serving, until
+from tests.faults.service import serving
+from tests.waiting import until
 
 from topk_bandit.client import Client, NotFound, ResourceExhausted, RetryPolicy
 from topk_bandit.process.metrics import Metrics

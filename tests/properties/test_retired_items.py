@@ -18,11 +18,12 @@ import grpc
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.faults.service import serving, until
+from tests.faults.service import serving
 from tests.long_forms import examples, usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import recommend, refused
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until
 
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb

@@ -15,12 +15,12 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from tests.faults.service import until
 from tests.rpc.frames import call_raw
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import SECRETS, bearer, key, ring, shown
 from tests.rpc.studies import study_server
 from tests.rpc.wire import HOME, Refusal, refusal_of
+from tests.waiting import until
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.process import logs

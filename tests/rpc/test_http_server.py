@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
-from tests.faults.service import until
 from tests.rpc.certificates import write_pair
 from tests.rpc.harness import RunningServer, serving
+from tests.waiting import until
 
 from topk_bandit.rpc import http_connections, http_server
 from topk_bandit.rpc.http_answers import COMPRESSED_FROM_BYTES

@@ -11,10 +11,10 @@ from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
-from tests.faults.service import PATIENCE, until
 from tests.rpc.harness import channel_to
 from tests.rpc.studies import FEATURES, QUOTA, TASTE, HeldExecutor, answer_to, study, study_server, utilities
 from tests.rpc.wire import refused
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, DesignState, FailedPrecondition, Internal, InvalidArgument
 from topk_bandit.domain.studies import DesignFailed

@@ -323,7 +323,7 @@ def test_a_key_that_moves_between_servers_is_followed_while_it_is_waited_for() -
             "yes",
             "--appendfsync",
             "always",
-            port=free_port(below=22_768),
+            port=free_port(with_bus=True),
         ) as target,
         source.client() as here,
         target.client() as there,
