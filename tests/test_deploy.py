@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.programs import find_program
 from tests.rpc.certificates import write_pair
 from tests.rpc.keys import ring
 
@@ -34,11 +35,7 @@ DEPLOY = ROOT / "deploy"
 
 
 def promtool(*arguments: str) -> None:
-    program = shutil.which("promtool")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("promtool is missing")
-        pytest.skip("promtool is missing")
+    program = find_program("promtool")
     run = subprocess.run([program, *arguments], cwd=DEPLOY, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import yaml
+from tests.programs import find_program, leave_out
 
 from topk_bandit.process.settings import Settings, add_arguments, load
 
@@ -26,22 +26,13 @@ EXPOSURE = 25
 """In tenths, as systemd counts it: 0 to 10 times ten."""
 
 
-def _skip(why: str) -> NoReturn:
-    """Pass over a test that this machine can't run; the gate must."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)
-
-
 def render(overlay: str) -> dict[str, dict[str, Any]]:
     """Return what an overlay is made into, by kind."""
-    program = shutil.which("kubectl")
-    if program is None:
-        _skip("kubectl is not installed")
+    program = find_program("kubectl")
     command = [program, "kustomize", str(DEPLOY / "kubernetes" / "overlays" / overlay)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if "unknown field" in run.stderr:
-        _skip("kubectl is older than kustomize 5")
+        leave_out("a kubectl with kustomize 5", "apt-get install kubectl")
     assert (run.returncode, run.stderr) == (0, "")
     made = list(yaml.safe_load_all(run.stdout))
     assert len({one["kind"] for one in made}) == len(made)
@@ -194,9 +185,7 @@ def test_the_balancer_is_a_caller_and_finds_what_its_pods_mount() -> None:
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        _skip("systemd is not installed")
+    program = find_program("systemd-analyze")
     unit = tmp_path / "topk-bandit.service"
     unit.write_text(
         (DEPLOY / "systemd" / unit.name).read_text().replace("/opt/topk-bandit/bin/topk-bandit", "/bin/true")

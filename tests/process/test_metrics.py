@@ -6,7 +6,6 @@ import http.client
 import os
 import re
 import resource
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.programs import find_program
 
 from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ConfigurationError
@@ -191,11 +191,7 @@ def series_of(text: str) -> int:
 
 
 def promtool(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("promtool")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("promtool is missing")
-        pytest.skip("promtool is missing")
+    program = find_program("promtool")
     return subprocess.run([program, *arguments], input=text, text=True, capture_output=True, check=False)
 
 

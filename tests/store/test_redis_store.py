@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import signal
 import subprocess
 import time
@@ -17,6 +16,7 @@ from redis.crc import key_slot
 from tests.contracts.archives import Sender, archived
 from tests.contracts.harness import RedisStores, dump, listening, run, whole_log
 from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request, settings
+from tests.programs import find_program
 from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
@@ -773,9 +773,7 @@ def test_what_can_not_be_ended_holds_up_no_other_deadline(valkey: RunningServer)
 
 
 def test_tls() -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
+    openssl = find_program("openssl")
     port = free_port()
     options = ("--tls-port", str(port), "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem")
     trust = ("--tls-ca-cert-file", "cert.pem", "--tls-auth-clients", "no")
