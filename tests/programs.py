@@ -19,7 +19,6 @@ IN_CI = os.environ.get("CI") == "true"
 
 PACKAGES = {
     "chromedriver": "chromium-driver",
-    "kubectl": "kubernetes-client",
     "systemd-analyze": "systemd",
     "java": "default-jdk-headless",
     "go": "golang-go",
@@ -28,6 +27,9 @@ PACKAGES = {
 }
 """Debian's names of packages, where they are not the program's."""
 
+WAYS = {"kubectl": "kubectl 1.27 or newer, which Debian 12 does not have"}
+"""How to get what is no package."""
+
 FOLDERS = f"{os.environ.get('PATH', '')}:/usr/sbin"
 """Debian's haproxy is where only root looks."""
 
@@ -35,7 +37,7 @@ FOLDERS = f"{os.environ.get('PATH', '')}:/usr/sbin"
 def find_program(name: str) -> str:
     """Return the path of a program that the running test needs."""
     found = shutil.which(name, path=FOLDERS)
-    return found if found is not None else leave_out(name, f"apt-get install {PACKAGES.get(name, name)}")
+    return found or leave_out(name, WAYS.get(name, f"apt-get install {PACKAGES.get(name, name)}"))
 
 
 def leave_out(what: str, remedy: str) -> NoReturn:

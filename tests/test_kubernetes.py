@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.programs import find_program, leave_out
+from tests.programs import WAYS, find_program, leave_out
 
 from topk_bandit.process.settings import Settings, add_arguments, load
 
@@ -32,7 +32,7 @@ def render(overlay: str) -> dict[str, dict[str, Any]]:
     command = [program, "kustomize", str(DEPLOY / "kubernetes" / "overlays" / overlay)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if "unknown field" in run.stderr:
-        leave_out("a kubectl with kustomize 5", "apt-get install kubectl")
+        leave_out("kubectl", WAYS["kubectl"])
     assert (run.returncode, run.stderr) == (0, "")
     made = list(yaml.safe_load_all(run.stdout))
     assert len({one["kind"] for one in made}) == len(made)

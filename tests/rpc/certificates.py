@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+from tests.programs import find_program
+
 from topk_bandit.rpc.tls import ServerCertificate
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ _KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 def write_pair(folder: Path, name: str = "localhost", *extensions: str) -> tuple[Path, Path]:
     """Write a certificate and its private key; return their paths."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
-    made = ["openssl", "req", "-x509", *_KEY]
+    made = [find_program("openssl"), "req", "-x509", *_KEY]
     subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
     more = [word for extension in extensions for word in ("-addext", extension)]
     subprocess.run([*made, *subject, *more, "-keyout", key, "-out", certificate], check=True, capture_output=True)
@@ -53,4 +55,4 @@ class Authority:
 
     @staticmethod
     def _run(*words: str | Path) -> None:
-        subprocess.run(["openssl", *words], check=True, capture_output=True)
+        subprocess.run([find_program("openssl"), *words], check=True, capture_output=True)
