@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 import time
 import uuid
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+import redis.asyncio
+from tests.contracts.clocks import ClockedLink
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.operators import EventText
@@ -14,17 +21,31 @@ from topk_bandit.store.codec import encode_event
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.permissions import COMMANDS, OPTIONAL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
+
+    from tests.contracts.clocks import StoreClock
 
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.log import Store
 
-__all__ = ["LEAST_RIGHTS", "MemoryStores", "RedisStores", "Stores", "dump", "listening", "run", "whole_log"]
+__all__ = [
+    "LEAST_RIGHTS",
+    "RIGHTS_IN_A_CLUSTER",
+    "MemoryStores",
+    "RedisStores",
+    "Stores",
+    "dump",
+    "home_of",
+    "listening",
+    "run",
+    "whole_log",
+]
 
 
 LEAST_RIGHTS = (
@@ -34,74 +55,122 @@ LEAST_RIGHTS = (
 )
 """What a user of a store must be allowed, on what the tests write: it is enough for the whole contract."""
 
+RIGHTS_IN_A_CLUSTER = ("+cluster|slots", "+command")
+"""What the client library asks a cluster beside."""
+
 
 class Stores(Protocol):
     """Opens stores on the same data, for one test."""
 
+    births: Iterator[int]
+    """Numbers for the ids that the test's own workers give: none comes twice on the same data."""
+
     def connect(self) -> AbstractAsyncContextManager[Store]: ...
 
+    def read_clock_ms(self) -> int:
+        """Return the store's time."""
+        ...
+
     async def pass_time(self, milliseconds: int) -> None:
-        """Let the store's clock go on by at least this much."""
+        """Let the store's clock, which stands still, go on by this much."""
         ...
 
 
+_homes: WeakKeyDictionary[Store, Stores] = WeakKeyDictionary()
+
+
+def home_of(store: Store) -> Stores | None:
+    """Return what opened a store, if something of these did."""
+    return _homes.get(store)
+
+
+def _read_machine_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class MemoryStores:
-    """A store that all connections share; its clock can be set forward."""
+    """A store that all connections share; with a `clock` it has no other, else this machine's."""
 
-    def __init__(self, *, record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS) -> None:
-        self._ahead_ms = 0
-        self._store = MemoryStore(clock_ms=self._clock_ms, record_retention_ms=record_retention_ms)
+    def __init__(
+        self, *, record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS, clock: StoreClock | None = None
+    ) -> None:
+        self.births = itertools.count()
+        self._clock = clock
+        self._store = MemoryStore(clock_ms=self.read_clock_ms, record_retention_ms=record_retention_ms)
+        _homes[self._store] = self
 
-    def _clock_ms(self) -> int:
-        return time.time_ns() // 1_000_000 + self._ahead_ms
+    def read_clock_ms(self) -> int:
+        return self._clock.now_ms if self._clock else _read_machine_clock_ms()
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Store]:
         yield self._store
 
     async def pass_time(self, milliseconds: int) -> None:
-        self._ahead_ms += milliseconds
+        assert self._clock is not None
+        self._clock.now_ms += milliseconds
 
 
 class RedisStores:
     """Connections of their own to one server, under a prefix of the test's own.
 
-    With `writers` each has a name of its own to write with, as each worker of a service has.
+    With a `clock` all that is about time goes by it, else by the server's. With `writers` each connection has a name of
+    its own to write with, as each worker of a service has. Without a `timeout` a call fails only where it hangs.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        timeout: float = 5.0,
+        timeout: float = PATIENCE,
         record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS,
         durability: Durability = IN_MEMORY,
         writers: bool = False,
+        clock: StoreClock | None = None,
     ) -> None:
         self.url = url
+        # Nothing but the names of keys depends on it.
         self.prefix = f"test-{uuid.uuid4().hex[:12]}"
+        self.births = itertools.count()
         self._timeout = timeout
         self._record_retention_ms = record_retention_ms
         self._durability = durability
-        self._writers = writers
+        self._writers = itertools.count() if writers else None
+        self._clock = clock
+
+    def read_clock_ms(self) -> int:
+        return self._clock.now_ms if self._clock else _read_machine_clock_ms()
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RedisStore]:
-        store = await RedisStore.connect(
-            self.url,
-            prefix=self.prefix,
-            timeout=self._timeout,
-            record_retention_ms=self._record_retention_ms,
-            durability=self._durability,
-            writer=uuid.uuid4().hex if self._writers else "",
-        )
+        link = await self._open_link()
+        writer = "" if self._writers is None else f"writer-{next(self._writers)}"
+        store = RedisStore(link, prefix=self.prefix, record_retention_ms=self._record_retention_ms, writer=writer)
+        _homes[store] = self
         try:
             yield store
         finally:
             await store.close()
 
+    async def _open_link(self) -> Link:
+        how = {"timeout": self._timeout, "monotonic": time.monotonic, "durability": self._durability}
+        if self._clock is None:
+            return await Link.open(self.url, **how)
+        link = await ClockedLink.open(self.url, **how)
+        link.clock = self._clock
+        return link
+
     async def pass_time(self, milliseconds: int) -> None:
-        await asyncio.sleep((milliseconds + 1) / 1000)
+        assert self._clock is not None
+        self._clock.now_ms += milliseconds
+        async with redis.asyncio.from_url(self._url_of_all_rights(), protocol=2) as client:
+            async for key in client.scan_iter(f"{self.prefix}:*", count=1000):
+                # A server drops what has expired by its own clock.
+                if 0 <= await client.pexpiretime(key) <= self._clock.now_ms:
+                    await client.unlink(key)
+
+    def _url_of_all_rights(self) -> str:
+        return re.sub("//[^/]*@", "//", self.url)
 
 
 def run(stores: Stores, scenario: Callable[..., Awaitable[None]], *, connections: int = 1) -> None:
@@ -153,7 +222,7 @@ async def listening(store: Store) -> AsyncIterator[Callable[[], Coroutine[Any, A
     async with aclosing(store.changes()) as changes:  # type: ignore[type-var]
 
         async def following() -> BanditName | None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 return await anext(changes)
 
         assert await following() is None

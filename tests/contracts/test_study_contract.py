@@ -1,13 +1,14 @@
-"""The contract of studies, held by each store."""
+"""The contract of studies, held by each store: all of it by two, as `test_store_contract` has it."""
 
 from __future__ import annotations
 
-import time
+import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contracts.harness import LEAST_RIGHTS, RedisStores
+from tests.contracts.clocks import StoreClock
+from tests.contracts.harness import LEAST_RIGHTS, RIGHTS_IN_A_CLUSTER, RedisStores
 from tests.contracts.study_contract import StudyContract
 from tests.servers import redis_binary, running_cluster, running_server, valkey_binary
 
@@ -23,18 +24,22 @@ if TYPE_CHECKING:
 
 
 class MemoryStudyStores:
-    """A store of studies that all connections share; its clock can be set forward."""
+    """A store of studies that all connections share, with a clock of the test's own."""
 
     def __init__(self) -> None:
-        self._ahead_ms = 0
-        self._store = MemoryStudies(clock_ms=lambda: time.time_ns() // 1_000_000 + self._ahead_ms)
+        self.births = itertools.count()
+        self._clock = StoreClock()
+        self._store = MemoryStudies(clock_ms=self.read_clock_ms)
+
+    def read_clock_ms(self) -> int:
+        return self._clock.now_ms
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[StudyStore]:
         yield self._store
 
     async def pass_time(self, milliseconds: int) -> None:
-        self._ahead_ms += milliseconds
+        self._clock.now_ms += milliseconds
 
 
 class RedisStudyStores(RedisStores):
@@ -53,9 +58,10 @@ def valkey() -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="module")
-def valkey_cluster() -> Iterator[RunningServer]:
+def valkey_cluster() -> Iterator[str]:
     with running_cluster(valkey_binary()) as server:
-        yield server
+        server.url_of_a_user(*LEAST_RIGHTS, *RIGHTS_IN_A_CLUSTER)
+        yield f"redis://shop:secret@127.0.0.1:{server.port}"
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +76,29 @@ class TestMemoryStudies(StudyContract):
         return MemoryStudyStores()
 
 
-class TestValkeyStudies(StudyContract):
-    @pytest.fixture
-    def studies(self, valkey: RunningServer) -> Stores:
-        return RedisStudyStores(valkey.url_of_a_user(*LEAST_RIGHTS))
-
-
 class TestValkeyClusterStudies(StudyContract):
     @pytest.fixture
-    def studies(self, valkey_cluster: RunningServer) -> Stores:
-        return RedisStudyStores(valkey_cluster.url)
+    def studies(self, valkey_cluster: str) -> Stores:
+        return RedisStudyStores(valkey_cluster, clock=StoreClock())
 
 
-class TestRedisStudies(StudyContract):
+class ServerContract:
+    """What of the contract depends on the server."""
+
+    test_a_repeated_call_changes_nothing = StudyContract.test_a_repeated_call_changes_nothing
+    test_every_event_is_in_the_log_as_it_was = StudyContract.test_every_event_is_in_the_log_as_it_was
+    test_one_of_many_wins = StudyContract.test_one_of_many_creations_and_one_of_many_ends_wins
+    test_a_lease_is_one_owners_until_it_lapses = StudyContract.test_a_lease_is_one_owners_until_it_lapses
+    test_a_study_that_arrives_is_the_one_that_was = StudyContract.test_a_study_that_arrives_is_the_one_that_was
+
+
+class TestValkeyStudies(ServerContract):
+    @pytest.fixture
+    def studies(self, valkey: RunningServer) -> Stores:
+        return RedisStudyStores(valkey.url_of_a_user(*LEAST_RIGHTS), clock=StoreClock())
+
+
+class TestRedisStudies(ServerContract):
     @pytest.fixture
     def studies(self, redis_server: RunningServer) -> Stores:
-        return RedisStudyStores(redis_server.url)
+        return RedisStudyStores(redis_server.url_of_a_user(*LEAST_RIGHTS), clock=StoreClock())
