@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 from tests.contracts.archives import archived, arrive
+from tests.contracts.clocks import ClockedLink, ScriptAt, StoreClock
 from tests.contracts.harness import RedisStores
 from tests.contracts.samples import ITEMS, NAME, PAST, import_part, recommendation, request, settings
 from tests.contracts.study_archives import StudySender, archived_study
@@ -33,16 +34,16 @@ from topk_bandit.domain.studies import DesignCancelled, RankingAnswer, StudyQuer
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.log import Correctable, Skip, Snapshot
 from topk_bandit.store.redis import scripts as module
-from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.scripts import Script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from tests.servers import RunningServer
 
     from topk_bandit.store.log import Store
     from topk_bandit.store.redis.bandits import RedisStore
+    from topk_bandit.store.redis.scripts import SentScript
     from topk_bandit.store.study_log import StudyStore
 
 SCRIPTS = {name: script for name, script in vars(module).items() if isinstance(script, Script)}
@@ -70,12 +71,13 @@ APPENDING = {
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a script as the store made it, and what was in the server before."""
+    """A call of a script as the store made it, what was in the server before, and the script with the time of then."""
 
     script: str
     keys: tuple[str, ...]
     arguments: tuple[bytes | str | int, ...]
     before: Dumps
+    sent: SentScript
 
 
 def dumps(client: redis.Redis) -> Dumps:
@@ -135,9 +137,10 @@ class Recorder:
         self.client = client
         self.calls: list[Call] = []
 
-    def note(self, script: Script, keys: Any, arguments: Any) -> None:  # noqa: ANN401 - as `Link.run` has them
+    def note(self, link: ClockedLink, script: Script, keys: Any, arguments: Any = ()) -> None:  # noqa: ANN401 - any of them
         name = next(name for name, one in SCRIPTS.items() if one is script)
-        self.calls.append(Call(name, tuple(keys), tuple(arguments), dumps(self.client)))
+        sent = ScriptAt(script, link.clock.read_server()).at(OLDEST)
+        self.calls.append(Call(name, tuple(keys), tuple(arguments), dumps(self.client), sent))
 
 
 async def recommend(store: Store, *ids: str, items_position: int = 2) -> None:
@@ -154,7 +157,7 @@ async def skip(store: Store, position: int) -> None:
     assert await store.skip_event(NAME, Skip(position, EventSkipped("why", 1), 1, *looked_at, *told))
 
 
-async def use_bandits(store: Store) -> Sequence[str]:
+async def use_bandits(store: Store, pass_time: Callable[[int], Awaitable[None]]) -> Sequence[str]:
     """Call each script about bandits, those with several ways through them in each; return the lines of one."""
     plain = settings(requires_activation=True, reward_aggregation=Aggregation.MEAN, default_reward=0.5)
     await store.create_bandit(NAME, plain, incarnation="first", quota=1)
@@ -186,10 +189,10 @@ async def use_bandits(store: Store) -> Sequence[str]:
     newest = (await store.get_bandit(NAME)).items_position
     await recommend(store, "overdue", "open", "tardy", items_position=newest)
     await store.record_reward(NAME, "open", 1.0, reward_id="one")
-    await asyncio.sleep(0.05)
+    await pass_time(30)
     await store.record_reward(NAME, "tardy", 1.0, reward_id="one")
     await store.expire_due(NAME, limit=9)
-    await asyncio.sleep(0.01)
+    await pass_time(2)
     await store.expire_due(NAME, limit=9)
     await store.change_items(NAME, upserted=[Item("fig", available=False)], retired=["apple", "pear"])
     await store.note_follower(NAME, follower="old", items_position=1)
@@ -239,13 +242,17 @@ async def use_programs(store: RedisStore) -> None:
     await store.time_writes(count=1)
 
 
-async def use_everything(url: str) -> None:
-    async with RedisStores(url, record_retention_ms=1).connect() as store:
-        lines = await use_bandits(store)
+async def use_everything(url: str) -> Sequence[str]:
+    """Call each script; return the lines of the bandit."""
+    clock = StoreClock()
+    stores = RedisStores(url, record_retention_ms=1, clock=clock)
+    async with stores.connect() as store:
+        lines = await use_bandits(store, stores.pass_time)
         await use_studies(store.studies())
         await use_programs(store)
-    async with RedisStores(url).connect() as store:
+    async with RedisStores(url, clock=clock).connect() as store:
         await store.finish_arrival(NAME, await arrive(store, NAME, lines, at_once=12), quota=1)
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -259,18 +266,18 @@ def calls(server: RunningServer) -> list[Call]:
     """Each call that a store makes in a life with a bit of everything."""
     recorder = Recorder(server.client())
     with pytest.MonkeyPatch.context() as patch:
-        run, run_durably = Link.run, Link.run_durably
+        run, run_durably = ClockedLink.run, ClockedLink.run_durably
 
-        async def noted(link: Link, script: Script, keys: Any, arguments: Any = ()) -> Any:  # noqa: ANN401
-            recorder.note(script, keys, arguments)
-            return await run(link, script, keys, arguments)
+        async def noted(link: ClockedLink, script: Script, *told: Any) -> Any:  # noqa: ANN401
+            recorder.note(link, script, *told)
+            return await run(link, script, *told)
 
-        async def noted_too(link: Link, script: Script, keys: Any, arguments: Any = (), *, meta: str) -> Any:  # noqa: ANN401
-            recorder.note(script, keys, arguments)
-            return await run_durably(link, script, keys, arguments, meta=meta)
+        async def noted_too(link: ClockedLink, script: Script, *told: Any, meta: str) -> Any:  # noqa: ANN401
+            recorder.note(link, script, *told)
+            return await run_durably(link, script, *told, meta=meta)
 
-        patch.setattr(Link, "run", noted)
-        patch.setattr(Link, "run_durably", noted_too)
+        patch.setattr(ClockedLink, "run", noted)
+        patch.setattr(ClockedLink, "run_durably", noted_too)
         asyncio.run(use_everything(server.unix_url))
     return recorder.calls
 
@@ -284,7 +291,7 @@ def log_of(call: Call) -> str | None:
 
 
 def send(client: redis.Redis, call: Call) -> None:
-    client.eval(SCRIPTS[call.script].at(OLDEST).source, len(call.keys), *call.keys, *call.arguments)
+    client.eval(call.sent.source, len(call.keys), *call.keys, *call.arguments)
 
 
 def newest_entry(client: redis.Redis, log: str) -> bytes:
@@ -325,7 +332,7 @@ def test_nothing_is_appended_behind_a_gap(server: RunningServer, calls: list[Cal
 @pytest.mark.long_form
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_that_errors_leaves_all_keys_as_they_were(server: RunningServer, calls: list[Call], name: str) -> None:
-    client, script, errors, kept = server.client(), SCRIPTS[name], 0, []
+    client, errors, kept = server.client(), 0, []
     for call in [call for call in calls if call.script == name][-MOST_CALLS:]:
         restore(client, call.before)
         for key in dict.fromkeys(call.keys):
@@ -334,7 +341,7 @@ def test_a_script_that_errors_leaves_all_keys_as_they_were(server: RunningServer
                 damage()
                 before = contents(client)
                 try:
-                    client.eval(script.at(OLDEST).source, len(call.keys), *call.keys, *call.arguments)
+                    send(client, call)
                 except redis.ResponseError as error:
                     errors += 1
                     if contents(client) != before:

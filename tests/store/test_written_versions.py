@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 from tests.servers import running_server, valkey_binary
+from tests.waiting import PATIENCE
 
 from topk_bandit.store.data_versions import NEWEST
 
@@ -41,7 +42,8 @@ def test_all_that_scripts_write_is_in_the_version_in_force(version: int) -> None
             writer = [sys.executable, "-m", "tests.store.next_writer", server.unix_url, str(version)]
             done = subprocess.run(writer, cwd=ROOT, check=False)
             client.echo("end")
-            listener.join(20.0)
+            listener.join(PATIENCE)
+            assert not listener.is_alive()
     assert done.returncode == 0
     text = "\n".join(written)
     assert all(kind in text for kind in KINDS)
