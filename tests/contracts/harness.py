@@ -8,7 +8,7 @@ import re
 import time
 import uuid
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import redis.asyncio
@@ -16,6 +16,7 @@ from tests.contracts.clocks import ClockedLink
 from tests.waiting import PATIENCE
 
 from topk_bandit.domain.durability import IN_MEMORY
+from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
@@ -42,11 +43,13 @@ __all__ = [
     "Stores",
     "dump",
     "home_of",
+    "insist",
     "listening",
     "run",
     "whole_log",
 ]
 
+Answer = TypeVar("Answer")
 
 LEAST_RIGHTS = (
     *("~test-*", "&test-*"),
@@ -127,6 +130,7 @@ class RedisStores:
         durability: Durability = IN_MEMORY,
         writers: bool = False,
         clock: StoreClock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.url = url
         # Nothing but the names of keys depends on it.
@@ -137,13 +141,15 @@ class RedisStores:
         self._durability = durability
         self._writers = itertools.count() if writers else None
         self._clock = clock
+        self._monotonic = monotonic
 
     def read_clock_ms(self) -> int:
         return self._clock.now_ms if self._clock else _read_machine_clock_ms()
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RedisStore]:
-        link = await self._open_link()
+        # One that may not take long may have to try again, where the machine is slow.
+        link = await (self._open_link() if self._timeout >= PATIENCE else insist(self._open_link))
         writer = "" if self._writers is None else f"writer-{next(self._writers)}"
         store = RedisStore(link, prefix=self.prefix, record_retention_ms=self._record_retention_ms, writer=writer)
         _homes[store] = self
@@ -153,7 +159,7 @@ class RedisStores:
             await store.close()
 
     async def _open_link(self) -> Link:
-        how = {"timeout": self._timeout, "monotonic": time.monotonic, "durability": self._durability}
+        how = {"timeout": self._timeout, "monotonic": self._monotonic, "durability": self._durability}
         if self._clock is None:
             return await Link.open(self.url, **how)
         link = await ClockedLink.open(self.url, **how)
@@ -171,6 +177,16 @@ class RedisStores:
 
     def _url_of_all_rights(self) -> str:
         return re.sub("//[^/]*@", "//", self.url)
+
+
+async def insist(call: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Call until the store is there."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await call()
+            except UnavailableError:
+                await asyncio.sleep(0.05)
 
 
 def run(stores: Stores, scenario: Callable[..., Awaitable[None]], *, connections: int = 1) -> None:

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from tests.contracts.clocks import BEGINNING_MS, StoreClock
 from tests.contracts.harness import RedisStores, run
 from tests.contracts.samples import NAME, SETTINGS, recommendation, request, settings
 from tests.long_forms import usual_or_long
@@ -180,7 +181,7 @@ def test_forgetting_is_no_more_work_the_more_there_is_to_forget(valkey: RunningS
     took: list[Counter[str]] = []
     left: list[int] = []
     for many in (50, 1000):
-        scenario_of(RedisStores(valkey.unix_url, record_retention_ms=150), many, took, left)
+        scenario_of(RedisStores(valkey.unix_url, record_retention_ms=150, clock=StoreClock()), many, took, left)
     assert took[0] == took[1] == Counter(evalsha=1, hmget=1, hset=2, unlink=1)
     assert max(left) < 1000
 
@@ -242,8 +243,8 @@ def test_a_number_that_looks_like_an_id_is_not_taken_for_one(server: RunningServ
 
 def test_a_clock_that_was_set_back_ends_no_forgetting(valkey: RunningServer) -> None:
     """A slice that ended in the next century kept the others from having their turn."""
-    stores = RedisStores(valkey.unix_url, record_retention_ms=150)
-    next_century_ms = 4_102_444_800_000
+    stores = RedisStores(valkey.unix_url, record_retention_ms=150, clock=StoreClock())
+    next_century_ms = BEGINNING_MS + 100 * 366 * 86_400_000
 
     async def scenario(store: Store) -> None:
         await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.store import embedded
 from topk_bandit.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ store.stop()
 """
 
 OWNER_WITH_FORKED_WORKER = """
-import os, sys, time
+import os, signal, sys
 from pathlib import Path
 from topk_bandit.store.embedded import EmbeddedStore
 store = EmbeddedStore.start(Path(sys.argv[1]))
@@ -42,7 +44,7 @@ worker = os.fork()
 if worker == 0:
     store.stop()
     os.write(1, b"ready\\n")  # in one piece: the other process writes to the same pipe
-    time.sleep(60)
+    signal.pause()
     os._exit(0)
 os.write(1, f"{worker}\\n".encode())
 sys.stdin.read()
@@ -103,7 +105,7 @@ def running(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 @contextlib.contextmanager
 def client_of(url: str) -> Iterator[redis.Redis]:
-    with contextlib.closing(redis.from_url(url, socket_timeout=60)) as client:
+    with contextlib.closing(redis.from_url(url, socket_timeout=PATIENCE)) as client:
         yield client
 
 
@@ -124,18 +126,12 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_dead(pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still alive"
-        time.sleep(0.01)
+    until(lambda: not is_alive(pid), what=f"process {pid} has ended")
 
 
 def bring_up(store: EmbeddedStore) -> None:
     """Have a dead server started again: its threads hold the lock for a moment after the process counts as dead."""
-    deadline = time.monotonic() + 10
-    while not store.ensure_running():
-        assert time.monotonic() < deadline, "the store takes a dead server for a running one"
-        time.sleep(0.01)
+    until(store.ensure_running, what="the store takes the server for a dead one")
 
 
 def test_data_survives_a_stop(folder: Path) -> None:
@@ -203,7 +199,7 @@ def test_a_second_owner_is_refused_and_told_who_the_first_is(folder: Path) -> No
             EmbeddedStore.start(folder)
         assert owner.stdin is not None
         owner.stdin.close()
-        assert owner.wait(10) == 0
+        assert owner.wait(PATIENCE) == 0
 
 
 def test_a_second_owner_in_the_same_process_is_refused(folder: Path) -> None:
@@ -230,7 +226,7 @@ def test_interrupting_the_terminal_leaves_the_server_to_its_owner(folder: Path) 
     with running(OWNER, folder) as owner:
         [[pid, url]] = lines(owner, 1)
         os.killpg(owner.pid, signal.SIGINT)
-        assert owner.wait(10) == -signal.SIGINT
+        assert owner.wait(PATIENCE) == -signal.SIGINT
         with client_of(url) as client:
             assert client.info("server")["process_id"] == int(pid)
 
@@ -326,7 +322,7 @@ def race(folder: Path) -> str:
         assert all(f"{folder} is owned by process {winner}" in refusal for refusal in refusals)
         assert starters.stdin is not None
         starters.stdin.close()
-        assert starters.wait(10) == 0
+        assert starters.wait(PATIENCE) == 0
         return server
 
 
@@ -344,35 +340,41 @@ def test_a_silent_server_is_neither_doubled_nor_waited_for_without_end(folder: P
         assert str(store.pid) == pid
 
 
-@pytest.mark.slow
-def test_reading_a_long_log_back_takes_as_long_as_it_takes(folder: Path) -> None:
+class SlowlyLoaded(EmbeddedStore):
+    """A store whose server takes its time for each command of its log, and is asked once in that time for its progress.
+
+    The clock goes on where progress is seen, by nearly as much as the store is patient, and nowhere else.
+    """
+
+    seconds = 0.0
+    most_loaded = 0
+    steps = 0
+
+    def _command(self) -> list[str]:
+        return [*super()._command(), "--key-load-delay", "100"]
+
+    def _ask(self) -> int | None:
+        loaded = super()._ask()
+        if loaded is not None and loaded > SlowlyLoaded.most_loaded:
+            SlowlyLoaded.most_loaded, SlowlyLoaded.steps = loaded, SlowlyLoaded.steps + 1
+            SlowlyLoaded.seconds += 50.0
+        return loaded
+
+
+def test_reading_a_long_log_back_takes_as_long_as_it_takes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that makes progress is waited for, however much longer than the patience it needs."""
     with EmbeddedStore.start(folder) as store, client_of(store.url) as client:
-        # What one script writes is read back as one transaction, during which a server tells no progress: hence many.
-        for _ in range(100):
-            client.eval("for i = 1, 8000 do redis.call('rpush', 'a', i); redis.call('lpop', 'a') end", 0)
-        client.set("last", "written")
-    # A server that makes progress is waited for, however much longer than the patience it needs on this machine. Where
-    # it shares its processors it may make none for a while: one start of several has to show it.
-    patience = seconds_to_start(folder) / 2
-    assert any(outlasts(patience, folder) for _ in range(5))
-    shutil.rmtree(folder)
-
-
-def outlasts(patience: float, folder: Path) -> bool:
-    try:
-        return seconds_to_start(folder, patience=patience) > patience
-    except ConfigurationError as error:
-        if "shows no progress since" not in str(error):
-            raise
-        return False
-
-
-def seconds_to_start(folder: Path, *, patience: float = 60.0) -> float:
-    before = time.monotonic()
-    with EmbeddedStore.start(folder, patience=patience) as store, client_of(store.url) as client:
-        took = time.monotonic() - before
-        assert client.get("last") == b"written"
-    return took
+        pipeline = client.pipeline(transaction=False)
+        for number in range(20 * 1024):  # a server tells of its progress after each 1,024 commands
+            pipeline.rpush("a", number)
+        pipeline.execute()
+    monkeypatch.setattr(embedded, "time", SimpleNamespace(monotonic=lambda: SlowlyLoaded.seconds, sleep=time.sleep))
+    while SlowlyLoaded.steps < 3:  # where this process has to wait for its turn it may see none
+        SlowlyLoaded.steps = SlowlyLoaded.most_loaded = 0
+        began = SlowlyLoaded.seconds
+        with SlowlyLoaded.start(folder, patience=60.0) as store, client_of(store.url) as client:
+            assert client.llen("a") == 20 * 1024
+    assert SlowlyLoaded.seconds - began > 2 * 60.0
 
 
 def test_a_server_that_cannot_start_is_quoted(tmp_path: Path) -> None:

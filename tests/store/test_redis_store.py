@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import signal
+import socket
 import subprocess
-import time
 from collections import Counter
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.crc import key_slot
 from tests.contracts.archives import Sender, archived
-from tests.contracts.harness import RedisStores, dump, listening, run, whole_log
+from tests.contracts.clocks import ScriptAt, StoreClock
+from tests.contracts.harness import RedisStores, dump, insist, listening, run, whole_log
 from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request, settings
 from tests.programs import find_program
 from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.bandits import (
     ActivationOutcome,
@@ -56,7 +59,6 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Store
     from topk_bandit.store.redis.scripts import Script
 
-Answer = TypeVar("Answer")
 OTHER = BanditName(tenant="shop", bandit="other")
 
 
@@ -275,51 +277,56 @@ def test_a_deletion_whose_reply_was_lost_is_no_error(valkey: RunningServer) -> N
     asyncio.run(main())
 
 
-async def insist(call: Callable[[], Awaitable[Answer]], *, seconds: float = 20.0) -> Answer:
-    """Call until the store is there."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return await call()
-        except UnavailableError as error:
-            assert time.monotonic() < end, "the store did not come back"
-            await asyncio.sleep(error.retry_after / 5)
+class Clock:
+    """What tells a store when it may try again, which stands still unless it is moved."""
+
+    seconds = 0.0
+
+    def read(self) -> float:
+        return self.seconds
 
 
-async def seconds_to_fail(call: Callable[[], Awaitable[Any]]) -> float:
-    began = time.monotonic()
-    with pytest.raises(UnavailableError):
-        await call()
-    return time.monotonic() - began
+async def count_refused_at_once(call: Callable[[], Awaitable[Any]], *, times: int) -> int:
+    """Return how many of calls at once fail before one could have waited for anything; all of them fail."""
+    calls = [asyncio.ensure_future(call()) for _ in range(times)]
+    await asyncio.sleep(0)
+    refused = sum(one.done() for one in calls)
+    for outcome in await asyncio.gather(*calls, return_exceptions=True):
+        assert isinstance(outcome, UnavailableError)
+    return refused
 
 
-@pytest.mark.slow
-def test_a_server_that_hangs_is_unavailable_at_once(mortal: RunningServer) -> None:
-    """Who calls first waits for a connection and a timeout, and who calls then does not: less than half of it."""
-    timeout = 3.0
-    stores = RedisStores(mortal.url, timeout=timeout)
+def test_a_server_that_hangs_is_waited_for_by_one_call_at_a_time(mortal: RunningServer) -> None:
+    """Who calls first waits for a connection and a timeout, and who calls then does not."""
+    clock = Clock()
+    stores, others = RedisStores(mortal.url, timeout=1.0, monotonic=clock.read), RedisStores(mortal.url)
+    others.prefix = stores.prefix
 
-    async def scenario(store: Store) -> None:
-        await furnish(store)
+    async def scenario(store: Store, other: Store) -> None:
+        await furnish(other)
         mortal.send_signal(signal.SIGSTOP)
         try:
-            calls = [seconds_to_fail(lambda: store.record_reward(NAME, "pending", 1.0)) for _ in range(200)]
-            assert max(await asyncio.gather(*calls)) < 3.0 * timeout
-            assert await seconds_to_fail(lambda: store.get_bandit(NAME)) < 0.5 * timeout
-            await asyncio.sleep(timeout)
-            calls = [seconds_to_fail(lambda: store.get_bandit(NAME)) for _ in range(50)]
-            assert sorted(await asyncio.gather(*calls))[48] < 0.5 * timeout
+            assert await count_refused_at_once(lambda: store.record_reward(NAME, "pending", 1.0), times=200) == 0
+            assert await count_refused_at_once(lambda: store.get_bandit(NAME), times=1) == 1
+            clock.seconds += 10.0
+            assert await count_refused_at_once(lambda: store.get_bandit(NAME), times=50) == 49
         finally:
             mortal.send_signal(signal.SIGCONT)
-        receipt = await insist(lambda: store.record_reward(NAME, "pending", 1.0))
+        clock.seconds += 10.0
+        receipt = await insist(lambda: other.record_reward(NAME, "pending", 1.0))
         assert receipt.outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE)
-        assert (await store.get_bandit(NAME)).log_position == 5
+        assert (await other.get_bandit(NAME)).log_position == 5
+        assert (await insist(lambda: store.get_bandit(NAME))).log_position == 5
 
-    run(stores, scenario)
+    async def main() -> None:
+        async with stores.connect() as store, others.connect() as other:
+            await scenario(store, other)
+
+    asyncio.run(main())
 
 
 def test_acknowledged_writes_survive_a_killed_server(mortal: RunningServer) -> None:
-    stores = RedisStores(mortal.url, timeout=0.5)
+    stores = RedisStores(mortal.url)
 
     async def scenario(store: Store) -> None:
         await furnish(store)
@@ -327,7 +334,7 @@ def test_acknowledged_writes_survive_a_killed_server(mortal: RunningServer) -> N
         enough = asyncio.Event()
 
         async def shop(number: int) -> None:
-            for turn in range(1000):
+            for turn in itertools.count():
                 try:
                     await recommend(store, f"{number}-{turn}")
                     await store.record_reward(NAME, f"{number}-{turn}", 1.0)
@@ -342,7 +349,8 @@ def test_acknowledged_writes_survive_a_killed_server(mortal: RunningServer) -> N
             await enough.wait()
             mortal.kill()
             await asyncio.gather(*shops)
-            assert await seconds_to_fail(lambda: store.get_bandit(NAME)) < 0.6
+            with pytest.raises(UnavailableError):
+                await store.get_bandit(NAME)
             await asyncio.to_thread(mortal.start)
             now = await insist(lambda: store.get_bandit(NAME))
             while await following() is not None:
@@ -358,11 +366,13 @@ def test_acknowledged_writes_survive_a_killed_server(mortal: RunningServer) -> N
     run(stores, scenario)
 
 
-def test_no_call_waits_longer_than_it_may_when_nothing_answers() -> None:
-    async def main() -> None:
-        assert await seconds_to_fail(lambda: RedisStore.connect(f"redis://127.0.0.1:{free_port()}", timeout=0.3)) < 1
-
-    asyncio.run(main())
+def test_no_call_waits_for_ever_when_nothing_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UnavailableError):
+            asyncio.run(RedisStore.connect(url, timeout=0.3))
+    with pytest.raises(UnavailableError):
+        asyncio.run(RedisStore.connect(f"redis://127.0.0.1:{free_port()}", timeout=PATIENCE))
 
 
 def test_a_full_store_refuses_writes_and_changes_nothing(own_valkey: RunningServer) -> None:
@@ -608,7 +618,7 @@ def test_no_name_tears_keys_apart_or_meets_another(name: BanditName) -> None:
 
 
 def test_an_entry_that_dangles_is_not_listed_and_counts_only_for_a_while(valkey: RunningServer) -> None:
-    stores = RedisStores(valkey.url)
+    stores = RedisStores(valkey.url, clock=StoreClock())
     tenant = KeySpace(stores.prefix).bandits("shop")
 
     async def scenario(store: RedisStore) -> None:
@@ -631,16 +641,31 @@ def test_a_reservation_that_lapsed_creates_nothing(valkey: RunningServer) -> Non
     stores = RedisStores(valkey.url)
     keys = KeySpace(stores.prefix).bandit(NAME)
     arguments, setting = ("changes", "shop/home", "first", "{}", "{}"), ("item_capacity", 5)
+    create, now_ms = ScriptAt(scripts.CREATE_BANDIT, (1_764_000_000, 0)).at(OLDEST).source, 1_764_000_000_000
     with valkey.client() as client:
-        seconds, _ = client.time()
-        for age, answer in ((11_000, b"lapsed"), (2_000, b"created")):
-            reserved = (seconds * 1000 - age, 10_000)
-            reply = client.eval(
-                scripts.CREATE_BANDIT.at(OLDEST).source, 2, keys.meta, keys.log, *arguments, *reserved, *setting
-            )
+        for age, answer in ((10_000, b"lapsed"), (9_999, b"created")):
+            reserved = (now_ms - age, 10_000)
+            reply = client.eval(create, 2, keys.meta, keys.log, *arguments, *reserved, *setting)
             assert reply[0] == answer
             assert client.exists(keys.meta, keys.log) == (2 if answer == b"created" else 0)
         client.delete(keys.meta, keys.log)
+
+
+def test_times_are_the_servers(valkey: RunningServer) -> None:
+    """Other tests give their stores a clock."""
+
+    async def scenario(store: RedisStore) -> None:
+        before = await store._link.clock_ms()
+        made = await store.create_bandit(NAME, settings(reward_wait_ms=0), incarnation="first", quota=1)
+        await recommend(store, "overdue")
+        await store.update_settings(NAME, SETTINGS, revision=1)
+        await recommend(store, "pending")
+        assert await expire(store) == 1
+        [*times, ended] = [logged.at_ms for logged in await whole_log(store, NAME)]
+        assert [before, made.created_ms, *times, ended] == sorted([before, made.created_ms, *times, ended])
+        assert ended <= (await store.check()).clock_ms
+
+    run(RedisStores(valkey.url), scenario)
 
 
 def test_an_entry_reserved_anew_outlives_the_deletion_of_its_forerunner(valkey: RunningServer) -> None:
@@ -799,13 +824,13 @@ def test_sentinel_leads_to_the_new_primary() -> None:
             await asyncio.to_thread(pair.until_ready_to_fail_over)
             async with listening(store) as following:
                 pair.primary.kill()
-                receipt = await insist(lambda: store.record_reward(NAME, "pending", 1.0), seconds=40)
+                receipt = await insist(lambda: store.record_reward(NAME, "pending", 1.0))
                 assert receipt.outcome == RewardOutcome.ACCEPTED
                 assert await following() is None
             with pair.replica.client() as client:
                 assert client.info("replication")["role"] == "master"
 
-        run(RedisStores(pair.url, timeout=0.5), scenario)
+        run(RedisStores(pair.url), scenario)
 
 
 def test_a_sentinel_that_hangs_holds_up_nobody() -> None:
@@ -818,7 +843,7 @@ def test_a_sentinel_that_hangs_holds_up_nobody() -> None:
                 await furnish(store)
                 await store.delete_bandit(NAME)
 
-        run(RedisStores(f"sentinel://{hosts}/main", timeout=1.0), scenario)
+        run(RedisStores(f"sentinel://{hosts}/main"), scenario)
 
 
 def test_a_sentinel_that_does_not_know_the_service_is_unavailable() -> None:

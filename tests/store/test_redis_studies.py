@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.crc import key_slot
-from tests.contracts.harness import RedisStores
+from tests.contracts.clocks import StoreClock
+from tests.contracts.harness import RedisStores, insist
 from tests.contracts.study_archives import StudySender, archived_study
 from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imported, study_settings
 from tests.servers import running_server, valkey_binary
 from tests.store.proxy import LossyProxy, lossy_proxy
 
 from topk_bandit.domain.bandits import BanditName
-from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, ExhaustedError
 from topk_bandit.domain.studies import (
     DesignCancelled,
     DesignState,
@@ -29,6 +30,7 @@ from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.log import ImportOutcome, RecordStatus
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.study_log import AnswerStatus, AskOutcome, AskStatus
 
 if TYPE_CHECKING:
@@ -127,15 +129,6 @@ async def through_proxy(server: RunningServer) -> AsyncIterator[tuple[LossyProxy
         yield proxy, store.studies()
 
 
-async def insist(call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                return await call()
-            except UnavailableError as error:
-                await asyncio.sleep(error.retry_after / 5)
-
-
 @pytest.mark.parametrize("losses", [1, 2])
 @pytest.mark.parametrize("call", WRITES)
 def test_a_write_whose_reply_was_lost_has_its_effect_once(valkey: RunningServer, call: str, losses: int) -> None:
@@ -200,7 +193,7 @@ def test_no_name_tears_keys_apart_or_meets_another(name: StudyName) -> None:
 
 
 def test_a_study_leaves_nothing_behind(valkey: RunningServer) -> None:
-    stores = RedisStores(valkey.url)
+    stores = RedisStores(valkey.url, clock=StoreClock())
     space = KeySpace(stores.prefix)
 
     async def main() -> None:
@@ -226,7 +219,7 @@ def test_a_study_leaves_nothing_behind(valkey: RunningServer) -> None:
                 # What is listed for nothing goes once nobody can be about to begin it.
                 assert await store.unfinished_designs(limit=9) == ()
                 assert client.zcard(space.designs) == 1
-                client.zincrby(space.designs, -20_000, space.write_study(STUDY))
+                await stores.pass_time(RESERVATION_MS)
                 assert await store.unfinished_designs(limit=9) == ()
                 assert client.exists(space.designs) == 0
 
@@ -281,7 +274,7 @@ def test_a_design_that_began_again_stays_listed(valkey: RunningServer) -> None:
 
 
 def test_an_entry_that_dangles_counts_only_for_a_while(valkey: RunningServer) -> None:
-    stores = RedisStores(valkey.url)
+    stores = RedisStores(valkey.url, clock=StoreClock())
 
     async def main() -> None:
         async with stores.connect() as opened:
@@ -289,9 +282,7 @@ def test_an_entry_that_dangles_counts_only_for_a_while(valkey: RunningServer) ->
             await store._studies.index.reserve("shop", "dead", incarnation="dead", quota=1)
             with pytest.raises(ExhaustedError):
                 await store.create_study(STUDY, study_settings(), incarnation="first", quota=1)
-            with valkey.client() as client:
-                key = KeySpace(stores.prefix).studies("shop").reservations
-                client.hset(key, "dead", "dead 1000")
+            await stores.pass_time(RESERVATION_MS)
             made = await store.create_study(STUDY, study_settings(), incarnation="first", quota=1)
             assert made.state is DesignState.DESIGNING
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores, run
 from tests.contracts.samples import NAME, PAST, SETTINGS, import_part
 from tests.contracts.study_samples import STUDY
@@ -60,7 +61,7 @@ def test_an_import_of_a_study_that_nobody_goes_on_with_is_forgotten_in_memory_to
 
 
 def test_a_worker_that_is_silent_leaves_no_sign_of_life(valkey: RunningServer) -> None:
-    stores = RedisStores(valkey.url)
+    stores = RedisStores(valkey.url, clock=StoreClock())
     space = KeySpace(stores.prefix)
     followers, programs = space.bandit(NAME).followers, space.programs
 
@@ -73,10 +74,8 @@ def test_a_worker_that_is_silent_leaves_no_sign_of_life(valkey: RunningServer) -
 
         with valkey.client() as client:
             await hear("gone")
-            now_ms = round(1000 * float(".".join(f"{part:06d}" for part in client.time())))
-            for silent_ms, left in ((50_000, {b"gone", b"here"}), (61_000, {b"here"})):
-                client.hset(followers, "gone", f"0 {now_ms - silent_ms}")
-                client.hset(programs, "gone", f"1 {now_ms - silent_ms} gone")
+            for silent_ms, left in ((RETENTION_MS, {b"gone", b"here"}), (1, {b"here"})):
+                await stores.pass_time(silent_ms)
                 await hear("here")
                 assert set(client.hkeys(followers)) == left
                 assert set(client.hkeys(programs)) == left | {b"data_version"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import settings as how
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import MemoryStores, RedisStores, whole_log
 from tests.contracts.samples import PAST, recommendation, request, settings
 from tests.long_forms import examples
@@ -59,11 +59,6 @@ def valkey() -> Iterator[RunningServer]:
         yield server
 
 
-def timeless(answer: Any) -> Any:  # noqa: ANN401 - whatever a store answers
-    """Return an answer without what depends on the clock."""
-    return re.sub(r"(created_ms|at_ms|deadline_ms)=\d+", r"\1=...", repr(answer))
-
-
 class Agreement(RuleBasedStateMachine):
     """Asks two stores the same, and compares all that they answer."""
 
@@ -72,7 +67,9 @@ class Agreement(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.connections = [MemoryStores().connect(), RedisStores(self.url).connect()]
+        clock = StoreClock()
+        self.served = RedisStores(self.url, clock=clock)
+        self.connections = [MemoryStores(clock=clock).connect(), self.served.connect()]
         self.stores: list[Store] = [self.runner.run(one.__aenter__()) for one in self.connections]
 
     def teardown(self) -> None:
@@ -86,7 +83,7 @@ class Agreement(RuleBasedStateMachine):
 
     def both(self, call: Callable[[Store], Awaitable[Any]]) -> None:
         mine, other = (self.runner.run(self.outcome(call, store)) for store in self.stores)
-        assert timeless(mine) == timeless(other)
+        assert repr(mine) == repr(other)
 
     async def outcome(self, call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:  # noqa: ANN401
         try:
@@ -221,6 +218,10 @@ class Agreement(RuleBasedStateMachine):
         self.both(attempt)
         self.both(lambda store: store.find_import_part(name, part))
         self.both(lambda store: store.find_import(name, import_id))
+
+    @rule(milliseconds=st.sampled_from([1, 10**9]))
+    def wait(self, milliseconds: int) -> None:
+        self.runner.run(self.served.pass_time(milliseconds))
 
     @rule(name=names)
     def expire(self, name: BanditName) -> None:
