@@ -13,6 +13,7 @@ import pytest
 from tests.contracts.archives import ended
 from tests.contracts.study_archives import ended_study
 from tests.faults.service import serving
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, NotFound, PastAnswer
 from topk_bandit.commands.cli import main
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # it runs whole services
 
+LONG_STORE_CALLS = "--store-timeout-seconds=60"
+
 BANDITS = {("shop", "home"): 440, ("shop", "cart"): 40, ("acme.de", "home"): 90, ("Shop", "home"): 0}
+
+
+def client_of(service: Service, tenant: str = "shop") -> Client:
+    return service.client(tenant=tenant, timeout=PATIENCE)
 
 
 class Ask:
@@ -52,7 +59,7 @@ def trade(client: Client, bandit: str, rounds: int, *, first: int = 0) -> None:
 
 def make(service: Service) -> None:
     for (tenant, bandit), rounds in BANDITS.items():
-        with service.client(tenant=tenant) as client:
+        with client_of(service, tenant) as client:
             client.create_bandit(bandit, slate_size=2, item_capacity=9, context_dimension=2)
             client.upsert_items(bandit, ["a", "bb", "ccc", "dddd"])
             trade(client, bandit, rounds)
@@ -66,7 +73,7 @@ def traffic(service: Service) -> Iterator[None]:
 
     def go_on() -> None:
         number = 100_000
-        with service.client(tenant="shop") as client:
+        with client_of(service, "shop") as client:
             while not stop.is_set():
                 try:
                     trade(client, "home", 1, first=number)
@@ -86,7 +93,7 @@ def traffic(service: Service) -> Iterator[None]:
 
 
 def digests(service: Service, tenant: str, bandit: str) -> tuple[int, str, str, str]:
-    with service.client(tenant=tenant) as client:
+    with client_of(service, tenant) as client:
         found = client.verify(bandit)
         assert found.agrees
         return found.model_version, found.log_digest, found.posterior_digest, found.arithmetic
@@ -96,7 +103,7 @@ def digests(service: Service, tenant: str, bandit: str) -> tuple[int, str, str, 
 def backed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Path]]:
     """A service with bandits of several tenants, and a backup of it that was written while one of them traded."""
     root = tmp_path_factory.mktemp("backed")
-    with serving(root / "data") as service:
+    with serving(root / "data", LONG_STORE_CALLS) as service:
         make(service)
         with traffic(service):
             assert main(["backup", str(root / "copy"), f"--address={service.address}"]) == 0
@@ -111,7 +118,7 @@ def test_an_empty_service_gets_the_bandits_as_they_were(
     head = json.loads((folder / "shop+home.jsonl").read_text().partition("\n")[0])
     assert head["bandit"]["first_position"] > 1  # its log is trimmed
     assert set(entries) == {f"tenants/{tenant}/bandits/{bandit}" for tenant, bandit in BANDITS}
-    with serving(tmp_path / "data") as other:
+    with serving(tmp_path / "data", LONG_STORE_CALLS) as other:
         ask = Ask(other, capsys)
         assert ask("restore", str(folder))[-1] == f"4 bandits of {folder}"
         for tenant, bandit in BANDITS:
@@ -119,7 +126,7 @@ def test_an_empty_service_gets_the_bandits_as_they_were(
             assert version == entries[f"tenants/{tenant}/bandits/{bandit}"]["log_position"]
             if (tenant, bandit) != ("shop", "home"):  # it has learned more since
                 assert (version, *told) == digests(service, tenant, bandit)
-        with other.client() as restored, service.client() as original:
+        with client_of(other) as restored, client_of(service) as original:
             again = [client.recommend("home", [1.0, 255 % 7 / 7], request_id="r255") for client in (restored, original)]
             assert again[0] == again[1]
             assert restored.reward("home", again[0].id, 2.0).outcome == "accepted"
@@ -128,7 +135,7 @@ def test_an_empty_service_gets_the_bandits_as_they_were(
         before = digests(other, "shop", "home")
         assert "shop/cart: exists, left as it is" in ask("restore", str(folder), "--existing=skip")
         assert digests(other, "shop", "home") == before
-        with other.client() as client:
+        with client_of(other) as client:
             client.delete_bandit("cart")
         told = ask("restore", str(folder), "--existing=replace")
         assert any(line.startswith("shop/home: ") and "in place of" in line for line in told)
@@ -166,7 +173,7 @@ def test_files_that_were_changed_are_refused_and_named(
     assert f"{tmp_path / 'manifest.json'} can't be read, so this is no backup" in line
     [line] = ask("backup", str(folder), status=1)
     assert "is not empty" in line
-    with service.client() as client, pytest.raises(NotFound):
+    with client_of(service) as client, pytest.raises(NotFound):
         client.get_bandit("new")
 
 
@@ -189,7 +196,7 @@ def told_of(client: Client, study: str) -> tuple[Any, ...]:
 
 def test_studies_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "copy"
-    with serving(tmp_path / "data") as service, service.client(tenant="lab") as client:
+    with serving(tmp_path / "data", LONG_STORE_CALLS) as service, client_of(service, "lab") as client:
         ask = Ask(service, capsys)
         ask_people(client, "taste", 6, kind="pair")
         past = [PastAnswer("i6", shown=("i1", "i6"))] * 3
@@ -269,7 +276,7 @@ def test_a_line_that_the_service_refuses_is_named(
     file.write_text("\n".join([*ended(lines[:-1]), ""]))
     [line] = ask("events", "import", str(file), "--as=shop/new", status=1)
     assert f"{file}, line 21: stored bytes are damaged" in line
-    with service.client() as client, pytest.raises(NotFound):
+    with client_of(service) as client, pytest.raises(NotFound):
         client.get_bandit("new")
 
 
@@ -300,7 +307,7 @@ def test_an_import_that_was_interrupted_goes_on(
     service, folder = backed
     ask, file = Ask(service, capsys), folder / "acme.de+home.jsonl"
     archive, lines = examine(file), file.read_text().splitlines()
-    with service.client(tenant="other") as client:
+    with client_of(service, "other") as client:
         begun = client.import_events("late", lines[:37], import_id=archive.digest, first_line=0)
         assert (begun.next_line, begun.log_position) == (37, 0)
         with pytest.raises(NotFound):

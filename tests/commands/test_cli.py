@@ -18,6 +18,7 @@ import pytest
 from tests.faults.service import COMMAND, clean_environment, commands
 from tests.servers import running_server, valkey_binary
 from tests.store.proxy import lossy_proxy
+from tests.waiting import PATIENCE
 
 from topk_bandit.commands.cli import main
 from topk_bandit.process.settings import Settings
@@ -30,7 +31,7 @@ def run(*words: str, command: tuple[str, ...] = (COMMAND,), **variables: str) ->
         [*command, *words],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
         stdin=subprocess.DEVNULL,
         env=clean_environment(COLUMNS="200", **variables),
@@ -327,7 +328,7 @@ def test_bash_completes_words_and_flags(line: str, some: list[str], others: list
         ["bash", "--norc", "-c", script, "bash", line],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=True,
         env=clean_environment(PATH=path),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.rpc.harness import serving
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, boolean, categorical, labels, numeric, vector
 from topk_bandit.commands.cli import main
@@ -57,7 +58,7 @@ SLATES = (
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
     with serving() as running:
-        with Client(running.target, tenant="shop", timeout=10.0) as client:
+        with Client(running.target, tenant="shop", timeout=PATIENCE) as client:
             client.create_bandit("home", slate_size=2, item_capacity=9, context_schema=SCHEMA)
             client.create_bandit("plain", slate_size=2, item_capacity=9, context_dimension=2)
         yield running

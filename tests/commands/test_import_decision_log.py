@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.rpc.harness import serving
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, categorical, numeric
 from topk_bandit.commands.cli import main
@@ -63,7 +64,7 @@ SLATES = {
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
     with serving() as running:
-        with Client(running.target, tenant="shop", timeout=10.0) as client:
+        with Client(running.target, tenant="shop", timeout=PATIENCE) as client:
             client.create_bandit("one", slate_size=1, item_capacity=9, context_schema=SCHEMA)
             client.create_bandit("two", slate_size=2, item_capacity=9, context_schema=SCHEMA)
             client.create_bandit("plain", slate_size=2, item_capacity=9)

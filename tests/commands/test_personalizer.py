@@ -9,7 +9,6 @@ import re
 import signal
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,6 +21,7 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from tests.compat.personalizer.doors import rank_body, slots_body
 from tests.faults.service import COMMAND, Service, clean_environment, serving
 from tests.rpc.certificates import write_pair
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import NotFound
 from topk_bandit.commands.cli import main
@@ -33,17 +33,21 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # it runs whole services
 
+LONG_STORE_CALLS = "--store-timeout-seconds=60"
+LONG_CALLS = ("--timeout", str(PATIENCE))
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serving(tmp_path_factory.mktemp("data")) as service:
+    with serving(tmp_path_factory.mktemp("data"), LONG_STORE_CALLS) as service:
         yield service
 
 
 @contextlib.contextmanager
 def listening(service: Service, folder: Path, *flags: str) -> Iterator[str]:
     """Run the command until the end of the block, where it ends well; yield its base URL."""
-    command = [COMMAND, "personalizer", "acme/home", "--listen", "127.0.0.1:0", "--address", service.address, *flags]
+    where = ("--listen", "127.0.0.1:0", "--address", service.address)
+    command = [COMMAND, "personalizer", "acme/home", *where, *LONG_CALLS, *flags]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=clean_environment()) as process:
         try:
             assert process.stdout is not None
@@ -52,7 +56,7 @@ def listening(service: Service, folder: Path, *flags: str) -> Iterator[str]:
             yield found[1]
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE) == 0
 
 
 def rewards_of(client: Client, name: str) -> int:
@@ -66,7 +70,7 @@ def post(url: str, body: object, *, key: str = "any", trusted: Path | None = Non
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Ocp-Apim-Subscription-Key": key})
     context = ssl.create_default_context(cafile=trusted) if trusted else None
     try:
-        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:
             text = answer.read()
             return answer.status, json.loads(text) if text else None
     except urllib.error.HTTPError as error:
@@ -81,7 +85,7 @@ def test_a_loop_runs_and_events_outlive_the_listener(service: Service, tmp_path:
     with listening(service, tmp_path) as base:
         assert post(f"{base}/v1.0/events/{ranked['eventId']}/reward", {"value": 1}) == (204, None)
     assert (tmp_path / "personalizer-events.db").exists()
-    with service.client(tenant="acme") as client:
+    with service.client(tenant="acme", timeout=PATIENCE) as client:
         assert client.get_bandit("home").reward_wait.total_seconds() == 600.0
 
 
@@ -90,7 +94,7 @@ def test_personalizers_own_client_works(service: Service, tmp_path: Path) -> Non
     with (
         listening(service, tmp_path) as base,
         PersonalizerClient(base.removesuffix("/personalizer"), AzureKeyCredential("any")) as shop,
-        service.client(tenant="acme") as client,
+        service.client(tenant="acme", timeout=PATIENCE) as client,
     ):
         before = {name: rewards_of(client, name) for name in learned}
         for deferred in (False, True):
@@ -127,8 +131,8 @@ def test_a_service_that_is_away_is_told_in_personalizers_shape(service: Service,
         assert (status, body["error"]["code"]) == (503, "ServiceUnavailable")
 
 
-def test_ranks_are_answered_while_the_store_is_away_and_have_no_event(service: Service, tmp_path: Path) -> None:
-    with listening(service, tmp_path, "--timeout", "20") as base:
+def test_ranks_are_answered_while_the_store_is_away_and_have_no_event(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as service, listening(service, tmp_path) as base:
         assert post(f"{base}/v1.0/rank", rank_body(eventId="before"))[0] == 201
         os.kill(service.store_pid, signal.SIGSTOP)
         try:
@@ -147,7 +151,7 @@ def test_the_services_key_is_the_subscription_key(tmp_path: Path, capsys: pytest
     shown.write_text(capsys.readouterr().out)
     key = shown.read_text().strip()
     with (
-        serving(tmp_path / "data", f"--keys-file={keys}") as locked,
+        serving(tmp_path / "data", f"--keys-file={keys}", LONG_STORE_CALLS) as locked,
         listening(locked, tmp_path, f"--key-file={shown}") as base,
     ):
         assert post(f"{base}/v1.0/rank", rank_body())[0] == 401
@@ -165,14 +169,7 @@ def test_it_speaks_https_also_with_a_certificate_that_was_renewed(service: Servi
         assert url.startswith("https://")
         assert post(url, rank_body(), trusted=certificate)[0] == 201
         write_pair(tmp_path)
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                assert post(url, rank_body(), trusted=certificate)[0] == 201
-                break
-            except urllib.error.URLError:
-                assert time.monotonic() < deadline, "the new certificate is not shown"
-                time.sleep(0.1)
+        until(lambda: post(url, rank_body(), trusted=certificate)[0] == 201, what="the new certificate is shown")
 
 
 @pytest.mark.parametrize(

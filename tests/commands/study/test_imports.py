@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.rpc.studies import FEATURES, study_server
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
@@ -25,7 +26,7 @@ KINDS = {"ranking": 3, "choice": 3, "pair": 2, "ratings": 3}
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
     with study_server() as running:
-        with Client(running.target, tenant="acme", timeout=20.0) as client:
+        with Client(running.target, tenant="acme", timeout=PATIENCE) as client:
             for kind, size in KINDS.items():
                 client.create_study(kind, ITEMS, answer_kind=kind, list_size=size, budget=9)
         yield running
@@ -33,7 +34,7 @@ def server() -> Iterator[RunningServer]:
 
 @pytest.fixture
 def client(server: RunningServer) -> Iterator[Client]:
-    with Client(server.target, tenant="acme", timeout=20.0) as opened:
+    with Client(server.target, tenant="acme", timeout=PATIENCE) as opened:
         yield opened
 
 
