@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.browsers import PHONE, chromium, emulate_phone
 from tests.programs import leave_out
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +98,6 @@ def test_a_built_page_fits_and_fetches_nothing_from_elsewhere(browser: Chrome, w
 
 def test_the_search_finds_a_page_from_a_folder_alone(browser: Chrome) -> None:
     browser.get(f"{(SITE / 'search').as_uri()}.html?q=AmendReward")
-    browser.implicitly_wait(20)
+    browser.implicitly_wait(PATIENCE)
     found = browser.find_element("css selector", "#search-results li a")
     assert "docs/" in found.get_attribute("href")

@@ -24,7 +24,7 @@ from tests.faults.service import serving
 from tests.programs import find_program
 from tests.rpc.harness import channel_to
 from tests.servers import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.v1.recommender_service_pb2 import RecommendRequest
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
-PATIENCE = 40.0
 WAIT = timedelta(seconds=1)
+HOUR = 3600.0
+SERVING = ("--metrics-tenants=acme", "--store-timeout-seconds=60")
 FEATURES = "exemplar-storage"
 HELD = re.compile(r"\bfor: [0-9]+[smhd]\b")
 COMPARISON = re.compile(r" (==|!=|<|>|<=|>=) (?!bool )")
@@ -51,7 +52,7 @@ class Prometheus:
 
     def ask(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - what JSON may hold
         query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=10) as response:
+        with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=PATIENCE) as response:
             return json.load(response)["data"]
 
     def values(self, expression: str) -> list[float]:
@@ -76,16 +77,14 @@ class Prometheus:
         rules = [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
         return {rule["name"]: float(rule["duration"]) for rule in rules if rule["type"] == "alerting"}
 
-    def unanswered(self) -> dict[str, list[float]]:
-        """Return the names of the queries without an answer, or with one that is no number."""
-        answers = {name: self.values(query) for name, query in {**self.rules(), **panel_queries()}.items()}
-        return {name: values for name, values in answers.items() if not values or any(map(math.isnan, values))}
+    def answers(self, query: str) -> bool:
+        """Tell whether a query has an answer, which is a number."""
+        values = self.values(query)
+        return bool(values) and not any(map(math.isnan, values))
 
     def wait_for_answers(self) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while left := self.unanswered():
-            assert time.monotonic() < deadline, left
-            time.sleep(0.2)
+        for name, query in {**self.rules(), **panel_queries()}.items():
+            until(lambda query=query: self.answers(query), what=f"an answer to {name}: {query}")
 
 
 def panel_queries(*, with_exemplars: bool = False) -> dict[str, str]:
@@ -127,24 +126,12 @@ def watching(folder: Path, target: str, *, hold: str = "") -> Iterator[Prometheu
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
         prometheus = Prometheus(port)
-        wait_until_up(prometheus, process, folder / "log")
+        until(lambda: process.poll() is not None or 1.0 in prometheus.values("up"), what="Prometheus sees the service")
+        assert process.poll() is None, (folder / "log").read_text()
         yield prometheus
     finally:
         process.kill()
         process.wait()
-
-
-def wait_until_up(prometheus: Prometheus, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            if 1.0 in prometheus.values("up"):
-                return
-        except OSError:
-            pass
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, "Prometheus sees nothing"
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -163,7 +150,7 @@ def trading(service: Service) -> Iterator[None]:
 
 def trade(service: Service, closed: threading.Event) -> None:
     waiting: deque[tuple[float, str]] = deque()
-    with service.client() as client:
+    with service.client(timeout=PATIENCE) as client:
         client.create_bandit("home", slate_size=2, item_capacity=8, reward_wait=WAIT, default_reward=0.0)
         client.upsert_items("home", ["tea", "coffee", "cocoa", "milk"])
         number = 0
@@ -185,7 +172,7 @@ def test_every_query_of_every_panel_and_rule_has_an_answer(tmp_path: Path) -> No
     for folder in folders:
         folder.mkdir()
     with (
-        serving(folders[0], "--workers=1", "--metrics-tenants=acme", f"--metrics-listen={target}") as service,
+        serving(folders[0], "--workers=1", *SERVING, f"--metrics-listen={target}") as service,
         watching(folders[1], target) as prometheus,
     ):
         with trading(service):
@@ -204,7 +191,7 @@ def test_every_query_of_every_panel_and_rule_has_an_answer(tmp_path: Path) -> No
 def exemplars(prometheus: Prometheus, expression: str) -> list[dict[str, str]]:
     """Return the labels of the exemplars of series, as a panel of Grafana would ask for them."""
     now = time.time()
-    found = prometheus.ask("query_exemplars", query=expression, start=str(now - 120), end=str(now + 1))
+    found = prometheus.ask("query_exemplars", query=expression, start=str(now - HOUR), end=str(now + HOUR))
     return [one["labels"] for series in found for one in series["exemplars"]]
 
 
@@ -217,9 +204,9 @@ def test_exemplars_lead_from_latencies_and_rewards_to_slates(tmp_path: Path) -> 
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     shown: dict[str, tuple[str, ...]] = {}
     with (
-        serving(folders[0], "--workers=2", "--metrics-tenants=acme", f"--metrics-listen={target}") as service,
+        serving(folders[0], "--workers=2", *SERVING, f"--metrics-listen={target}") as service,
         watching(folders[1], target) as prometheus,
-        service.client() as client,
+        service.client(timeout=PATIENCE) as client,
         channel_to(service.address) as channel,
     ):
         client.create_bandit("home", slate_size=2, item_capacity=8)
@@ -257,7 +244,7 @@ def traced_slate(channel: grpc.Channel, trace: str) -> str:
     """Return the id of a slate that a caller asked for in a trace of its own."""
     told = (("traceparent", f"00-{trace}-00f067aa0ba902b7-01"),)
     request = RecommendRequest(bandit="tenants/shop/bandits/home")
-    return RecommenderServiceStub(channel).Recommend(request, metadata=told, timeout=10).recommendation_id
+    return RecommenderServiceStub(channel).Recommend(request, metadata=told, timeout=PATIENCE).recommendation_id
 
 
 def test_a_condition_is_asked_for_as_a_number() -> None:

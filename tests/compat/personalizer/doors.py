@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import itertools
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +33,15 @@ ROOM = Quotas({Quota.BANDITS: 20})
 
 @dataclass
 class Clock:
-    seconds: float = 0.0
+    """The time for all parts: of a day in 2026, and only a test makes it go on."""
+
+    seconds: float = 1_769_860_800.0
 
     def __call__(self) -> float:
         return self.seconds
+
+    def milliseconds(self) -> int:
+        return round(self.seconds * 1000.0)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Door:
     client: AsyncClient
     base: str
     session: aiohttp.ClientSession
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock
 
     async def post(self, path: str, body: object = None, *, raw: bytes | None = None, key: str | None = KEY) -> Answer:
         headers = {} if key is None else {KEY_HEADER: key}
@@ -92,14 +96,13 @@ async def opened(
     *, apprentice: bool = False, keep_schema: bool = False, file: Path | None = None
 ) -> AsyncIterator[Door]:
     """Open a door to a service of its own until the end of the block."""
-    ids = itertools.count()
+    ids, clock = itertools.count(), Clock()
     async with AsyncExitStack() as stack:
-        store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
+        store = MemoryStore(clock_ms=clock.milliseconds)
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(served(store, quotas=ROOM))
-        events = EventsFile(file, now=time.time)
+        events = EventsFile(file, now=clock)
         stack.callback(events.close)
-        clock = Clock()
         keeper = Keeper(client, Defaults(0.25, timedelta(minutes=10), keep_schema), clock=clock)
         loop = Loop(client, keeper, events, bandit="home", apprentice=apprentice, new_id=lambda: f"made-{next(ids)}")
         server = PersonalizerServer(loop, key=KEY)
