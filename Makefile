@@ -11,7 +11,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-fast compile faults bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve test test-slow test-fast test-stress test-stress-sample compile faults bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe grafana typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
@@ -45,9 +45,17 @@ compile: $(VENV)/dev.stamp
 # Four processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and
 # files keep their order: those with few tests, which take longest, would else all come last.
 IN_FOUR = $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+QUICK_TESTS = $(IN_FOUR) -m "not slow and not processors"
 
 test: compile  ## Run all tests but the slow ones, in less than ten minutes
-	$(IN_FOUR) -m "not slow and not processors" --durations=10 --durations-min=5
+	$(QUICK_TESTS) --durations=10 --durations-min=5
+
+# Of TESTS, if that is given; more in STRESS: --seed, --minutes, --no-pauses.
+test-stress: compile  ## Run them ROUNDS times beside BUSY loops a core, with processes stopped at random
+	$(BIN)/python tools/stress.py $(ROUNDS:%=--rounds %) $(BUSY:%=--busy %) $(STRESS) -- $(QUICK_TESTS) $(TESTS)
+
+test-stress-sample: compile
+	$(BIN)/python tools/stress.py --sample --minutes 4 -- $(QUICK_TESTS)
 
 test-slow: compile  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
 	$(IN_FOUR) -m "slow and not processors" --durations=30 --durations-min=5
