@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.rpc.harness import RunningServer, serving
+from tests.waiting import PATIENCE
 
-from topk_bandit.client import AsyncClient, Client
+from topk_bandit.client import AsyncClient, Client, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -52,6 +53,9 @@ class Blocking:
 
 EitherClient = Client | Blocking
 
+ONCE = RetryPolicy(initial_backoff=10.0 * PATIENCE, max_backoff=10.0 * PATIENCE)
+"""The first pause is longer than any call may take: none is tried again."""
+
 
 async def collected(answers: AsyncIterator[Any]) -> list[Any]:
     return [answer async for answer in answers]
@@ -62,7 +66,8 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     opened = []
 
     def make(target: str, **options: object) -> EitherClient:
-        opened.append(request.param(target, **{"tenant": "acme", "timeout": 60.0, **options}))
+        patient = {"tenant": "acme", "timeout": PATIENCE, "fallback_timeout": PATIENCE}
+        opened.append(request.param(target, **{**patient, **options}))
         return opened[-1]
 
     yield make
@@ -79,7 +84,7 @@ def server() -> Iterator[RunningServer]:
 @pytest.fixture
 def shop(server: RunningServer) -> RunningServer:
     """Have a bandit of 40 items at the server, item-0 to item-39."""
-    with Client(server.target, tenant="acme", timeout=60.0) as client:
+    with Client(server.target, tenant="acme", timeout=PATIENCE) as client:
         client.create_bandit("home", slate_size=2, item_capacity=50)
         client.upsert_items("home", [f"item-{number}" for number in range(40)])
     return server

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.rpc import code_pb2
+from tests.client.conftest import ONCE
 from tests.rpc.certificates import certify
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import bearer, ring, shown
@@ -568,7 +569,7 @@ def test_tls(make: Callable[..., EitherClient], tmp_path: Path) -> None:
         target = f"localhost:{server.port}"
         assert list(make(target, tls=Tls(root_certificates=pair.certificate)).list_bandits()) == []
         with pytest.raises(Unavailable):
-            make(target, timeout=1.0).get_bandit("home")
+            make(target, retry=ONCE).get_bandit("home")
         with channel_to(target):
             assert "PRIVATE" not in repr(Tls(private_key=pair.private_key, certificate_chain=pair.certificate))
     for half in ({"private_key": pair.private_key}, {"certificate_chain": pair.certificate}):

@@ -10,13 +10,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.rpc.harness import RunningServer
-
-PATIENCE = 60.0
 
 # What all programs begin with: a child's errors are its own, and one that hangs ends.
 COMMON = """
@@ -30,7 +29,7 @@ def fork(work, *arguments):
     child = os.fork()
     if child:
         return child
-    faulthandler.dump_traceback_later(15, exit=True)
+    faulthandler.dump_traceback_later(200, exit=True)
     try:
         work(*arguments)
         sys.stdout.flush()
@@ -47,7 +46,7 @@ def wait(*children):
 SLATES = """
 def ask(own, count):
     for _ in range(count):
-        slate = client.recommend("home", candidates=own, fallback=own[:2], timeout=10.0)
+        slate = client.recommend("home", candidates=own, fallback=own[:2], timeout=100.0)
         assert slate.source.value == "service", client.fallbacks
         assert set(slate.items) <= set(own), (slate, own)
 
@@ -64,11 +63,11 @@ ended, calls = threading.Event(), []
 
 def go_on():
     while not ended.is_set():
-        calls.append(client.recommend("home", candidates=items[:10], fallback=items[:2], timeout=10.0).source.value)
+        calls.append(client.recommend("home", candidates=items[:10], fallback=items[:2], timeout=100.0).source.value)
 
 def ask():
     for _ in range(5):
-        slate = client.recommend("home", candidates=items[20:30], fallback=items[20:22], timeout=10.0)
+        slate = client.recommend("home", candidates=items[20:30], fallback=items[20:22], timeout=100.0)
         assert slate.source.value == "service", client.fallbacks
         assert set(slate.items) <= set(items[20:30]), slate
 
@@ -260,7 +259,7 @@ thread.start()
 held.wait()
 
 def work():
-    assert client.recommend("home", candidates=items, fallback=items[:2], timeout=10.0).source.value == "service"
+    assert client.recommend("home", candidates=items, fallback=items[:2], timeout=100.0).source.value == "service"
     assert client.slates and not client.fallbacks
 
 wait(fork(work))

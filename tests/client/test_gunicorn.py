@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ APPLICATION = """
 import os
 from topk_bandit.client import Client, Outbox
 
-client = Client(os.environ["SHOP_TARGET"], tenant="acme", fallback_timeout=20.0)
+client = Client(os.environ["SHOP_TARGET"], tenant="acme", fallback_timeout=200.0)
 outbox = Outbox(os.environ["SHOP_OUTBOX"], client)
 if os.environ.get("SHOP_CALLS_FIRST"):
     client.recommend("home")
@@ -55,12 +55,12 @@ def pages(folder: Path, target: str, *options: str, **variables: str) -> Iterato
             yield listening[1]
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(PATIENCE)
     assert "Traceback" not in log.read_text(), log.read_text()
 
 
 def page(address: str) -> list[str]:
-    with urllib.request.urlopen(address, timeout=30) as answer:
+    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
         return str(answer.read(), "utf-8").split()
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client.loops import LoopClosedError, on_this_loop
-
-PATIENCE = 20.0
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -33,8 +31,6 @@ def test_who_waits_for_a_loop_that_is_closed_is_told(*, begun: bool) -> None:
     threading.Thread(target=wait, daemon=True).start()
     if begun:
         loop.run_until_complete(began.wait())
-    end = time.monotonic() + PATIENCE
-    while not begun and not loop._ready:  # type: ignore[attr-defined]
-        assert time.monotonic() < end
+    until(lambda: begun or loop._ready, what="the call has come to the loop")  # type: ignore[attr-defined]
     loop.close()
     assert told.wait(PATIENCE)

@@ -7,12 +7,12 @@ import logging
 import math
 import sqlite3
 import threading
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.client.outboxes import outbox_of
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import (
     AsyncClient,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tests.rpc.harness import RunningServer
 
 NAME = BanditName("acme", "home")
-PATIENCE = 30.0
 
 
 @pytest.fixture
@@ -67,18 +66,17 @@ def make_outbox(client: EitherClient, path: Path) -> Iterator[Callable[..., Eith
 
 
 def until_left(outbox: EitherOutbox, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while outbox.flush(0.05) != count:
-        assert time.monotonic() < end
+    until(lambda: outbox.flush(0.05) == count, what=f"{count} are left")
 
 
 def wait_for_words(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what the client has said, once it has said something: it may do so after the rewards have arrived."""
-    end = time.monotonic() + PATIENCE
-    while not (told := [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return told
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
+
+    until(told, what="the client has said something")
+    return told()
 
 
 def test_rewards_are_written_and_delivered_once(
@@ -440,14 +438,15 @@ def test_an_outbox_that_nobody_closes_ends_with_its_loop(server: RunningServer, 
         return outbox
 
     outbox = asyncio.run(run())
-    end = time.monotonic() + PATIENCE
     with sqlite3.connect(path) as other:  # a new reward, so that the courier has something to send
         other.execute(
             "INSERT INTO calls (bandit, recommendation_id, value, reward_id, final, written)"
             " VALUES ('home', 'r', 1.0, '', 0, 0)"
         )
     other.close()
-    while any(thread.name.startswith("topk-bandit outbox") for thread in threading.enumerate()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: not couriers(), what="its thread has ended")
     outbox._courier.close()
+
+
+def couriers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("topk-bandit outbox")]

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 LEASE = 10.0
-PATIENCE = 20.0
 
 
 class Clock:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.rpc.harness import serving
 from tests.servers import free_port
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import AsyncClient, AsyncStorefront, Client, Recommendation, Source, Storefront
 
@@ -22,14 +23,14 @@ OWN = ["b", "a"]
 @pytest.fixture
 def target() -> Iterator[str]:
     with serving() as server:
-        with Client(server.target, tenant="acme", timeout=20.0) as client:
+        with Client(server.target, tenant="acme", timeout=PATIENCE) as client:
             client.create_bandit("home", slate_size=1, item_capacity=4)
             client.upsert_items("home", OWN)
         yield server.target
 
 
 def test_a_view_is_given_a_slate_and_rewards_it_in_a_line(target: str, tmp_path: Path) -> None:
-    shop = Storefront(lambda: Client(target, tenant="acme", fallback_timeout=20.0), tmp_path / "outbox.db")
+    shop = Storefront(lambda: Client(target, tenant="acme", fallback_timeout=PATIENCE), tmp_path / "outbox.db")
     home = shop.placement("home", fallback=OWN)
 
     @home.with_slate()
@@ -41,13 +42,13 @@ def test_a_view_is_given_a_slate_and_rewards_it_in_a_line(target: str, tmp_path:
         assert (title, size, slate.source) == ("tea", 2, Source.SERVICE)
         assert home.activate(slate.id)
         assert home.reward(slate.id, 0.5)
-        assert shop.outbox.flush(20.0) == 0
+        assert shop.outbox.flush(PATIENCE) == 0
         assert shop.outbox.status().delivered == 2
 
 
 def test_a_coroutine_too(target: str, tmp_path: Path) -> None:
     async def shows() -> None:
-        shop = AsyncStorefront(lambda: AsyncClient(target, tenant="acme", fallback_timeout=20.0), tmp_path / "o.db")
+        shop = AsyncStorefront(lambda: AsyncClient(target, tenant="acme", fallback_timeout=PATIENCE), tmp_path / "o.db")
         home = shop.placement("home", fallback=OWN)
 
         @home.with_slate()
@@ -60,7 +61,7 @@ def test_a_coroutine_too(target: str, tmp_path: Path) -> None:
                 assert slate.source is Source.SERVICE
                 assert await home.activate(slate.id)
                 assert await home.reward(slate.id, 0.5)
-                assert await shop.outbox.flush(20.0) == 0
+                assert await shop.outbox.flush(PATIENCE) == 0
 
     asyncio.run(shows())
 
@@ -98,13 +99,13 @@ def test_features_are_read_from_what_the_view_is_called_with(target: str, tmp_pa
 
 def test_what_was_left_is_delivered_once_the_next_process_opens(target: str, tmp_path: Path) -> None:
     def shop_at(address: str) -> Storefront:
-        return Storefront(lambda: Client(address, tenant="acme", fallback_timeout=20.0), tmp_path / "outbox.db")
+        return Storefront(lambda: Client(address, tenant="acme", fallback_timeout=PATIENCE), tmp_path / "outbox.db")
 
-    with Client(target, tenant="acme", timeout=20.0) as client:
+    with Client(target, tenant="acme", timeout=PATIENCE) as client:
         slate = client.recommend("home")
     shop = shop_at(f"127.0.0.1:{free_port()}")
     with shop:
         assert shop.placement("home", fallback=OWN).reward(slate.id, 0.5)
     later = shop_at(target)
-    assert later.open().flush(20.0) == 0
+    assert later.open().flush(PATIENCE) == 0
     later.close()

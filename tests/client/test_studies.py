@@ -58,9 +58,7 @@ def created(client: EitherClient, **how: Any) -> None:  # noqa: ANN401
 def begun(client: EitherClient) -> None:
     """Begin a design that takes some ten seconds."""
     rows = np.random.default_rng(0).normal(size=(2000, 64))
-    client.create_study(
-        "slow", dict(enumerate_ids(rows)), answer_kind=AnswerKind.RANKING, list_size=10, budget=5, timeout=20.0
-    )
+    client.create_study("slow", dict(enumerate_ids(rows)), answer_kind=AnswerKind.RANKING, list_size=10, budget=5)
 
 
 def enumerate_ids(rows: np.ndarray) -> list[tuple[str, np.ndarray]]:
@@ -75,8 +73,8 @@ def ranked(questions: Questions) -> dict[str, tuple[str, ...]]:
 @pytest.mark.slow
 def test_items_may_be_ids_alone_and_more_than_the_features_that_one_has(client: EitherClient) -> None:
     liked = [f"i{number}" for number in range(100)]
-    client.create_study("taste", liked, answer_kind=AnswerKind.RANKING, list_size=4, budget=200, timeout=90.0)
-    assert client.wait_for_design("taste", timeout=120.0).state is DesignState.READY
+    client.create_study("taste", liked, answer_kind=AnswerKind.RANKING, list_size=4, budget=200)
+    assert client.wait_for_design("taste").state is DesignState.READY
     asked = client.next_questions("taste", 200)
     client.submit_answers("taste", {one.id: tuple(sorted(one.items, key=liked.index)) for one in asked.questions})
     [query] = client.get_preferences("taste").queries
@@ -139,7 +137,7 @@ def test_many_answers_go_in_several_calls(client: EitherClient) -> None:
     for _ in range(3):
         answers |= ranked(client.next_questions("taste", 1000))
     assert len(answers) == 2500
-    assert set(client.submit_answers("taste", answers, timeout=90.0).outcomes) == set(answers)
+    assert set(client.submit_answers("taste", answers).outcomes) == set(answers)
     changed = {one: tuple(reversed(answer)) for one, answer in list(answers.items())[:1100]}
     errors = client.submit_answers("taste", changed).errors
     assert len(errors) == 1100
@@ -167,7 +165,7 @@ def test_a_budget_that_is_used_up_is_told_at_once(client: EitherClient) -> None:
     client.wait_for_design("taste")
     client.next_questions("taste")
     with pytest.raises(ResourceExhausted) as spent:
-        client.next_questions("taste", timeout=90.0)
+        client.next_questions("taste")
     assert (spent.value.reason, spent.value.retry_after) == ("STUDY_BUDGET", None)
 
 
@@ -244,7 +242,7 @@ ITEM_SCHEMA = (
 def test_items_of_a_study_are_described_as_those_of_a_bandit(client: EitherClient) -> None:
     asked = {"answer_kind": "ranking", "list_size": 3, "budget": 40, "item_schema": ITEM_SCHEMA}
     client.create_study("named", TOLD, **asked)
-    assert client.wait_for_design("named", timeout=60.0).state is DesignState.READY
+    assert client.wait_for_design("named").state is DesignState.READY
     items = ItemFeatures.initial(ITEM_SCHEMA, n_places=len(TOLD))
     given = [
         Features.of({name: tuple(one) if isinstance(one, list) else one for name, one in features.items()})

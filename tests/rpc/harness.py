@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from tests.rpc.shop import Shop
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.rpc.access import Access
@@ -55,11 +56,11 @@ class Ledger:
 
     def wait_started(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.started) >= count, timeout=10), self.started
+            assert self._changed.wait_for(lambda: len(self.started) >= count, timeout=PATIENCE), self.started
 
     def wait_handled(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.handled) >= count, timeout=10), self.handled
+            assert self._changed.wait_for(lambda: len(self.handled) >= count, timeout=PATIENCE), self.handled
 
     @property
     def codes(self) -> list[str]:
@@ -120,7 +121,7 @@ class RunningServer:
         return await self.http.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=30)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=PATIENCE)
 
     async def _set_gate(self, gate: asyncio.Event | None) -> None:
         self.shop.gate = gate
