@@ -11,7 +11,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-fast test-stress test-stress-sample compile faults bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve test test-slow test-fast test-stress test-stress-sample compile faults mutants mutants-sample bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe grafana typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
@@ -70,10 +70,18 @@ bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of
 bits-quick: $(VENV)/dev.stamp  ## The same for the oldest kind alone; `make test` and `make test-slow` have run them for this one
 	$(BIN)/python -m tests.bits --quick
 
+# COUNT=200 SEED=1 draws some; ONLY=learning/search.py takes those with this text in their id.
+mutants: compile  ## Change the core one small change at a time: the tests of its room have to notice; all of it takes a day
+	$(BIN)/python tools/mutants.py $(COUNT:%=--count %) $(SEED:%=--seed %) $(ONLY:%=--only %)
+
+# Another module and other mutants after each commit.
+mutants-sample: compile  ## Try a few mutants of one module, in some three minutes
+	$(BIN)/python tools/mutants.py --sample --count 8 --seed $$(git rev-parse HEAD)
+
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow bits-quick typescript sbom  ## Run all that CI runs, but for the image
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow mutants-sample bits-quick typescript sbom  ## Run all that CI runs, but for the image
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
