@@ -42,38 +42,47 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "service/topk_bandit"
 SURVIVORS = "tests/mutants.toml"
 
-_MEMORY, _VALKEY = "contracts/test_store_contract.py::TestMemoryStore", "contracts/test_store_contract.py::TestValkey"
 _MODEL = "bandits/test_recorded_log bandits/test_recommender bandits/test_replay"
-_OF_SLATES = f"{_VALKEY} store/test_stores_agree store/test_closed_bytes"
+_MEMORY = "contracts/test_store_contract.py::TestMemoryStore"
+_SERVER = "contracts/test_store_contract.py::TestValkeyCluster store/test_stores_agree store/test_closed_bytes"
 _SCRIPTS = ("activate", "correct_reward", "expire_due", "record_recommendation", "record_reward")
+_PARTS = ("closed", "ends", "filing", "records")
 
 ROOMS: Mapping[str, str] = {
-    "learning/propensities.py": "learning/test_propensities learning/test_falling_shares learning/test_decide",
-    "learning/search.py": "learning/test_search learning/test_top_slates learning/test_decide learning/test_thompson",
-    "learning/decisions.py": "learning/test_falling_shares learning/test_item_draws learning/test_decide"
-    " learning/test_thompson learning/test_content learning/test_prior_mean learning/test_search"
-    f" bandits/test_large_catalogue {_MODEL}",
-    "learning/policy.py": "learning/test_policy learning/test_ageing learning/test_corrections learning/test_digests"
-    " learning/test_usual_rewards learning/test_usual_contexts learning/test_feature_shares learning/test_mean_parts"
-    " learning/test_no_rows_left learning/test_noticed_changes learning/test_content learning/test_prior_mean"
-    " learning/test_item_parts learning/test_believing_policy",
-    "learning/posterior.py": "learning/test_posterior learning/test_posterior_values learning/test_corrections"
-    " learning/test_digests learning/test_context_posterior learning/test_rotations learning/test_hyperparameters"
-    " learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean"
-    " learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties",
-    "bandits/model.py": f"{_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips"
-    " bandits/test_features bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports"
-    " bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset"
-    " bandits/test_set_aside bandits/test_capacity bandits/test_snapshots",
-    "bandits/recommender.py": "bandits/test_recommender bandits/test_activation bandits/test_candidates"
-    " bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside"
-    " bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay"
-    " rpc/test_recommender_service",
+    "learning/propensities.py": """
+        learning/test_propensities learning/test_falling_shares bandits/test_answers learning/test_decide""",
+    "learning/search.py": """
+        learning/test_search learning/test_top_slates bandits/test_answers learning/test_decide
+        learning/test_thompson""",
+    "learning/decisions.py": f"""
+        learning/test_falling_shares bandits/test_answers learning/test_item_draws learning/test_decide
+        learning/test_thompson learning/test_content learning/test_prior_mean learning/test_search
+        bandits/test_large_catalogue {_MODEL}""",
+    "learning/policy.py": """
+        learning/test_policy learning/test_ageing learning/test_corrections learning/test_digests
+        learning/test_usual_rewards learning/test_usual_contexts learning/test_feature_shares
+        learning/test_mean_parts learning/test_no_rows_left learning/test_noticed_changes learning/test_content
+        learning/test_prior_mean learning/test_item_parts learning/test_believing_policy""",
+    "learning/posterior.py": """
+        learning/test_posterior learning/test_posterior_values learning/test_corrections learning/test_digests
+        learning/test_context_posterior learning/test_rotations learning/test_hyperparameters
+        learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
+        learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties""",
+    "bandits/model.py": f"""
+        {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features
+        bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports
+        bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset
+        bandits/test_set_aside bandits/test_capacity bandits/test_snapshots""",
+    "bandits/recommender.py": """
+        bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
+        bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
+        bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay
+        rpc/test_recommender_service""",
     "bandits/arriving_events.py": "bandits/test_arrivals rpc/test_forged_archives rpc/test_imports",
     "store/arrivals.py": f"bandits/test_arrivals {_MEMORY} rpc/test_forged_archives",
     "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
-    **{f"store/redis/lua/bandit/{name}.lua": _OF_SLATES for name in _SCRIPTS},
-    **{f"store/redis/lua/{name}.lua": _OF_SLATES for name in ("closed", "ends", "filing", "records")},
+    **{f"store/redis/lua/bandit/{name}.lua": _SERVER for name in _SCRIPTS},
+    **{f"store/redis/lua/{name}.lua": _SERVER for name in _PARTS},
 }
 """The modules that are changed, and the tests that have to notice it: what most likely does, and quickly, is first."""
 
