@@ -2116,3 +2116,26 @@ class StoreContract:
                 await one.note_loss(NAME, incarnation="other", after=1, end=2, rewards=())
 
         run(stores, scenario, connections=2)
+
+    def test_a_slate_is_overdue_from_its_deadline_on(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=400))
+            await record(store)
+            await stores.pass_time(399)
+            assert [name async for name in store.find_overdue()] == []
+            assert await store.expire_due(NAME, limit=9) == Expiry(0, stores.read_clock_ms() + 1)
+            await stores.pass_time(1)
+            assert [name async for name in store.find_overdue()] == [NAME]
+            assert await store.expire_due(NAME, limit=9) == Expiry(1, None)
+            assert [name async for name in store.find_overdue()] == []
+
+        run(stores, scenario)
+
+    def test_a_default_reward_of_zero_has_no_sign(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_wait_ms=0, default_reward=-0.0))
+            await record(store)
+            assert await expired(store) == 1
+            assert repr((await whole_log(store, NAME))[-1].event.default_reward) == "0.0"
+
+        run(stores, scenario)
