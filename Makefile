@@ -36,10 +36,11 @@ demo: $(VENV)/runtime.stamp  ## Watch it learn in a simulated shop, in about hal
 serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl-C
 	$(BIN)/topk-bandit serve --log-format text
 
-# Once, by two processes; each process of the tests would else compile all of it by itself.
+# Once, side by side; each process of the tests would else compile all of it by itself, the tests too.
 compile: $(VENV)/dev.stamp
 	@$(BIN)/python -m compileall -q service
-	@$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up; warm_up()" & \
+	@$(BIN)/python -m pytest --collect-only -q >/dev/null & \
+	$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up; warm_up()" & \
 	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
 
 # Four processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -71,6 +69,9 @@ def document(listed: str) -> dict[str, Any]:
 
 
 def faults(text: str) -> object:
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 - takes seconds, which each process of a run would spend
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     return JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
 
 
