@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
+    "NEVER_MS",
     "ReplicatedCluster",
     "RunningServer",
     "free_port",
@@ -41,6 +42,8 @@ SLOTS = 16384
 MASTERS = 3
 FIRST_PORT = 12_000
 CLUSTER_BUS_OFFSET = 10_000
+SOON_DOWN_MS = 300
+NEVER_MS = 10**9
 
 _reserved: list[IO[str]] = []
 
@@ -313,6 +316,12 @@ class SentinelPair:
             client.execute_command("ACL SETUSER", "default", "-psync", "-sync")
             client.execute_command("CLIENT KILL", "TYPE", "replica")
 
+    def lose_primary(self) -> None:
+        """Kill the primary, and have the sentinel notice it soon, which it does not before."""
+        with self.sentinel.client() as client:
+            client.execute_command("SENTINEL SET", "main", "down-after-milliseconds", SOON_DOWN_MS)
+        self.primary.kill()
+
     def fail_over(self) -> None:
         """Have the sentinel promote the replica, and tell the primary when it comes to that."""
         with self.sentinel.client() as client:
@@ -332,8 +341,11 @@ class SentinelPair:
 
 
 @contextlib.contextmanager
-def running_sentinel(binary: Path, *options: str) -> Iterator[SentinelPair]:
-    """Run a primary, a replica and a sentinel until the end of the block; `options` are those of the first two."""
+def running_sentinel(binary: Path, *options: str, down_after_ms: int = SOON_DOWN_MS) -> Iterator[SentinelPair]:
+    """Run a primary, a replica and a sentinel until the end of the block; `options` are those of the first two.
+
+    A server that is silent for `down_after_ms` is taken for dead; with `NEVER_MS` none is before `lose_primary`.
+    """
     with (
         running_server(binary, "--repl-diskless-sync-delay", "0", *options) as primary,
         running_server(binary, "--replicaof", "127.0.0.1", str(primary.port), *options) as replica,
@@ -342,7 +354,7 @@ def running_sentinel(binary: Path, *options: str) -> Iterator[SentinelPair]:
             "--sentinel",
             config=(
                 f"sentinel monitor main 127.0.0.1 {primary.port} 1",
-                "sentinel down-after-milliseconds main 300",
+                f"sentinel down-after-milliseconds main {down_after_ms}",
                 "sentinel failover-timeout main 2000",
             ),
         ) as sentinel,
