@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import MemoryStores, RedisStores
 
 from topk_bandit.store.embedded import EmbeddedStore
@@ -23,4 +24,4 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStore
 def stores(request: pytest.FixtureRequest) -> Stores:
     if request.param == "memory":
         return MemoryStores()
-    return RedisStores(request.getfixturevalue("embedded").url)
+    return RedisStores(request.getfixturevalue("embedded").url, clock=StoreClock())

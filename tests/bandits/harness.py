@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tests.contracts.harness import whole_log
+from tests.contracts.harness import home_of, whole_log
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.model import begin, fold
@@ -196,25 +196,28 @@ class Worker:
     notebook: Notebook
 
 
-_births = itertools.count()
-
-
 @asynccontextmanager
 async def running_worker(
     store: Store,
     *,
+    home: Stores | None = None,
     limits: Limits = LIMITS,
     budget: MemoryBudget | None = None,
     look_seconds: float = 0.2,
-    now: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] | None = None,
     hooks: RecordedHooks | None = None,
     owns: Callable[[str], bool] = lambda _bandit: True,
 ) -> AsyncIterator[Worker]:
-    """Run a worker on a store until the end of the block."""
-    hooks, notebook = hooks or RecordedHooks(), Notebook()
+    """Run a worker on a store until the end of the block.
+
+    Its ids are numbers of those who have opened the store, and its clock is theirs: so they do not depend on what else
+    ran in this process, nor on how fast it runs.
+    """
+    hooks, notebook, home = hooks or RecordedHooks(), Notebook(), home or home_of(store)
+    births, clock = home.births if home else itertools.count(), home.clock if home else None
 
     def new_id() -> str:
-        return f"id-{next(_births)}"
+        return f"id-{next(births)}"
 
     async with AsyncExitStack() as stack:
         deciders = stack.enter_context(ThreadPoolExecutor(2))
@@ -225,11 +228,11 @@ async def running_worker(
             learners,
             limits=limits,
             hooks=hooks,
-            clock_ms=lambda: time.time_ns() // 1_000_000,
+            clock_ms=clock.read_ms if clock else lambda: time.time_ns() // 1_000_000,
             worker_id=new_id(),
             budget=budget,
             look_seconds=look_seconds,
-            now=now,
+            now=now or (clock.read_seconds if clock else time.monotonic),
             owns=owns,
         )
         stack.push_async_callback(residents.stop)
@@ -298,6 +301,8 @@ class Shop:
         """Do `rounds` things; the rarer ones every so often."""
         for _ in range(rounds):
             self.rounds += 1
+            if self.rounds % 10 == 0:
+                await self._pause()
             if self.rounds % 60 == 30:
                 await self._miss_deadlines()
             if self.rounds % 45 == 20:
@@ -309,6 +314,12 @@ class Shop:
             await self._serve_one()
             if archive is not None:
                 await archive.look()
+
+    async def _pause(self) -> None:
+        """Let what was learned age, and the worker have all of it: it is never far behind, however slow it is."""
+        if self.stores.clock is not None:
+            await self.stores.pass_time(100)
+        await self.worker.residents.follow(NAME)
 
     async def _serve_one(self) -> None:
         if self.open and self.rng.random() < 0.45:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,9 +22,11 @@ from tests.bandits.harness import (
 )
 from tests.contracts.harness import RedisStores, run
 from tests.long_forms import usual_or_long
+from tests.waiting import until_async
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import SHORT_TAIL
+from topk_bandit.bandits.resident import LONGEST_PAUSE_LOOKS
 from topk_bandit.bandits.residents import VISIT_SECONDS
 from topk_bandit.domain.bandits import BanditName, Expired, Item, RewardOutcome
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -33,8 +34,6 @@ from topk_bandit.learning.limits import Limits
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from tests.bandits.harness import Worker
     from tests.contracts.harness import Stores
 
@@ -44,12 +43,6 @@ if TYPE_CHECKING:
 
 A, B, C = (BanditName("shop", bandit) for bandit in "abc")
 SOON = MemoryBudget(idle_seconds=0.3)
-
-
-async def until(holds: Callable[[], Awaitable[bool] | bool]) -> None:
-    async with asyncio.timeout(20):
-        while not (reached if isinstance(reached := holds(), bool) else await reached):
-            await asyncio.sleep(0.01)
 
 
 def rests(worker: Worker, name: BanditName = NAME) -> bool:
@@ -129,10 +122,13 @@ def test_a_model_that_another_worker_owns_rests_though_its_log_grows(stores: Sto
             await shop.trade(4)
             assert not rests(visitor)
             times.append(VISIT_SECONDS)
-            async with asyncio.timeout(20):
-                while not rests(visitor):
-                    await shop.trade(1)
-                    times.append(times[-1] + 0.02)
+
+            async def rests_though_the_log_grows() -> bool:
+                await shop.trade(1)
+                times.append(times[-1] + 0.02)
+                return rests(visitor)
+
+            await until_async(rests_though_the_log_grows, what="the visitor's model rests")
             assert visitor.hooks.rests == ["idle"]
             assert not rests(owner)
 
@@ -161,7 +157,7 @@ def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: in
                 await resting.recommender.recommend(NAME, request(f"awake {part}"))
                 assert_same(await resting.residents.follow(NAME), await staying.residents.follow(NAME))
                 times.append(times[-1] + 2.0 * SOON.idle_seconds)
-                await until(lambda: rests(resting))
+                await until_async(lambda: rests(resting), what="the model rests")
             assert resting.hooks.rests == ["idle"] * 4
             assert resting.hooks.forgotten_bandits == [str(NAME)] * 4
             assert staying.hooks.rests == []
@@ -211,7 +207,7 @@ def test_a_long_tail_is_folded_after_the_first_answer(stores: Stores) -> None:
         async with running_worker(store) as other:
             first = await other.recommender.recommend(NAME, request("first"))
             assert first.model_version == await saved(store) < live.version
-            await until(lambda: settles(other))
+            await until_async(lambda: settles(other), what="the tail is folded")
             second = await other.recommender.recommend(NAME, request("second"))
             assert second.model_version > live.version
             assert other.hooks.learned_rewards == [], "what others heard before is not heard again"
@@ -254,8 +250,9 @@ def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, def
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(settings)
             shown = [await shop.recommend() for _ in range(5)]
-            await until(lambda: rests(worker))
-            await stores.pass_time(800)
+            await stores.pass_time(400)
+            await until_async(lambda: rests(worker), what="the model rests")
+            await stores.pass_time(400)
             assert (await store.get_bandit(NAME)).pending == 5, "nobody looks after a bandit at rest"
             late = await worker.recommender.reward(NAME, shown[0].recommendation_id, 9.0)
             assert late.outcome is RewardOutcome.LATE
@@ -265,7 +262,7 @@ def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, def
             async def closed() -> bool:
                 return (await store.get_bandit(NAME)).pending == 0 and await settles(worker)
 
-            await until(closed)
+            await until_async(closed, what="what is overdue is closed")
             stats = await worker.bandits.stats(NAME)
             assert (stats.expirations, stats.late_rewards, stats.pending) == (5, 1, 0)
             assert stats.defaults == (0 if default_reward is None else 5)
@@ -297,10 +294,11 @@ def test_a_bandit_that_trickles_rewards_stays(stores: Stores) -> None:
             await shop.create()
             shown = [await shop.recommend() for _ in range(10)]
             for one in shown:
-                await asyncio.sleep(0.1)
+                await stores.pass_time(100)
                 await worker.recommender.reward(NAME, one.recommendation_id, 1.0)
             assert not rests(worker)
-            await until(lambda: rests(worker))
+            await stores.pass_time(400)
+            await until_async(lambda: rests(worker), what="the model rests")
 
     run(stores, scenario)
 
@@ -313,34 +311,45 @@ def test_a_bandit_that_nothing_happens_to_costs_little(embedded: EmbeddedStore) 
         async with (
             running_worker(store) as busy,
             running_worker(store, look_seconds=0.02) as idle,
-            running_worker(store, look_seconds=60.0) as rare,
+            running_worker(store, look_seconds=6000.0) as rare,
         ):
             shop = Shop(busy, stores, np.random.default_rng(1))
             await shop.create()
             waiting = await shop.recommend()
             await idle.residents.follow(NAME)
-            await asyncio.sleep(1.0)
-            before = idle.hooks.store_calls.total()
-            await asyncio.sleep(1.0)
-            assert idle.hooks.store_calls.total() - before <= 12, "at each look it would be 150"
+            resident, loop = idle.residents._residents[NAME], asyncio.get_running_loop()
+            longest = LONGEST_PAUSE_LOOKS * 0.02
+            await until_async(lambda: resident._pause_seconds == longest, what="looks have become rare")
+            before, began = idle.hooks.store_calls.total(), loop.time()
+            await until_async(lambda: idle.hooks.store_calls.total() > before + 6, what="it was looked at three times")
+            assert loop.time() - began > 1.0, "at first three looks took 0.06 s"
             await rare.residents.follow(NAME)
             await busy.recommender.reward(NAME, waiting.recommendation_id, 1.0)
-            await until(lambda: idle.hooks.learned_rewards == rare.hooks.learned_rewards == [1.0])
+            await until_async(
+                lambda: idle.hooks.learned_rewards == rare.hooks.learned_rewards == [1.0], what="both have learned it"
+            )
 
     run(stores, scenario)
 
 
-def test_a_deadline_is_noticed_though_looks_have_become_rare(embedded: EmbeddedStore) -> None:
-    stores = RedisStores(embedded.url)
+def test_a_deadline_is_noticed_though_looks_have_become_rare(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topk_bandit.bandits.resident.LONGEST_PAUSE_LOOKS", 1e9)
 
     async def scenario(store: Store) -> None:
         async with running_worker(store, look_seconds=0.1) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
-            await shop.create(replace(SETTINGS, reward_wait_ms=1500, default_reward=0.5))
+            await shop.create(replace(SETTINGS, reward_wait_ms=500, default_reward=0.5))
             shown = await shop.recommend()
-            await until(lambda: worker.hooks.expirations == 1)
-            late_ms = time.time_ns() // 1_000_000 - shown.deadline_ms
-            assert late_ms < 700, "by then the pause between two looks is 1.6 s"
+            resident = worker.residents._residents[NAME]
+
+            async def knows_the_deadline() -> bool:
+                await stores.pass_time(1)  # for it to be asked for, where none was known yet
+                return resident.next_deadline_ms == shown.deadline_ms
+
+            await until_async(knows_the_deadline, what="the deadline is known")
+            resident._pause_seconds = 1e6
+            await stores.pass_time(500)
+            await until_async(lambda: worker.hooks.expirations == 1, what="the slate is closed")
 
     run(stores, scenario)
 

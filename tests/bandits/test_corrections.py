@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, Shop, assert_same, replayed, request, running_worker
-from tests.contracts.harness import MemoryStores, RedisStores, run
+from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS, recommendation
 
 from topk_bandit.bandits.model import EVENTS_BETWEEN_CHECKPOINTS, begin, fold
@@ -187,11 +187,6 @@ async def miss_deadlines(shop: Shop) -> None:
     await shop.stores.pass_time(150)
     await shop.worker.residents.expire(NAME)
     await shop._update(reward_wait_ms=HOUR_MS, default_reward=None)
-
-
-@pytest.fixture(params=["memory", "embedded"])
-def stores(request: pytest.FixtureRequest) -> Stores:
-    return MemoryStores() if request.param == "memory" else RedisStores(request.getfixturevalue("embedded").url)
 
 
 def test_corrections_while_others_write_are_never_missed_and_replayed_to_the_bit(stores: Stores) -> None:

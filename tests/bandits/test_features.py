@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, assert_same, replayed, running_worker
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import MemoryStores, RedisStores, run
 from tests.long_forms import usual_or_long
 
@@ -73,7 +74,9 @@ class History:
 def history(request: pytest.FixtureRequest) -> History:
     """A trade in which statistics are taken, the schema grows and a prior is named while slates are open."""
     memory = request.param == "memory"
-    stores: Stores = MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url)
+    stores: Stores = (
+        MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url, clock=StoreClock())
+    )
     found: list[History] = []
 
     async def scenario(store: Store) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,8 +19,10 @@ from tests.bandits.harness import (
     request,
     running_worker,
 )
-from tests.contracts.harness import MemoryStores, RedisStores, run
+from tests.contracts.clocks import StoreClock
+from tests.contracts.harness import MemoryStores, RedisStores, home_of, run
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until_async
 
 from topk_bandit.bandits import follower as module
 from topk_bandit.bandits.follower import EVENTS_AT_ONCE, SHORT_TAIL, Follower, FollowerState
@@ -41,23 +41,22 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Store
 
 
-AHEAD_MS = 60_000
-"""A walker's clock is ahead of the store's, of which the harness lets more time pass than it takes."""
-
-
 class Walker(Follower):
     """A follower that writes down its states, without repetitions."""
 
     def __init__(self, store: Store, executor: ThreadPoolExecutor) -> None:
         self.walk: list[str] = []
         self.hooks = RecordedHooks()
+        home = home_of(store)
+        assert home is not None
+        assert home.clock is not None
         super().__init__(
             NAME,
             store,
             executor,
             limits=LIMITS,
             hooks=self.hooks,
-            clock_ms=lambda: time.time_ns() // 1_000_000 + AHEAD_MS,
+            clock_ms=home.clock.read_ms,
             worker_id="walker",
             announce_seconds=0.2,
         )
@@ -113,7 +112,7 @@ def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(mon
 
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
-            shop = Shop(worker, MemoryStores(), np.random.default_rng(1))
+            shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             with CountingThreads() as threads:
                 walker = Walker(store, threads)
@@ -140,14 +139,15 @@ def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(mon
                 await worker.bandits.upsert_items(NAME, [Item("another")])
                 assert await follows_in_a_thread()
 
-    run(MemoryStores(), scenario)
+    stores = MemoryStores()
+    run(stores, scenario)
 
 
 @pytest.mark.parametrize("too_small", ["EVENTS_TIMES_ROWS_AT_ONCE", "ROWS_AT_ONCE", "SLATE_SIZE_AT_ONCE"])
 def test_many_rows_and_large_slates_are_folded_in_a_thread(too_small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
-            shop = Shop(worker, MemoryStores(), np.random.default_rng(1))
+            shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             for value in range(20):
                 chosen = await shop.recommend()
@@ -163,7 +163,8 @@ def test_many_rows_and_large_slates_are_folded_in_a_thread(too_small: str, monke
                     await walker.follow()
                     assert threads.works - before == works
 
-    run(MemoryStores(), scenario)
+    stores = MemoryStores()
+    run(stores, scenario)
 
 
 @pytest.mark.slow
@@ -181,6 +182,7 @@ def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
                 assert model is walker.model
                 assert model.version == (await store.load_snapshots(NAME))[0].position
                 assert walker.walk == ["loading", "lagging"]
+                await stores.pass_time(50)
                 log_position = (await store.get_bandit(NAME)).log_position
                 assert walker.hooks.lags[-1][0] == log_position - model.version
                 await walker.follow()
@@ -188,7 +190,8 @@ def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
                 assert walker.hooks.folded_events == log_position - model.version
                 unsaved, age, n_bytes = walker.hooks.backed_by[-1]
                 assert unsaved == walker.model.version - (await store.load_snapshots(NAME))[0].position
-                assert 0.0 < age < 660.0
+                [saved] = (await store.read_log(NAME, start=walker.model.version - unsaved, limit=1)).events
+                assert age == (stores.clock.now_ms - saved.at_ms) / 1e3 > 0.0
                 assert n_bytes == len((await store.load_snapshots(NAME))[0].payload)
                 assert walker.walk == ["loading", "lagging", "current"]
 
@@ -232,10 +235,10 @@ def test_an_event_that_can_not_be_folded_breaks_a_follower_and_leaves_its_model(
                             await walker.follow()
                         assert (walker.model, walker.hooks.failed_folds) == (before, attempts)
                         assert walker.hooks.lags[-1][0] == 1, "the lag is known though nothing can be folded"
-                    await asyncio.sleep(0.05)
+                    await stores.pass_time(50)
                     with pytest.raises(CorruptDataError):
                         await walker.follow()
-                    assert walker.hooks.lags[-1][1] >= 0.05
+                    assert walker.hooks.lags[-1][1] == 0.05
                 assert walker.walk == ["loading", "current", "lagging", "broken"]
                 assert_same(await walker.follow(), await rebuilt(store))
                 assert walker.walk[-2:] == ["broken", "current"]
@@ -285,6 +288,7 @@ def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
                 await worker.recommender.reward(NAME, shown.recommendation_id, 1.25)
                 for _ in range(later):
                     await shop.recommend()
+                await stores.pass_time(50)
                 written = client.xrange(key)
                 write_log(client, key, spoil(written, len(written) - later - 1))
                 assert (await other.load()).version == len(written) - later - 1
@@ -295,14 +299,14 @@ def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
                     assert (one.model.version, one.hooks.failed_folds) == (len(written) - later - 1, attempts)
                     assert one.model.open_slates == 2
                     assert (one.state, one.hooks.lags[-1][0]) == (FollowerState.BROKEN, later + 1)
-                    assert one.hooks.lags[-1][1] > 0.0
+                    assert one.hooks.lags[-1][1] == 0.05
                 write_log(client, key, written)
                 for one in (walker, other):
                     assert_same(await one.follow(), await rebuilt(store))
                     assert one.state is FollowerState.CURRENT
 
     with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url)
+        stores = RedisStores(server.url, clock=StoreClock())
         key = KeySpace(stores.prefix).bandit(NAME).log
         run(stores, scenario)
 
@@ -318,7 +322,7 @@ def test_a_log_without_its_beginning_breaks_a_follower_that_loads_it() -> None:
                 assert (walker.walk, walker.model, walker.hooks.failed_folds) == (["loading", "broken"], None, 1)
 
     with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url)
+        stores = RedisStores(server.url, clock=StoreClock())
         log_key = KeySpace(stores.prefix).bandit(NAME).log
         run(stores, scenario)
 
@@ -359,16 +363,17 @@ def test_a_broken_log_is_said_and_slates_are_still_chosen(stores: Stores, caplog
                     await worker.residents.follow(NAME)
                 again = await worker.recommender.recommend(NAME, request("again"))
                 assert (len(again.slate), again.observations) == (3, 0)
-                async with asyncio.timeout(20):
-                    while "a log can't be followed" not in caplog.text:
-                        await asyncio.sleep(0.01)
+                await until_async(lambda: "a log can't be followed" in caplog.text, what="the log tells of it")
             assert worker.hooks.failed_folds >= 2
             assert_same(await worker.residents.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
 
-def test_who_knows_of_newer_items_has_not_announced_its_own(stores: Stores) -> None:
+def test_who_knows_of_newer_items_has_not_announced_its_own(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [0.0]
+    monkeypatch.setattr(module, "_now", lambda: times[-1])
+
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
@@ -377,9 +382,8 @@ def test_who_knows_of_newer_items_has_not_announced_its_own(stores: Stores) -> N
                 model = await walker.load()
                 assert walker.has_announced
                 await store.change_items(NAME, upserted=[], retired=["i1"])
-                async with asyncio.timeout(20):
-                    while walker.has_announced:
-                        await asyncio.sleep(0.05)
+                times.append(0.25)
+                assert not walker.has_announced
                 assert not await walker.announce_items(model)
                 assert not walker.has_announced
                 await walker.follow()

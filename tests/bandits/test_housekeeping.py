@@ -6,11 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.bandits.harness import NAME, SETTINGS, running_worker
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores, run, whole_log
 from tests.contracts.samples import SETTINGS as PLAIN
 from tests.contracts.samples import recommendation
 from tests.contracts.samples import request as plain_request
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until_async
 
 from topk_bandit.bandits.housekeeping import Housekeeper
 from topk_bandit.domain.bandits import BanditName, Expired
@@ -51,14 +53,14 @@ def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
                 await keeper.go_round()
                 assert isinstance((await whole_log(store, idle))[-1].event, Expired)
                 for _ in range(2):  # one slice ends, and is forgotten when it has been kept for long enough
-                    await asyncio.sleep(2 * RETENTION_MS / 1000)
+                    await stores.pass_time(2 * RETENTION_MS)
                     await keeper.go_round()
                 assert worker.residents.peek_model(idle) is None, "nothing was loaded for it"
             assert client.hlen(keys.recommendations) == 0
             assert [client.hgetall(key) for key in keys.closed] == [{b"0": b""}] * len(keys.closed)
 
     with running_server(valkey_binary(), append_only=False) as server:
-        stores = RedisStores(server.url, record_retention_ms=RETENTION_MS)
+        stores = RedisStores(server.url, record_retention_ms=RETENTION_MS, clock=StoreClock())
         run(stores, scenario)
 
 
@@ -96,9 +98,11 @@ def test_rounds_follow_each_other() -> None:
             await fill(store, idle, slates=1)
             with server.client() as client:
                 client.zadd(KeySpace(stores.prefix).bandit(idle).deadlines, {"r0": 1})
-            async with asyncio.timeout(10.0):
-                while not isinstance((await whole_log(store, idle))[-1].event, Expired):
-                    await asyncio.sleep(0.02)
+
+            async def is_closed() -> bool:
+                return isinstance((await whole_log(store, idle))[-1].event, Expired)
+
+            await until_async(is_closed, what="the slate is closed")
             keeping.cancel()
 
     with running_server(valkey_binary(), append_only=False) as server:

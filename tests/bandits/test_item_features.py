@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, assert_same, replayed, running_worker
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import MemoryStores, RedisStores, run
 
 from topk_bandit.bandits.digests import digests_of
@@ -59,7 +60,9 @@ class History:
 def history(request: pytest.FixtureRequest) -> History:
     """A trade in which items come, change and go, places are taken back, the universe and the schema grow."""
     memory = request.param == "memory"
-    stores: Stores = MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url)
+    stores: Stores = (
+        MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url, clock=StoreClock())
+    )
     found: list[History] = []
 
     async def scenario(store: Store) -> None:

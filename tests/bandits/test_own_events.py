@@ -30,6 +30,7 @@ from tests.contracts.harness import MemoryStores, RedisStores, run, whole_log
 from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 from tests.store.proxy import lossy_proxy
+from tests.waiting import until_async
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.follower import Follower
@@ -383,10 +384,8 @@ def test_a_reply_that_was_lost_has_the_log_read(server: RunningServer) -> None:
 
 
 async def until_settled(workers: list[Worker]) -> None:
-    async with asyncio.timeout(20):
-        for worker in workers:
-            while not await settles(worker):
-                await asyncio.sleep(0.01)
+    for worker in workers:
+        await until_async(lambda one=worker: settles(one), what="the worker has learned all")
 
 
 @pytest.mark.slow

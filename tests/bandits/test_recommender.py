@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from tests.bandits.harness import NAME, SETTINGS, CountingThreads, Shop, request, running_worker, settles
 from tests.contracts.harness import MemoryStores, run
+from tests.waiting import until_async
 
 from topk_bandit.bandits.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
@@ -48,8 +48,7 @@ def test_only_long_decisions_leave_the_event_loop() -> None:
                 for number in range(REWARDS):
                     slate = await recommender.recommend(NAME, request(context=rng.normal(size=2), candidates=some))
                     await recommender.reward(NAME, slate.recommendation_id, float(number))
-                while not await settles(worker):
-                    await asyncio.sleep(0.01)
+                await until_async(lambda: settles(worker), what="all rewards are learned")
                 assert deciders.works == 0
                 at_once = await recommender.recommend(NAME, request(candidates=some))
                 assert deciders.works == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, replayed, request, running_worker
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import MemoryStores, RedisStores, run
 
 from topk_bandit.bandits.model import fold
@@ -44,7 +45,9 @@ class History:
 @pytest.fixture(scope="module", params=["memory", "embedded"])
 def history(request: pytest.FixtureRequest) -> History:
     memory = request.param == "memory"
-    stores: Stores = MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url)
+    stores: Stores = (
+        MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url, clock=StoreClock())
+    )
     found: list[History] = []
 
     async def scenario(store: Store) -> None:

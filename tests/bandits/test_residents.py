@@ -20,24 +20,17 @@ from tests.bandits.harness import (
     settles,
 )
 from tests.contracts.harness import RedisStores, run
+from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.bandits.resident import Resident
 from topk_bandit.domain.bandits import Expired, RewardOutcome
 from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from tests.contracts.harness import Stores
 
     from topk_bandit.store.embedded import EmbeddedStore
     from topk_bandit.store.log import Store
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
-        while not await holds():
-            await asyncio.sleep(0.01)
 
 
 def test_what_one_worker_takes_in_the_other_learns(stores: Stores) -> None:
@@ -48,7 +41,7 @@ def test_what_one_worker_takes_in_the_other_learns(stores: Stores) -> None:
             await far.residents.get_model(NAME)
             for value in (1.0, -2.0):
                 await near.recommender.reward(NAME, (await shop.recommend()).recommendation_id, value)
-            await until(lambda: settles(far))
+            await until_async(lambda: settles(far), what="the other worker has learned it")
             assert_same(await far.residents.get_model(NAME), await rebuilt(store))
             assert far.hooks.learned_rewards == [1.0, -2.0]
 
@@ -74,7 +67,7 @@ def test_what_is_followed_in_the_background_is_of_no_call(stores: Stores) -> Non
             CURRENT_CALL.set(None)
             seen.clear()
             await near.recommender.reward(NAME, (await shop.recommend()).recommendation_id, 1.0)
-            await until(lambda: settles(far))
+            await until_async(lambda: settles(far), what="the other worker has learned it")
             assert seen
             assert call not in seen
 
@@ -87,12 +80,12 @@ def test_what_is_overdue_is_closed_once_by_whoever_looks_first(stores: Stores) -
             shop = Shop(one, stores, np.random.default_rng(1))
             await shop.create(replace(SETTINGS, reward_wait_ms=1, default_reward=0.5))
             shown = [(await worker.recommender.recommend(NAME, request())) for worker in (one, other) * 5]
-            await stores.pass_time(5)
+            await stores.pass_time(1000)  # more than from one look for deadlines to the next
 
             async def closed() -> bool:
                 return (await store.get_bandit(NAME)).pending == 0 and await settles(one) and await settles(other)
 
-            await until(closed)
+            await until_async(closed, what="all are closed")
             part = await store.read_log(NAME, start=1, limit=100)
             expired = [logged.event for logged in part.events if isinstance(logged.event, Expired)]
             assert sorted(one.recommendation_id for one in expired) == sorted(one.recommendation_id for one in shown)
@@ -117,24 +110,29 @@ def test_the_next_deadline_is_known_from_the_store(stores: Stores) -> None:
             for number, deadline_ms in ((0, shown[0].deadline_ms), (1, shown[1].deadline_ms), (2, None)):
                 for one in shown[:number]:
                     await worker.recommender.reward(NAME, one.recommendation_id, 1.0)
-                async with asyncio.timeout(20):
-                    while resident.next_deadline_ms != deadline_ms:
-                        await asyncio.sleep(0.01)
+
+                async def is_known(wanted_ms: int | None = deadline_ms) -> bool:
+                    await stores.pass_time(20)
+                    return resident.next_deadline_ms == wanted_ms
+
+                await until_async(is_known, what="the next deadline is known")
 
     run(stores, scenario)
 
 
-def test_a_long_pause_ends_at_the_next_deadline(stores: Stores) -> None:
+def test_a_long_pause_ends_at_the_next_deadline(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topk_bandit.bandits.resident.LONGEST_PAUSE_LOOKS", 1e9)
+
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             await Shop(worker, stores, np.random.default_rng(1)).create()
             model = await worker.residents.follow(NAME)
             follower = worker.residents._residents[NAME].follower
-            resident = Resident(follower, look_seconds=1.0, now=0.0)
-            for _ in range(8):
+            resident = Resident(follower, look_seconds=0.5, now=0.0)
+            for _ in range(20):
                 resident.record_look(model, now=0.0)
             resident.next_deadline_ms = 5_000
-            async with asyncio.timeout(20):  # the pause is 32 seconds
+            async with asyncio.timeout(PATIENCE):  # the pause is days
                 assert not await resident.wait(clock_ms=4_500)
 
     run(stores, scenario)
@@ -147,7 +145,7 @@ def test_a_worker_can_be_stopped_at_any_moment_of_its_start(embedded: EmbeddedSt
 
     async def scenario(store: Store) -> None:
         for microseconds in range(0, 12_000, 100):
-            async with asyncio.timeout(20), running_worker(store):
+            async with asyncio.timeout(PATIENCE), running_worker(store):
                 await asyncio.sleep(microseconds / 1e6)
 
     run(stores, scenario)

@@ -22,9 +22,11 @@ from tests.bandits.harness import (
     settles,
     worker_status,
 )
-from tests.contracts.harness import MemoryStores, RedisStores, run, whole_log
+from tests.contracts.clocks import StoreClock
+from tests.contracts.harness import MemoryStores, RedisStores, home_of, run, whole_log
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until_async
 
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.operators import Operators
@@ -163,7 +165,7 @@ class Silent:
 async def another_worker(store: Store) -> AsyncIterator[tuple[Worker, Operators]]:
     """Run a worker that looks at a log when it is told to, and never by itself."""
     with ThreadPoolExecutor(1) as executor:
-        async with running_worker(cast("Store", Silent(store)), look_seconds=600.0) as worker:
+        async with running_worker(cast("Store", Silent(store)), home=home_of(store), look_seconds=600.0) as worker:
             yield worker, operators_of(worker, executor)
 
 
@@ -211,7 +213,7 @@ def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(ki
             assert after.state.observations == one.state.observations + 1
 
     with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url)
+        stores = RedisStores(server.url, clock=StoreClock())
         key = KeySpace(stores.prefix).bandit(NAME).log
         run(stores, scenario)
 
@@ -236,7 +238,7 @@ def test_a_learner_that_does_not_stand_there_passes_over_nothing() -> None:
                 assert (await others.skip_event(NAME, 4, reason="this one")).problem == ""
 
     with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url)
+        stores = RedisStores(server.url, clock=StoreClock())
         key = KeySpace(stores.prefix).bandit(NAME).log
         run(stores, scenario)
 
@@ -262,11 +264,12 @@ def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_c
             assert_same(await second.residents.follow(NAME), await first.residents.follow(NAME))
 
     async def until_saved(worker: Worker, store: Store) -> None:
-        async with asyncio.timeout(60):
-            while not (await store.get_bandit(NAME)).snapshot_position or not await settles(worker):
-                await asyncio.sleep(0.01)
+        async def is_saved() -> bool:
+            return bool((await store.get_bandit(NAME)).snapshot_position) and await settles(worker)
+
+        await until_async(is_saved, what="a snapshot is saved")
 
     with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url)
+        stores = RedisStores(server.url, clock=StoreClock())
         key = KeySpace(stores.prefix).bandit(NAME).log
         run(stores, scenario)

@@ -30,7 +30,8 @@ from tests.bandits.harness import (
     request,
     running_worker,
 )
-from tests.contracts.harness import RedisStores, run, whole_log
+from tests.contracts.clocks import StoreClock
+from tests.contracts.harness import RedisStores, insist, run, whole_log
 from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
@@ -49,7 +50,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     Shown,
 )
-from topk_bandit.domain.errors import CorruptDataError, NewerDataError, NotFoundError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError, NotFoundError
 from topk_bandit.learning.kendall import Shape
 from topk_bandit.learning.policy import State
 from topk_bandit.store.data_versions import NEWEST
@@ -390,18 +391,14 @@ def test_a_bandit_made_anew_between_two_looks_is_noticed(stores: Stores) -> None
 
 @asynccontextmanager
 async def connected(server: RunningServer) -> AsyncIterator[tuple[Store, Stores]]:
-    stores = RedisStores(server.url)
+    stores = RedisStores(server.url, clock=StoreClock())
     async with stores.connect() as store:
         yield store, stores
 
 
 async def follow_patiently(worker: Worker) -> Model:
     """Follow the log to its end, as soon as the store answers."""
-    while True:
-        try:
-            return await worker.residents.follow(NAME)
-        except UnavailableError:
-            await asyncio.sleep(0.05)
+    return await insist(lambda: worker.residents.follow(NAME))
 
 
 class Rewinder:

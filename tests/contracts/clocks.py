@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.redis.scripts import Script
 
-__all__ = ["BEGINNING_MS", "ClockedLink", "ScriptAt", "StoreClock"]
+__all__ = ["BEGINNING_MS", "ClockedLink", "StoreClock", "ToldTime"]
 
 BEGINNING_MS = 4_102_444_800_000
 """The next century: no server drops a key by its own clock that has to expire by the test's."""
 
 SERVER_TIME = "redis.call('TIME')"
+TOLD_TIME = "{string.sub(told_ms, 1, -4), string.sub(told_ms, -3) .. '000'}"
 
 
 class StoreClock:
@@ -32,28 +33,25 @@ class StoreClock:
     def read_ms(self) -> int:
         return self.now_ms
 
-    def read_server(self) -> tuple[int, int]:
-        """Return the time as a server tells it, in seconds and microseconds."""
-        return self.now_ms // 1000, self.now_ms % 1000 * 1000
+    def read_seconds(self) -> float:
+        return self.now_ms / 1e3
 
 
 @dataclass(frozen=True)
-class ScriptAt:
-    """A script whose server has a given time; all else of it is what the service sends."""
+class ToldTime:
+    """A script that is told the time by its last argument; all else of it is what the service sends."""
 
     script: Script
-    server_time: tuple[int, int]
 
     def at(self, version: int) -> SentScript:
-        return _assemble(self, version)
+        return _assemble(self.script, version)
 
 
-@lru_cache(maxsize=256)
-def _assemble(timed: ScriptAt, version: int) -> SentScript:
-    sent = timed.script.at(version).source
-    assert sent.count(SERVER_TIME) == 1
-    seconds, microseconds = timed.server_time
-    source = sent.replace(SERVER_TIME, f"{{'{seconds}', '{microseconds}'}}")
+@cache
+def _assemble(script: Script, version: int) -> SentScript:
+    declaration, _, body = script.at(version).source.partition("\n")
+    assert body.count(SERVER_TIME) == 1
+    source = f"{declaration}\nlocal told_ms = table.remove(ARGV)\n{body.replace(SERVER_TIME, TOLD_TIME)}"
     return SentScript(source=source, digest=sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -63,17 +61,23 @@ class ClockedLink(Link):
     clock: StoreClock
 
     async def run(self, script: Any, keys: Sequence[str], arguments: Any = ()) -> Any:  # noqa: ANN401
-        return await super().run(self._timed(script), keys, arguments)
+        return await super().run(ToldTime(script), keys, (*arguments, self.clock.now_ms))  # type: ignore[arg-type]
 
     async def run_all(self, script: Any, keys: Sequence[str], arguments: Any) -> list[Any]:  # noqa: ANN401
-        return await super().run_all(self._timed(script), keys, arguments)
+        timed = [(*one, self.clock.now_ms) for one in arguments]
+        return await super().run_all(ToldTime(script), keys, timed)  # type: ignore[arg-type]
 
-    async def _run_and_wait(self, script: Any, *arguments: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-        return await super()._run_and_wait(self._timed(script), *arguments)
+    async def _run_and_wait(
+        self,
+        script: Any,  # noqa: ANN401
+        keys: Sequence[str],
+        arguments: Any,  # noqa: ANN401
+        *how: Any,  # noqa: ANN401
+    ) -> tuple[list[Any], list[Any]]:
+        timed = [(*one, self.clock.now_ms) for one in arguments]
+        return await super()._run_and_wait(ToldTime(script), keys, timed, *how)  # type: ignore[arg-type]
 
     async def ask_primaries(self, command: str) -> Mapping[str, Any]:
         replies = await super().ask_primaries(command)
-        return dict.fromkeys(replies, self.clock.read_server()) if command == "TIME" else replies
-
-    def _timed(self, script: Script) -> Any:  # noqa: ANN401 - as a script to whoever sends it
-        return ScriptAt(script, self.clock.read_server())
+        told = self.clock.now_ms // 1000, self.clock.now_ms % 1000 * 1000
+        return dict.fromkeys(replies, told) if command == "TIME" else replies

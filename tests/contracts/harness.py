@@ -7,12 +7,13 @@ import itertools
 import re
 import time
 import uuid
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+import pytest
 import redis.asyncio
-from tests.contracts.clocks import ClockedLink
+from tests.contracts.clocks import ClockedLink, StoreClock
 from tests.waiting import PATIENCE
 
 from topk_bandit.domain.durability import IN_MEMORY
@@ -21,15 +22,15 @@ from topk_bandit.domain.operators import EventText
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.memory.bandits import MemoryStore
+from topk_bandit.store.redis import link as module
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.permissions import COMMANDS, OPTIONAL
+from topk_bandit.store.redis.waits import waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
-
-    from tests.contracts.clocks import StoreClock
 
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
     from topk_bandit.domain.durability import Durability
@@ -46,6 +47,7 @@ __all__ = [
     "insist",
     "listening",
     "run",
+    "waiting_little",
     "whole_log",
 ]
 
@@ -68,14 +70,13 @@ class Stores(Protocol):
     births: Iterator[int]
     """Numbers for the ids that the test's own workers give: none comes twice on the same data."""
 
+    clock: StoreClock | None
+    """By what all that is about time goes, and stands still but for `pass_time`; None for a server's own."""
+
     def connect(self) -> AbstractAsyncContextManager[Store]: ...
 
-    def read_clock_ms(self) -> int:
-        """Return the store's time."""
-        ...
-
     async def pass_time(self, milliseconds: int) -> None:
-        """Let the store's clock, which stands still, go on by this much."""
+        """Let the store's clock go on by this much, or at least so much if it is a server's own."""
         ...
 
 
@@ -87,31 +88,23 @@ def home_of(store: Store) -> Stores | None:
     return _homes.get(store)
 
 
-def _read_machine_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class MemoryStores:
-    """A store that all connections share; with a `clock` it has no other, else this machine's."""
+    """A store that all connections share."""
 
     def __init__(
         self, *, record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS, clock: StoreClock | None = None
     ) -> None:
         self.births = itertools.count()
-        self._clock = clock
-        self._store = MemoryStore(clock_ms=self.read_clock_ms, record_retention_ms=record_retention_ms)
+        self.clock = clock or StoreClock()
+        self._store = MemoryStore(clock_ms=self.clock.read_ms, record_retention_ms=record_retention_ms)
         _homes[self._store] = self
-
-    def read_clock_ms(self) -> int:
-        return self._clock.now_ms if self._clock else _read_machine_clock_ms()
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Store]:
         yield self._store
 
     async def pass_time(self, milliseconds: int) -> None:
-        assert self._clock is not None
-        self._clock.now_ms += milliseconds
+        self.clock.now_ms += milliseconds
 
 
 class RedisStores:
@@ -140,11 +133,8 @@ class RedisStores:
         self._record_retention_ms = record_retention_ms
         self._durability = durability
         self._writers = itertools.count() if writers else None
-        self._clock = clock
+        self.clock = clock
         self._monotonic = monotonic
-
-    def read_clock_ms(self) -> int:
-        return self._clock.now_ms if self._clock else _read_machine_clock_ms()
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[RedisStore]:
@@ -160,19 +150,21 @@ class RedisStores:
 
     async def _open_link(self) -> Link:
         how = {"timeout": self._timeout, "monotonic": self._monotonic, "durability": self._durability}
-        if self._clock is None:
+        if self.clock is None:
             return await Link.open(self.url, **how)
         link = await ClockedLink.open(self.url, **how)
-        link.clock = self._clock
+        link.clock = self.clock
         return link
 
     async def pass_time(self, milliseconds: int) -> None:
-        assert self._clock is not None
-        self._clock.now_ms += milliseconds
+        if self.clock is None:
+            await asyncio.sleep((milliseconds + 1) / 1000)
+            return
+        self.clock.now_ms += milliseconds
         async with redis.asyncio.from_url(self._url_of_all_rights(), protocol=2) as client:
             async for key in client.scan_iter(f"{self.prefix}:*", count=1000):
                 # A server drops what has expired by its own clock.
-                if 0 <= await client.pexpiretime(key) <= self._clock.now_ms:
+                if 0 <= await client.pexpiretime(key) <= self.clock.now_ms:
                     await client.unlink(key)
 
     def _url_of_all_rights(self) -> str:
@@ -187,6 +179,19 @@ async def insist(call: Callable[[], Awaitable[Answer]]) -> Answer:
                 return await call()
             except UnavailableError:
                 await asyncio.sleep(0.05)
+
+
+@contextmanager
+def waiting_little(*commands: str) -> Iterator[None]:
+    """Have stores wait in vain for less than they may, by these commands, until the end of the block."""
+
+    def with_little_time(durability: Durability, *, timeout: float) -> tuple[Any, ...]:
+        every = waits(durability, timeout=timeout)
+        return tuple((*one[:-1], 50) if one[0] in commands else one for one in every)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "waits", with_little_time)
+        yield
 
 
 def run(stores: Stores, scenario: Callable[..., Awaitable[None]], *, connections: int = 1) -> None:

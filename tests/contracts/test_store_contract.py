@@ -49,11 +49,11 @@ def redis_server() -> Iterator[str]:
 class TestMemoryStore(StoreContract):
     @pytest.fixture
     def stores(self) -> Stores:
-        return MemoryStores(clock=StoreClock())
+        return MemoryStores()
 
     @pytest.fixture
     def forgetful_stores(self) -> Stores:
-        return MemoryStores(record_retention_ms=RETENTION_MS, clock=StoreClock())
+        return MemoryStores(record_retention_ms=RETENTION_MS)
 
 
 class OnAServer:

@@ -28,18 +28,15 @@ class MemoryStudyStores:
 
     def __init__(self) -> None:
         self.births = itertools.count()
-        self._clock = StoreClock()
-        self._store = MemoryStudies(clock_ms=self.read_clock_ms)
-
-    def read_clock_ms(self) -> int:
-        return self._clock.now_ms
+        self.clock = StoreClock()
+        self._store = MemoryStudies(clock_ms=self.clock.read_ms)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[StudyStore]:
         yield self._store
 
     async def pass_time(self, milliseconds: int) -> None:
-        self._clock.now_ms += milliseconds
+        self.clock.now_ms += milliseconds
 
 
 class RedisStudyStores(RedisStores):

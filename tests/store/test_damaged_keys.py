@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 from tests.contracts.archives import archived, arrive
-from tests.contracts.clocks import ClockedLink, ScriptAt, StoreClock
+from tests.contracts.clocks import ClockedLink, StoreClock, ToldTime
 from tests.contracts.harness import RedisStores
 from tests.contracts.samples import ITEMS, NAME, PAST, import_part, recommendation, request, settings
 from tests.contracts.study_archives import StudySender, archived_study
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.log import Store
     from topk_bandit.store.redis.bandits import RedisStore
-    from topk_bandit.store.redis.scripts import SentScript
     from topk_bandit.store.study_log import StudyStore
 
 SCRIPTS = {name: script for name, script in vars(module).items() if isinstance(script, Script)}
@@ -71,13 +70,12 @@ APPENDING = {
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a script as the store made it, what was in the server before, and the script with the time of then."""
+    """A call of a script with the time as its last argument, and what was in the server before."""
 
     script: str
     keys: tuple[str, ...]
     arguments: tuple[bytes | str | int, ...]
     before: Dumps
-    sent: SentScript
 
 
 def dumps(client: redis.Redis) -> Dumps:
@@ -139,8 +137,7 @@ class Recorder:
 
     def note(self, link: ClockedLink, script: Script, keys: Any, arguments: Any = ()) -> None:  # noqa: ANN401 - any of them
         name = next(name for name, one in SCRIPTS.items() if one is script)
-        sent = ScriptAt(script, link.clock.read_server()).at(OLDEST)
-        self.calls.append(Call(name, tuple(keys), tuple(arguments), dumps(self.client), sent))
+        self.calls.append(Call(name, tuple(keys), (*arguments, link.clock.now_ms), dumps(self.client)))
 
 
 async def recommend(store: Store, *ids: str, items_position: int = 2) -> None:
@@ -291,7 +288,8 @@ def log_of(call: Call) -> str | None:
 
 
 def send(client: redis.Redis, call: Call) -> None:
-    client.eval(call.sent.source, len(call.keys), *call.keys, *call.arguments)
+    source = ToldTime(SCRIPTS[call.script]).at(OLDEST).source
+    client.eval(source, len(call.keys), *call.keys, *call.arguments)
 
 
 def newest_entry(client: redis.Redis, log: str) -> bytes:

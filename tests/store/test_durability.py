@@ -6,11 +6,11 @@ import asyncio
 import signal
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from redis.crc import key_slot
-from tests.contracts.harness import RedisStores, insist, run, whole_log
+from tests.contracts.harness import RedisStores, insist, run, waiting_little, whole_log
 from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request
 from tests.servers import free_port, redis_binary, running_cluster, running_pair, running_server, valkey_binary
 from tests.waiting import PATIENCE, until
@@ -19,7 +19,6 @@ from topk_bandit.domain.bandits import BanditName, Imported, Item, Rewarded, Rew
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NotDurableError
 from topk_bandit.store.log import RecordStatus
-from topk_bandit.store.redis import link
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.waits import waits
 
@@ -58,19 +57,6 @@ async def furnish(store: Store, *ids: str) -> None:
 def rewards_of(log: object) -> int:
     assert isinstance(log, list)
     return sum(isinstance(logged.event, Rewarded) for logged in log)
-
-
-@contextmanager
-def waiting_little(*commands: str) -> Iterator[None]:
-    """Have stores wait in vain for less than they may, by these commands, until the end of the block."""
-
-    def with_little_time(durability: Durability, *, timeout: float) -> tuple[Any, ...]:
-        every = waits(durability, timeout=timeout)
-        return tuple((*one[:-1], 50) if one[0] in commands else one for one in every)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link, "waits", with_little_time)
-        yield
 
 
 @contextmanager

@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.crc import key_slot
 from tests.contracts.archives import Sender, archived
-from tests.contracts.clocks import ScriptAt, StoreClock
+from tests.contracts.clocks import StoreClock, ToldTime
 from tests.contracts.harness import RedisStores, dump, insist, listening, run, whole_log
 from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, recommendation, request, settings
 from tests.programs import find_program
-from tests.servers import free_port, redis_binary, running_cluster, running_sentinel, running_server, valkey_binary
+from tests.servers import (
+    NEVER_MS,
+    free_port,
+    redis_binary,
+    running_cluster,
+    running_sentinel,
+    running_server,
+    valkey_binary,
+)
 from tests.store.proxy import LossyProxy, lossy_proxy
 from tests.waiting import PATIENCE
 
@@ -641,11 +649,11 @@ def test_a_reservation_that_lapsed_creates_nothing(valkey: RunningServer) -> Non
     stores = RedisStores(valkey.url)
     keys = KeySpace(stores.prefix).bandit(NAME)
     arguments, setting = ("changes", "shop/home", "first", "{}", "{}"), ("item_capacity", 5)
-    create, now_ms = ScriptAt(scripts.CREATE_BANDIT, (1_764_000_000, 0)).at(OLDEST).source, 1_764_000_000_000
+    create, now_ms = ToldTime(scripts.CREATE_BANDIT).at(OLDEST).source, 1_764_000_000_000
     with valkey.client() as client:
         for age, answer in ((10_000, b"lapsed"), (9_999, b"created")):
             reserved = (now_ms - age, 10_000)
-            reply = client.eval(create, 2, keys.meta, keys.log, *arguments, *reserved, *setting)
+            reply = client.eval(create, 2, keys.meta, keys.log, *arguments, *reserved, *setting, now_ms)
             assert reply[0] == answer
             assert client.exists(keys.meta, keys.log) == (2 if answer == b"created" else 0)
         client.delete(keys.meta, keys.log)
@@ -816,14 +824,14 @@ def test_tls() -> None:
 
 
 def test_sentinel_leads_to_the_new_primary() -> None:
-    with running_sentinel(valkey_binary()) as pair:
+    with running_sentinel(valkey_binary(), down_after_ms=NEVER_MS) as pair:
 
         async def scenario(store: Store) -> None:
             await furnish(store)
             assert (await store.check()).mode == "sentinel"
             await asyncio.to_thread(pair.until_ready_to_fail_over)
             async with listening(store) as following:
-                pair.primary.kill()
+                await asyncio.to_thread(pair.lose_primary)
                 receipt = await insist(lambda: store.record_reward(NAME, "pending", 1.0))
                 assert receipt.outcome == RewardOutcome.ACCEPTED
                 assert await following() is None
@@ -834,7 +842,10 @@ def test_sentinel_leads_to_the_new_primary() -> None:
 
 
 def test_a_sentinel_that_hangs_holds_up_nobody() -> None:
-    with running_sentinel(valkey_binary()) as pair, running_server(valkey_binary(), "--sentinel") as other:
+    with (
+        running_sentinel(valkey_binary(), down_after_ms=NEVER_MS) as pair,
+        running_server(valkey_binary(), "--sentinel") as other,
+    ):
         other.send_signal(signal.SIGSTOP)
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in (other, pair.sentinel))
 

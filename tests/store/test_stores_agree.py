@@ -67,9 +67,10 @@ class Agreement(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        clock = StoreClock()
-        self.served = RedisStores(self.url, clock=clock)
-        self.connections = [MemoryStores(clock=clock).connect(), self.served.connect()]
+        # Stores need not forget at the same time, so that none does.
+        how = {"clock": StoreClock(), "record_retention_ms": 10**15}
+        self.served = RedisStores(self.url, **how)
+        self.connections = [MemoryStores(**how).connect(), self.served.connect()]
         self.stores: list[Store] = [self.runner.run(one.__aenter__()) for one in self.connections]
 
     def teardown(self) -> None:
