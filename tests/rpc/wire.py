@@ -9,6 +9,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
+from tests.waiting import PATIENCE
 
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -74,7 +75,7 @@ def _take(refusal: Refusal, detail: Message) -> None:
 
 def refused(call: Callable[..., Any], request: Message | bytes, **options: object) -> Refusal:
     with pytest.raises(grpc.RpcError) as caught:
-        call(request, timeout=options.pop("timeout", 10), **options)
+        call(request, timeout=options.pop("timeout", PATIENCE), **options)
     return refusal_of(caught.value)
 
 
@@ -84,9 +85,9 @@ def bandit(name: str = HOME, **settings: object) -> bandit_pb.Bandit:
 
 def create(channel: grpc.Channel, name: str = HOME, *, items: Iterable[str] = "abcd", **settings: object) -> None:
     stub = BanditServiceStub(channel)
-    stub.CreateBandit(bandit_pb.CreateBanditRequest(bandit=bandit(name, **settings)), timeout=10)
+    stub.CreateBandit(bandit_pb.CreateBanditRequest(bandit=bandit(name, **settings)), timeout=PATIENCE)
     added = [bandit_pb.Item(item_id=item) for item in items]
-    stub.UpsertItems(bandit_pb.UpsertItemsRequest(bandit=name, items=added), timeout=10)
+    stub.UpsertItems(bandit_pb.UpsertItemsRequest(bandit=name, items=added), timeout=PATIENCE)
 
 
 _DIGITS = {ord("0") + digit: 0x1F34A + digit for digit in range(10)}
@@ -97,6 +98,8 @@ def longest_id(number: int) -> str:
     return f"{number:0128}".translate(_DIGITS)
 
 
-def recommend(channel: grpc.Channel, *, timeout: float = 10, **request: object) -> recommender_pb.RecommendResponse:
+def recommend(
+    channel: grpc.Channel, *, timeout: float = PATIENCE, **request: object
+) -> recommender_pb.RecommendResponse:
     wanted = recommender_pb.RecommendRequest(**{"bandit": HOME, **request})
     return RecommenderServiceStub(channel).Recommend(wanted, timeout=timeout)
