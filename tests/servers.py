@@ -40,10 +40,17 @@ __all__ = [
 
 SLOTS = 16384
 MASTERS = 3
+NODE_TIMEOUT_MS = 15_000
+"""So long a server of a cluster has to be silent until the others take it for dead: none is that is merely slow."""
+
+DOWN_AFTER_MS = 10_000
+"""The same for Sentinel."""
+
+NEVER_MS = 10**9
+
 FIRST_PORT = 12_000
 CLUSTER_BUS_OFFSET = 10_000
 SOON_DOWN_MS = 300
-NEVER_MS = 10**9
 
 _reserved: list[IO[str]] = []
 
@@ -231,6 +238,11 @@ class ReplicatedCluster:
         self._down.add(server.port)
         server.kill()
 
+    def promote_replica_of(self, server: RunningServer) -> None:
+        """Have a replica take over from a primary, without waiting until the others take that for dead."""
+        with self._replica_of(server).client() as client:
+            client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
+
     def bring_back(self, server: RunningServer) -> None:
         """Start a server again, which finds that it is a replica now."""
         server.start()
@@ -250,9 +262,13 @@ class ReplicatedCluster:
             there.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
             here.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
             while keys := here.execute_command("CLUSTER GETKEYSINSLOT", slot, 1):
-                here.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+                here.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, int(1000 * PATIENCE), "KEYS", *keys)
             for client in (there, here):
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+
+    def _replica_of(self, server: RunningServer) -> RunningServer:
+        rows = self._ask("CLUSTER SLOTS")
+        return next(self._servers[replica[1]] for _, _, primary, replica, *_ in rows if primary[1] == server.port)
 
     def _ask(self, command: str) -> Any:  # noqa: ANN401 - as the server answers
         port = next(port for port in self._servers if port not in self._down)
@@ -269,9 +285,9 @@ def _is_whole(client: redis.Redis) -> bool:
 
 
 @contextlib.contextmanager
-def running_replicated_cluster(binary: Path, *, node_timeout_ms: int = 1000) -> Iterator[ReplicatedCluster]:
+def running_replicated_cluster(binary: Path) -> Iterator[ReplicatedCluster]:
     """Run a cluster of three primaries with a replica each until the end of the block."""
-    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout_ms))
+    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS))
     options += ("--repl-diskless-sync-delay", "0", "--cluster-allow-replica-migration", "no")
     options += ("--appendfsync", "always", "--min-replicas-to-write", "1")
     with contextlib.ExitStack() as stack:
@@ -280,8 +296,9 @@ def running_replicated_cluster(binary: Path, *, node_timeout_ms: int = 1000) -> 
             for _ in range(2 * MASTERS)
         ]
         clients = [stack.enter_context(server.client()) for server in servers]
-        for client in clients[1:]:
-            client.execute_command("CLUSTER MEET", "127.0.0.1", servers[0].port)
+        for number, client in enumerate(clients):
+            for other in servers[:number]:
+                client.execute_command("CLUSTER MEET", "127.0.0.1", other.port)
         ids = [client.execute_command("CLUSTER MYID") for client in clients]
         for client in clients:
             until(lambda one=client: _knows_all(one), what="the servers have met")
@@ -327,6 +344,11 @@ class SentinelPair:
         with self.sentinel.client() as client:
             client.execute_command("SENTINEL FAILOVER", "main")
 
+    def lose_primary(self) -> None:
+        """Kill the primary, and have the replica promoted without waiting until the sentinel misses it."""
+        self.primary.kill()
+        until(lambda: self.fail_over() is None, what="the sentinel promotes the replica")
+
     def until_ready_to_fail_over(self) -> None:
         """Wait until the replica has all that the primary has, and the sentinel knows of it."""
         with self.primary.client() as source, self.replica.client() as target:
@@ -341,21 +363,20 @@ class SentinelPair:
 
 
 @contextlib.contextmanager
-def running_sentinel(binary: Path, *options: str, down_after_ms: int = SOON_DOWN_MS) -> Iterator[SentinelPair]:
+def running_sentinel(binary: Path, *options: str, down_after_ms: int = DOWN_AFTER_MS) -> Iterator[SentinelPair]:
     """Run a primary, a replica and a sentinel until the end of the block; `options` are those of the first two.
 
     A server that is silent for `down_after_ms` is taken for dead; with `NEVER_MS` none is before `lose_primary`.
     """
     with (
-        running_server(binary, "--repl-diskless-sync-delay", "0", *options) as primary,
-        running_server(binary, "--replicaof", "127.0.0.1", str(primary.port), *options) as replica,
+        running_pair(binary, *options) as (primary, replica),
         running_server(
             binary,
             "--sentinel",
             config=(
                 f"sentinel monitor main 127.0.0.1 {primary.port} 1",
                 f"sentinel down-after-milliseconds main {down_after_ms}",
-                "sentinel failover-timeout main 2000",
+                f"sentinel failover-timeout main {3 * DOWN_AFTER_MS}",
             ),
         ) as sentinel,
     ):

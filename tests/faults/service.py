@@ -34,12 +34,17 @@ __all__ = [
     "clean_environment",
     "commands",
     "compile_reports",
+    "held",
     "page",
     "serving",
 ]
 
 LISTENERS = ("listen", "http-listen", "metrics-listen")
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "topk-bandit")
+
+
+STORE_SECONDS = 60.0
+"""How long a service under test waits for its store, unless it is told otherwise: none is away because it is slow."""
 
 
 def clean_environment(**variables: str) -> dict[str, str]:
@@ -67,10 +72,22 @@ def alive(*pids: int) -> set[int]:
     return {pid for pid, _, state, _ in _processes() if pid in pids and not state.startswith("Z")}
 
 
+@contextlib.contextmanager
+def held(*pids: int) -> Iterator[None]:
+    """Hold processes, the first one first, until the end of the block."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGCONT)
+
+
 def page(port: int, path: str) -> tuple[int, str]:
     """Return status and body of a page of this machine."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -164,8 +181,16 @@ class Service:
         assert self.worker_pids is not None
         return alive(self.pid, *self._children, *self._store_pids)
 
-    def client(self, *, tenant: str = "shop", timeout: float = 20.0) -> Client:
+    def client(self, *, tenant: str = "shop", timeout: float = PATIENCE) -> Client:
         return Client(self.address, tenant=tenant, timeout=timeout)
+
+    def client_at(self, *pids: int, tenant: str = "shop") -> Client:
+        """Return a client over HTTP, whose one connection is at one of some workers."""
+        while True:
+            client = Client(f"http://{self.http_address}", tenant=tenant, timeout=PATIENCE)
+            if int(client.service_status().worker.rpartition("/")[2]) in pids:
+                return client
+            client.close()
 
     def page(self, path: str) -> tuple[int, str]:
         return page(self.metrics_port, path)
@@ -240,7 +265,11 @@ def serving(
     service = Service(
         flags,
         temporary=temporary,
-        variables={**processor.variables, **(variables or {})},
+        variables={
+            **processor.variables,
+            "TOPK_BANDIT_STORE_TIMEOUT_SECONDS": str(STORE_SECONDS),
+            **(variables or {}),
+        },
         command=(*prefix, *command),
     )
     try:

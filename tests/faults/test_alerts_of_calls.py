@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.alarms import SHORT_HOLD, Fault, long_only, name_of, see_alerts
+from tests.faults.lines import SlowLine
 from tests.faults.load import shopping
 from tests.faults.service import serving
-from tests.faults.test_store_limits import SlowLine
 from tests.rpc.harness import channel_to
 from tests.servers import free_port, running_server, valkey_binary
 from tests.test_watching import watching
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.v1.recommender_service_pb2 import RecommendRequest, RewardRequest
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
@@ -33,7 +33,6 @@ pytestmark = long_only("it waits for minutes: make faults does")
 
 HOME = "tenants/shop/bandits/home"
 WELL_SECONDS = 5.0
-LOG_UNREAD_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def ask_at_once(shop: Shop, calls: int) -> set[str]:
     request = RecommendRequest(bandit="tenants/loud/bandits/home")
     with channel_to(shop.service.address) as channel:
         stub = RecommenderServiceStub(channel)
-        return {call.code().name for call in [stub.Recommend.future(request, timeout=20) for _ in range(calls)]}
+        return {call.code().name for call in [stub.Recommend.future(request, timeout=PATIENCE) for _ in range(calls)]}
 
 
 @contextlib.contextmanager
@@ -117,10 +116,10 @@ def frozen_store(shop: Shop) -> Iterator[None]:
     """The store does not answer, and what slates earned can't be posted."""
     with channel_to(shop.service.address) as channel:
         stub = RecommenderServiceStub(channel)
-        slate = stub.Recommend(RecommendRequest(bandit=HOME, context=[1.0]), timeout=20).recommendation_id
+        slate = stub.Recommend(RecommendRequest(bandit=HOME, context=[1.0]), timeout=PATIENCE).recommendation_id
         shop.server.send_signal(signal.SIGSTOP)
         reward = RewardRequest(bandit=HOME, recommendation_id=slate, value=1.0)
-        codes = {stub.Reward.future(reward, timeout=20).code().name for _ in range(500)}
+        codes = {stub.Reward.future(reward, timeout=PATIENCE).code().name for _ in range(500)}
         assert codes == {"UNAVAILABLE"}
     yield
     shop.server.send_signal(signal.SIGCONT)
@@ -152,7 +151,7 @@ FAULTS = [
     Fault(loud_tenant, {"Quota"}),
     Fault(flood, {"Overloaded"}),
     Fault(starved_worker, {"EventLoopBlocked"}),
-    Fault(frozen_store, {"ErrorsBurn", "ErrorsLeak", "LogUnread"}, {"LogUnread"}, seconds=LOG_UNREAD_SECONDS),
+    Fault(frozen_store, {"ErrorsBurn", "ErrorsLeak", "LogUnread"}, {"LogUnread"}),
     Fault(worker_without_store, {"WorkersMissing"}, {"WorkersMissing"}),
     Fault(hung_workers, {"Restarts"}),
 ]

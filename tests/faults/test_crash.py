@@ -15,7 +15,7 @@ from tests.faults.load import counted, shopping, writing
 from tests.faults.service import Service, alive, serving
 from tests.long_forms import usual_or_long
 from tests.servers import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
@@ -84,7 +84,7 @@ def wait_for_business(customers: Customers) -> None:
 
 
 @pytest.mark.long_form
-@pytest.mark.timeout(usual_or_long(400, long=3600))
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("fsync", FSYNC)
 def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path, fsync: str) -> None:
     rng = np.random.default_rng(11)
@@ -94,7 +94,7 @@ def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path, fsync: str)
             client.create_bandit("home", slate_size=2, item_capacity=6, context_dimension=2, uniform_share=0.1)
             client.upsert_items("home", [f"item-{n}" for n in range(6)])
         with writing(f"unix://{folder}/valkey.sock", NAME) as scribe:
-            with shopping(address, "home", context_dim=2) as customers:
+            with shopping(address, "home", context_dim=2, waits=scribe.is_behind) as customers:
                 for kind in rng.permutation(KILLS):
                     wait_for_business(customers)
                     time.sleep(float(rng.random()) * 0.2)
@@ -149,7 +149,7 @@ def _bare(recommendation: object) -> tuple[object, ...]:
 
 
 async def _incarnation(folder: Path) -> str:
-    store = await RedisStore.connect(f"unix://{folder}/valkey.sock", timeout=5.0)
+    store = await RedisStore.connect(f"unix://{folder}/valkey.sock", timeout=PATIENCE)
     try:
         return (await store.get_bandit(NAME)).incarnation
     finally:

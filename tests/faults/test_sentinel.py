@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.faults.insisting import recorded, rewarded
 from tests.faults.service import COMMAND, clean_environment, serving
 from tests.rpc.harness import channel_to
-from tests.rpc.wire import HOME, create, recommend
+from tests.rpc.wire import create, recommend
 from tests.servers import running_sentinel, valkey_binary
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.v1 import recommender_service_pb2 as rpb
-from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     import grpc
     from tests.servers import SentinelPair
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[SentinelPair]:
@@ -32,13 +29,8 @@ def pair() -> Iterator[SentinelPair]:
         yield pair
 
 
-def rewarded(channel: grpc.Channel, recommendation_id: str, value: float) -> rpb.RewardOutcome:
-    posted = rpb.RewardRequest(bandit=HOME, recommendation_id=recommendation_id, value=value)
-    return RecommenderServiceStub(channel).Reward(posted, timeout=10).outcome
-
-
 def learned(channel: grpc.Channel, count: int) -> bool:
-    given = recommend(channel, request_id=f"{time.monotonic()}")
+    given = recommend(channel)
     return not given.degraded and given.observation_count == count
 
 
@@ -47,7 +39,7 @@ def doctor(pair: SentinelPair, durability: str) -> subprocess.CompletedProcess[s
         [COMMAND, "doctor"],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
         env=clean_environment(COLUMNS="200", TOPK_BANDIT_REDIS_URL=pair.url, TOPK_BANDIT_DURABILITY=durability),
     )
@@ -70,24 +62,22 @@ def test_the_doctor_says_what_a_class_lacks(pair: SentinelPair) -> None:
 
 def test_it_serves_through_sentinel_and_follows_to_the_new_primary(pair: SentinelPair, tmp_path: Path) -> None:
     with (
-        serving(tmp_path, "--redis-url", pair.url, "--store-timeout-seconds=0.5") as service,
+        serving(tmp_path, "--redis-url", pair.url) as service,
         channel_to(service.address) as channel,
     ):
         create(channel)
-        first = recommend(channel, request_id="first")
-        assert not first.degraded
-        assert rewarded(channel, first.recommendation_id, 1.0) == rpb.REWARD_OUTCOME_ACCEPTED
+        first = recorded(channel, "first")
+        assert rewarded(channel, first, 1.0) == rpb.REWARD_OUTCOME_ACCEPTED
         until(lambda: learned(channel, 1), what="the reward is learned")
         assert list(tmp_path.iterdir()) == []
 
         pair.until_ready_to_fail_over()
-        pair.primary.kill()
+        pair.lose_primary()
         until(lambda: learned(channel, 1), what="recommending on the new primary")
-        again = recommend(channel, request_id="first")
-        assert again.recommendation_id == first.recommendation_id
-        assert rewarded(channel, first.recommendation_id, 1.0) == rpb.REWARD_OUTCOME_DUPLICATE
-        second = recommend(channel, request_id="second")
-        assert rewarded(channel, second.recommendation_id, 2.0) == rpb.REWARD_OUTCOME_ACCEPTED
+        assert recorded(channel, "first").recommendation_id == first.recommendation_id
+        assert rewarded(channel, first, 1.0) == rpb.REWARD_OUTCOME_DUPLICATE
+        second = recorded(channel, "second")
+        assert rewarded(channel, second, 2.0) == rpb.REWARD_OUTCOME_ACCEPTED
         until(lambda: learned(channel, 2), what="learning on the new primary")
         with pair.replica.client() as client:
             assert client.info("replication")["role"] == "master"

@@ -1,0 +1,115 @@
+"""A line between callers and a service, or a service and its store, or two stores: slow, held, or led elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from tests.waiting import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["SlowLine"]
+
+SHORTEST_SECONDS = 1e-6
+
+
+class SlowLine:
+    """A TCP proxy on a thread of its own.
+
+    Attributes
+    ----------
+    port
+        Where it listens.
+    server_port
+        Where connections lead to that are opened from now on.
+    seconds
+        What goes either way arrives so much later.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.port = 0
+        self.server_port = server_port
+        self.seconds = 0.0
+        self._is_held = False
+        self._kept: list[Callable[[], None]] = []
+        self._sent = bytearray()
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._up = threading.Event()
+        self._sinks: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    @property
+    def sent(self) -> bytes:
+        """What callers have sent while the line was held."""
+        return bytes(self._sent)
+
+    def hold(self) -> None:
+        """Keep what comes from either side from now on."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Pass on at once what was kept, and all that comes."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._release)
+
+    def _release(self) -> None:
+        self._is_held = False
+        for passing_on in self._kept:
+            passing_on()
+        self._kept.clear()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        listener = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = listener.sockets[0].getsockname()[1]
+        self._up.set()
+        await self._stop.wait()
+        listener.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for sink in self._sinks:
+            sink.transport.abort()
+        await asyncio.sleep(0.1)
+
+    async def _carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        server, to_server = await asyncio.open_connection("127.0.0.1", self.server_port)
+        self._sinks |= {to_client, to_server}
+        await asyncio.gather(self._pass(client, to_server, is_sent=True), self._pass(server, to_client))
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_sent: bool = False) -> None:
+        due = 0.0
+        try:
+            while part := await source.read(1 << 16):
+                if self._is_held and is_sent:
+                    self._sent += part
+                due = self._do(partial(sink.write, part), after=due)
+        finally:
+            self._do(sink.close, after=due)
+
+    def _do(self, passing_on: Callable[[], None], *, after: float) -> float:
+        """Do something in its time, and after what is due before it; return when."""
+        loop = asyncio.get_running_loop()
+        due = max(loop.time() + self.seconds, after + SHORTEST_SECONDS)
+        if self._is_held:
+            self._kept.append(passing_on)
+        else:
+            loop.call_at(due, passing_on)
+        return due
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._up.wait(PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
