@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
 from topk_bandit.process.store_watch import LARGEST_CLOCK_DIFFERENCE_SECONDS, StoreWatch
 from topk_bandit.store.memory.bandits import MemoryStore
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.durability import Durability
+    from topk_bandit.store.log import StoreReport
 
 START = 1_700_000_000.0
 
@@ -93,3 +98,30 @@ def test_small_corrections_are_passed_over(watch: StoreWatch, clocks: Clocks) ->
         look(watch, clocks)
         clocks.store += 0.5
     assert (clocks.jumps, set(clocks.problems), clocks.memory) == (0, {0}, {(0, 0)})
+
+
+class SlowStore(MemoryStore):
+    """A store that the machine stands still for, before and after its clock is read."""
+
+    def __init__(self, clocks: Clocks, *, before: float, after: float) -> None:
+        super().__init__(clock_ms=lambda: round(clocks.store * 1000))
+        self._clocks = clocks
+        self._before = before
+        self._after = after
+
+    async def check(self, durability: Durability | None = None) -> StoreReport:
+        self._clocks.go_on(self._before)
+        report = await super().check(durability)
+        self._clocks.go_on(self._after)
+        return report
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 60.0), (60.0, 0.0), (7.0, 7.0)])
+def test_a_machine_that_stands_still_is_no_jump(clocks: Clocks, before: float, after: float) -> None:
+    slow, quick = SlowStore(clocks, before=before, after=after), SlowStore(clocks, before=0.0, after=0.0)
+    for stores in ((slow, slow, slow), (quick, slow, quick), (slow, quick, slow)):
+        watch = StoreWatch(slow, hooks=clocks, wall=lambda: clocks.wall, steady=lambda: clocks.steady)
+        for store in stores:
+            watch._store = store
+            look(watch, clocks, times=1)
+    assert (clocks.jumps, set(clocks.problems)) == (0, {0})

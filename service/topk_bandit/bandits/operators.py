@@ -141,6 +141,7 @@ class Operators:
 
     async def service_status(self) -> tuple[WorkerStatus, StoreStatus | None]:
         """Return how this worker is, and how the store is; None while that is away."""
+        begun_ms = self._clock_ms()
         try:
             report = await self._store.check()
         except UnavailableError:
@@ -150,7 +151,7 @@ class Operators:
             report.version,
             report.mode,
             str(report.durability),
-            report.problems_at(self._clock_ms() / 1e3),
+            report.problems_between(begun_ms / 1e3, self._clock_ms() / 1e3),
             memory_bytes=report.memory_bytes,
             memory_limit_bytes=report.memory_limit_bytes,
         )

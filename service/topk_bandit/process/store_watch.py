@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -71,7 +72,7 @@ class StoreWatch:
         self._wall = wall
         self._steady = steady
         self._known: tuple[str, ...] = ()
-        self._ahead_of_steady: float | None = None
+        self._ahead_of_steady = (-math.inf, math.inf)
 
     async def run(self) -> None:
         """Look until cancelled; a store that is away is looked at when it is back."""
@@ -93,14 +94,15 @@ class StoreWatch:
         UnavailableError
             The store is away.
         """
+        wall, steady = self._wall(), self._steady()
         report = await self._store.check()
         clock = report.clock_ms / 1e3
-        problems = report.problems_at(self._wall())
+        problems = report.problems_between(wall, self._wall())
         self._note_problems(problems)
         self._hooks.store_examined(
             len(problems), memory_bytes=report.memory_bytes, memory_limit_bytes=report.memory_limit_bytes
         )
-        self._note_clock(clock - self._steady())
+        self._note_clock(clock - self._steady(), clock - steady)
 
     def _note_problems(self, problems: tuple[str, ...]) -> None:
         for problem in problems:
@@ -111,9 +113,11 @@ class StoreWatch:
                 _log.warning("the store has no longer this problem: %s", problem)
         self._known = problems
 
-    def _note_clock(self, ahead: float) -> None:
-        before, self._ahead_of_steady = self._ahead_of_steady, ahead
-        jump = 0.0 if before is None else ahead - before
+    def _note_clock(self, least: float, most: float) -> None:
+        """Note by how much the store's clock is ahead of the steady one, between two bounds."""
+        before_least, before_most = self._ahead_of_steady
+        jump = max(0.0, least - before_most) - max(0.0, before_least - most)
+        self._ahead_of_steady = (least, most) if jump else (max(least, before_least), min(most, before_most))
         if abs(jump) > LARGEST_CLOCK_DIFFERENCE_SECONDS:
             _log.error("the store's clock has jumped by %+.1f s, and all deadlines with it", jump)
             self._hooks.store_clock_jumped()

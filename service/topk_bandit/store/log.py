@@ -403,10 +403,13 @@ class StoreReport:
     shortages: tuple[str, ...] = ()
     durability: Durability = IN_MEMORY
 
-    def problems_at(self, now_seconds: float) -> tuple[str, ...]:
-        """Return all that is wrong with the store when this machine's clock shows `now_seconds`."""
-        known = (*self.problems, *self.shortages)
-        if abs(self.clock_ms / 1e3 - now_seconds) <= LARGEST_CLOCK_DIFFERENCE_SECONDS:
+    def problems_between(self, begun: float, ended: float) -> tuple[str, ...]:
+        """Return all that is wrong with a store that was looked at between two times by this machine's clock.
+
+        They are seconds. When the store's clock was read meanwhile nobody knows, and the machine may have stood still.
+        """
+        known, clock = (*self.problems, *self.shortages), self.clock_ms / 1e3
+        if max(begun - clock, clock - ended) <= LARGEST_CLOCK_DIFFERENCE_SECONDS:
             return known
         problem = "The store's clock is not this machine's: deadlines follow the one, logs the other; synchronise both."
         return (*known, problem)
