@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from tests.learning.dense import WCK, DenseGp, assert_close, rankings_of, sample
+from tests.learning.dense import WCK, DenseGp, FloatArray, assert_close, rankings_of, sample
 from tests.learning.happenings import ASK_CONTEXT, CONTEXT_DIM, KERNEL, N_ITEMS, SLATE_SIZE
 from tests.learning.test_policy import EVERYTHING
 
 from topk_bandit.learning.hyperparameters import best_noise
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, project
-from topk_bandit.learning.policy import State
+from topk_bandit.learning.policy import PastRows, State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 
 NOISE = 0.2
@@ -26,11 +27,14 @@ def faded() -> ObservedRows:
     return ObservedRows.of(Observations(*DATA.rows)).fade(WEIGHTS)
 
 
+@dataclass(frozen=True)
 class _Faded(DenseGp):
     """The textbook's process, whose rows have noise of their own."""
 
+    weights: FloatArray = field(default_factory=lambda: WEIGHTS)
+
     def noisy(self, rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        return self.covariance(rows, rows) + np.diag(self.noise_variance / WEIGHTS)
+        return self.covariance(rows, rows) + np.diag(self.noise_variance / self.weights)
 
 
 def test_a_faded_row_has_more_noise() -> None:
@@ -79,6 +83,69 @@ def test_noise_is_found_as_large_when_all_rows_have_faded_alike() -> None:
     ]
     assert 0.8 <= noises[0] <= 1.3
     assert 0.8 <= noises[1] <= 1.3
+
+
+HALF_LIFE = 20.0
+
+
+class Aged:
+    """Rewards and what each counts for, by the definition: a plain number each, brought up to date at each refit."""
+
+    def __init__(self) -> None:
+        self.state = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), half_life=HALF_LIFE)
+        self.weights: list[float] = []
+        self.refits = 0
+        self._refit_at: float | None = None
+        self._since_refit = 0
+
+    def learn(self, at: float) -> None:
+        row = len(self.weights)
+        context, ranking, reward = DATA.contexts[row], DATA.rankings[row], float(DATA.rewards[row])
+        self.state = self.state.rewarded(f"{row}", context, ranking, reward=reward, at=at)
+        self.weights.append(1.0)
+        self._since_refit += 1
+        if self.state.since_refit == 0:
+            self._age(at)
+
+    def learn_past(self, ages: list[float], at: float) -> None:
+        rows = slice(len(self.weights), len(self.weights) + len(ages))
+        past = PastRows(DATA.contexts[rows], DATA.rankings[rows], DATA.rewards[rows], np.array(ages))
+        self.state = self.state.learn_history(past, at=at)
+        self._age(at)
+        self.weights += [0.5 ** (age / HALF_LIFE) for age in ages]
+
+    def _age(self, at: float) -> None:
+        """Let what was there at the refit before age by all the time since, and what came later by half of it."""
+        passed = 0.0 if self._refit_at is None else max(at - self._refit_at, 0.0)
+        old = len(self.weights) - self._since_refit
+        for row in range(len(self.weights)):
+            self.weights[row] *= 0.5 ** (passed / HALF_LIFE if row < old else passed / HALF_LIFE / 2.0)
+        self._refit_at = at if self._refit_at is None else max(at, self._refit_at)
+        self._since_refit = 0
+        self.refits += 1
+
+    def check(self) -> None:
+        posterior, count = self.state.posterior, len(self.weights)
+        gp = _Faded(WCK, N_ITEMS, posterior.noise_variance, *DATA[:count].rows, weights=np.array(self.weights))
+        amplitude = gp.whitened_square(gp.best_offset) / sum(self.weights)
+        expected = replace(gp, offset=gp.best_offset, amplitude=amplitude).predict(ASK_CONTEXT, EVERYTHING)
+        assert_close(self.state.predict(ASK_CONTEXT, EVERYTHING), expected, atol=1e-8)
+        assert posterior.n_observations == pytest.approx(sum(self.weights))
+
+
+def test_every_reward_counts_for_its_age_by_the_refits_that_it_has_lived_through() -> None:
+    """Rewards come at uneven times, some of them late since the refit before; once the clock is set back."""
+    aged, times = Aged(), 5.0 + np.cumsum(np.random.default_rng(11).choice([0.1, 1.0, 9.0], size=28))
+    times[23] = times[15] - 4.0  # refits come every eight rewards
+    for at in times[:27].tolist():
+        aged.learn(at)
+    aged.check()
+    aged.learn_past([0.0, 7.0, 30.0], float(times[27]))
+    aged.check()
+    for at in (times[27] + np.arange(10.0)).tolist():
+        aged.learn(at)
+    aged.check()
+    assert aged.refits == 5
 
 
 def live(state: State, *, count: int, at: float, seed: int, sign: float = 1.0) -> State:
