@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contracts.archives import archived, arrive
+from tests.contracts.archives import archived, arrive, ended
 from tests.contracts.harness import dump, listening, run, whole_log
 from tests.contracts.samples import (
     HOUR_MS,
@@ -28,6 +28,7 @@ from tests.contracts.samples import (
 )
 from tests.waiting import until_async
 
+from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.domain.bandits import (
     Activated,
     ActivationOutcome,
@@ -66,6 +67,8 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.quotas import Quota, TenantUse
+from topk_bandit.store.archive_lines import ArchivedImport
+from topk_bandit.store.archives import write_line
 from topk_bandit.store.log import (
     MOST_REWARDS,
     Correctable,
@@ -2137,5 +2140,47 @@ class StoreContract:
             await record(store)
             assert await expired(store) == 1
             assert repr((await whole_log(store, NAME))[-1].event.default_reward) == "0.0"
+
+        run(stores, scenario)
+
+    def test_rows_that_were_imported_while_a_bandit_left_are_known_where_it_arrives(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            holdings, place = await read_holdings(store, NAME, None)
+            while place is not None:
+                more, place = await read_holdings(store, NAME, place)
+                holdings += more
+            await import_rows(store, import_part(0, 3))
+            lines, other = [*holdings, *map(write_line, await whole_log(store, NAME))], BanditName(NAME.tenant, "other")
+            await store.finish_arrival(other, await arrive(store, other, ended(lines), at_once=100), quota=9)
+            assert await store.find_import(other, "year") == ImportProgress(3, 3)
+            _, parts = await store.scan_imports(other, cursor=0)
+            assert [replace(part, fingerprint="") for part in parts] == [ArchivedImport("year", 0, "", 3, 3, 2)]
+            with pytest.raises(ConflictError):  # what the rows were is not known, so that none are the same
+                await store.find_import_part(other, import_part(0, 3))
+            assert (await import_rows(store, import_part(3, 2), other)).status is RecordStatus.RECORDED
+            assert await store.find_import(other, "year") == ImportProgress(5, 5)
+
+        run(stores, scenario)
+
+    def test_a_bandit_that_is_deleted_is_announced(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            async with listening(store) as following:
+                await store.delete_bandit(NAME)
+                assert await following() == NAME
+
+        run(stores, scenario)
+
+    def test_a_bandit_that_arrives_is_one_of_its_own_tenant(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for bandit in ("one", "two", "three"):
+                await create(store, BanditName("elsewhere", bandit))
+            other = BanditName(NAME.tenant, "other")
+            arrival = await arrive(store, other, await archived(store, NAME), at_once=100)
+            with pytest.raises(QuotaError):
+                await store.finish_arrival(other, arrival, quota=1)
+            assert (await store.finish_arrival(other, arrival, quota=2)).name == other
 
         run(stores, scenario)

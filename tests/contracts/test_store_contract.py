@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.clocks import StoreClock
-from tests.contracts.harness import LEAST_RIGHTS, RIGHTS_IN_A_CLUSTER, MemoryStores, RedisStores
-from tests.contracts.store_contract import StoreContract
+from tests.contracts.harness import LEAST_RIGHTS, RIGHTS_IN_A_CLUSTER, MemoryStores, RedisStores, run
+from tests.contracts.samples import NAME
+from tests.contracts.store_contract import StoreContract, create, is_known, record
 from tests.servers import redis_binary, running_cluster, running_server, valkey_binary
 
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.contracts.harness import Stores
+
+    from topk_bandit.store.log import Store
 
 RETENTION_MS = 500
 
@@ -54,6 +57,22 @@ class TestMemoryStore(StoreContract):
     @pytest.fixture
     def forgetful_stores(self) -> Stores:
         return MemoryStores(record_retention_ms=RETENTION_MS)
+
+    def test_what_is_closed_is_kept_for_its_time_and_no_longer(self, forgetful_stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store)
+            await store.record_reward(NAME, "rec-1", 1.0)
+            await forgetful_stores.pass_time(RETENTION_MS)
+            assert [name async for name in store.find_overdue()] == []
+            await store.expire_due(NAME, limit=9)
+            assert await is_known(store, "rec-1")
+            await forgetful_stores.pass_time(1)
+            assert [name async for name in store.find_overdue()] == [NAME]
+            await store.expire_due(NAME, limit=9)
+            assert not await is_known(store, "rec-1")
+
+        run(forgetful_stores, scenario)
 
 
 class OnAServer:

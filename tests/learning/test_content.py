@@ -471,3 +471,11 @@ def test_of_many_new_items_those_with_good_features_are_searched(n_candidates: i
     shown = decided(state, eligible)
     rank = np.argsort(np.argsort(-z[eligible, 0]))[np.searchsorted(eligible, shown)]
     assert rank.max() < n_candidates // 4
+
+
+def test_items_keep_their_features_when_there_is_room_for_more() -> None:
+    state = taught(initial(Z), 30)
+    wider = state.with_kernel(adaptive_kendall(N_ITEMS + 3, SLATE_SIZE))
+    content = wider.posterior.kernel.content
+    assert content is not None
+    np.testing.assert_array_equal(content.features, np.concatenate([Z, np.zeros((3, Z.shape[1]))]))

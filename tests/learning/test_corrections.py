@@ -7,7 +7,9 @@ import pytest
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.observed_rows import Observations, ObservedRows, project
 from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.posterior import PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import random_rankings
 
@@ -175,3 +177,18 @@ def test_a_refit_ends_what_can_be_corrected() -> None:
         life.reward(shown, float(life.rng.normal()))
         assert life.state.is_recent(shown[0]) == (due > 1), count
         assert len(life.state.recent) == life.state.since_refit
+
+
+def test_a_row_that_is_taken_back_leaves_the_mean_square_of_contexts_as_it_was() -> None:
+    """Of rows that were projected onto others nobody can tell it by the contexts that are left."""
+    rng = np.random.default_rng(8)
+    basis = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS, SLATE_SIZE)
+    rankings = random_rankings(ITEMS, slate_size=SLATE_SIZE, count=60, rng=rng)
+    rows = ObservedRows.of(Observations(rng.normal(size=(60, DIM)), rankings, rng.normal(size=60)))
+    few = project(basis, rows, most_rows=20, noise_variance=0.2)
+    nobody = PendingSlates(np.zeros((0, DIM)), np.zeros((0, SLATE_SIZE), dtype=np.int32))
+    before = Posterior.fit(basis, few, nobody, noise_variance=0.2)
+    left = before.observe(np.full(DIM, 3.0), rankings[0], 1.0).observe(np.full(DIM, 0.1), rankings[1], 2.0)
+    left = left.without_row(before.n_rows + 1).without_row(before.n_rows)
+    assert left.n_observations == pytest.approx(before.n_observations)
+    assert left.context_square == pytest.approx(before.context_square)

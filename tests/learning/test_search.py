@@ -157,3 +157,14 @@ def test_the_best_seen_are_the_rewarded_rankings_with_the_largest_means() -> Non
         found = items[best_seen(at_context)]
         assert len(np.unique(found, axis=0)) == len(found) == len(by_mean)
         np.testing.assert_allclose(posterior.predict(CONTEXT, found).mean, by_mean, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [WCK, WK], ids=lambda kind: kind.name)
+def test_the_unit_of_the_rewards_changes_no_step_of_a_search(kind: Kind) -> None:
+    """Of a posterior that is four times as wide in all its variances a quarter of beta asks for the same."""
+    for seed in range(5):
+        posterior = random_posterior(seed, kind=kind, n_items=40)
+        one, four = (posterior.rescale(offset=0.0, amplitude=amplitude) for amplitude in (1.0, 4.0))
+        expected, found = search(one, beta=4.0, seed=seed), search(four, beta=1.0, seed=seed)
+        assert found.ranking.tolist() == expected.ranking.tolist()
+        assert (found.evaluations, found.highest_mean) == (expected.evaluations, expected.highest_mean)

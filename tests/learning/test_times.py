@@ -74,3 +74,11 @@ def test_a_clock_that_was_set_back_ages_no_reward_twice(change: Callable[[State]
 def test_rewards_that_are_never_forgotten_have_no_age() -> None:
     state = learned(math.inf).refit(100.0).refit(1e12)
     assert state.posterior.n_observations == pytest.approx(20.0)
+
+
+def test_a_reward_of_elsewhere_counts_by_its_age() -> None:
+    ages = HALF_LIFE * np.arange(12.0)
+    state = State.initial(KERNEL, context_dim=1, limits=Limits(), half_life=HALF_LIFE)
+    learned = state.learn_history(PAST._replace(ages=ages), at=1e6)
+    assert learned.posterior.n_observations == pytest.approx(2.0 - 2.0**-11)
+    assert learned.observations == 12

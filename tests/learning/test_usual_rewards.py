@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topk_bandit.learning.kendall import weighted_convolutional_kendall
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import PastRows, State
 from topk_bandit.learning.usual_rewards import FARTHER, FEWEST_REWARDS, NO_REWARDS, UsualRewards
 
 
@@ -81,3 +84,15 @@ def test_another_unit_and_origin_change_nothing(rewards: list[float], unit: floa
         learned, one = one.admit(reward)
         scaled, other = other.admit(unit * reward + origin)
         assert scaled == pytest.approx(unit * learned + origin, rel=1e-6, abs=1e-3 * unit)
+
+
+def test_an_outlier_among_rewards_of_elsewhere_is_learned_as_the_farthest_usual_one() -> None:
+    rng = np.random.default_rng(3)
+    rewards = np.append(rng.random(600), 1e6)
+    rankings = np.array([rng.permutation(9)[:3] for _ in rewards], dtype=np.int32)
+    past = PastRows(np.ones((601, 1)), rankings, rewards, np.zeros(601))
+    state = State.initial(weighted_convolutional_kendall(9, 3), context_dim=1, limits=Limits(rows=1000))
+    learned = state.learn_history(past)
+    assert learned.usual.outliers == 1
+    assert float(learned.posterior.observations.rewards.max()) < 1.2
+    assert rewards.max() == 1e6
