@@ -57,10 +57,10 @@ ROOMS: Mapping[str, str] = {
     "learning/decisions.py": f"""
         learning/test_falling_shares bandits/test_answers learning/test_item_draws learning/test_decide
         learning/test_thompson learning/test_content learning/test_prior_mean learning/test_search
-        bandits/test_large_catalogue {_MODEL}""",
+        learning/test_believing_policy learning/test_stand_ins bandits/test_large_catalogue {_MODEL}""",
     "learning/policy.py": """
         learning/test_policy learning/test_ageing learning/test_corrections learning/test_digests
-        learning/test_usual_rewards learning/test_usual_contexts learning/test_feature_shares
+        learning/test_times learning/test_usual_rewards learning/test_usual_contexts learning/test_feature_shares
         learning/test_mean_parts learning/test_no_rows_left learning/test_noticed_changes learning/test_content
         learning/test_prior_mean learning/test_item_parts learning/test_believing_policy""",
     "learning/posterior.py": """
