@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
+from tests.loadtests.jobs import failing, squared
 
 import runner
 import suite
@@ -14,7 +15,6 @@ from report import overview, save, save_markdown
 from targets import Target, missed, read_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 TARGETS = {"speed": Target(at_least=50.0), "error": Target(at_most=0.01)}
@@ -73,15 +73,6 @@ def test_every_target_is_of_a_benchmark_that_there_is() -> None:
 
 def test_exponents_are_fitted() -> None:
     assert exponent([10, 100, 1000], [3 * size**1.7 for size in (10, 100, 1000)]) == pytest.approx(1.7)
-
-
-def squared(number: int, report: Callable[[int, int], None]) -> int:
-    report(number, 2 * number)
-    return number**2
-
-
-def failing(_: int, _report: object) -> int:
-    raise ValueError("on purpose")
 
 
 @pytest.mark.slow

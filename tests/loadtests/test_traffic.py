@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from grpc_status import rpc_status
 from scipy.stats import chi2, kstest
+from tests.waiting import PATIENCE, until
 
 from runner import BUDGETS, run_all
 from targets import read_targets
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from topk_bandit.lab.simulation.environments import Shop
     from traffic.found import Found
     from traffic.stage import Stage
 
@@ -72,7 +75,7 @@ def test_arrivals_are_poisson_in_each_phase() -> None:
 
 
 def plan_of(address: str, *streams: Stream, seconds: float = 2.0, seed: int = 1) -> Plan:
-    return Plan(address, (seconds,), streams, seed)
+    return Plan(address, (seconds,), streams, seed, deadline=PATIENCE)
 
 
 def test_a_plan_draws_the_same_customers_again_and_each_once_before_any_twice() -> None:
@@ -155,18 +158,22 @@ def generator() -> Iterator[Generator]:
         yield one
 
 
-def stopped(pid: int, begun: Callable[[], object], *, seconds: float) -> threading.Thread:
-    """Stop a process for so long, once something has begun."""
+@contextmanager
+def stopped(pid: int, begun: Callable[[], object]) -> Iterator[None]:
+    """Stop a process for a while within the block, once something has begun."""
 
     def stop() -> None:
         begun()
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(0.6)
         os.kill(pid, signal.SIGCONT)
 
     thread = threading.Thread(target=stop)
     thread.start()
-    return thread
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def test_calls_are_sent_though_others_are_not_answered(shopkeeper: str, generator: Generator) -> None:
@@ -188,14 +195,17 @@ def test_calls_are_sent_though_others_are_not_answered(shopkeeper: str, generato
 
 
 def test_a_generator_that_stalls_is_noticed(shopkeeper: str, generator: Generator) -> None:
-    Shopkeeper.called.clear()
-    stall = stopped(generator.pid, Shopkeeper.called.wait, seconds=0.6)
-    calls = generator.run(plan_of(shopkeeper, Stream("t", ("well",), shop_of(1), (50.0,), 0.1)))
-    stall.join()
-    lateness = calls.lateness.percentile(99)
-    assert lateness > 0.3
-    assert "ms behind its schedule" in flaw([], lateness)
-    late = calls.of_kind(RECOMMEND)
+    runs: list[Calls] = []
+
+    def was_late() -> bool:
+        Shopkeeper.called.clear()
+        with stopped(generator.pid, lambda: Shopkeeper.called.wait(PATIENCE)):
+            runs.append(generator.run(plan_of(shopkeeper, Stream("t", ("well",), shop_of(1), (50.0,), 0.1))))
+        return runs[-1].lateness.percentile(99) > 0.3
+
+    until(was_late, what="a stop that came before the last call was due")
+    assert "ms behind its schedule" in flaw([], runs[-1].lateness.percentile(99))
+    late = runs[-1].of_kind(RECOMMEND)
     assert late.latency.percentile(99) > 0.3, "a call that was held up counts from when it was meant to be sent"
     assert flaw([], LATEST_P99) == ""
     assert flaw([], math.nan)
@@ -204,47 +214,57 @@ def test_a_generator_that_stalls_is_noticed(shopkeeper: str, generator: Generato
 def test_a_generator_that_dies_is_no_result(shopkeeper: str) -> None:
     with Generator() as one:
         Shopkeeper.called.clear()
-        killing = threading.Thread(target=lambda: (Shopkeeper.called.wait(), os.kill(one.pid, signal.SIGKILL)))
+        killing = threading.Thread(target=lambda: (Shopkeeper.called.wait(PATIENCE), os.kill(one.pid, signal.SIGKILL)))
         killing.start()
         with pytest.raises(RuntimeError, match="died"):
-            one.run(plan_of(shopkeeper, Stream("t", ("well",), shop_of(1), (5.0,)), seconds=30.0))
+            one.run(plan_of(shopkeeper, Stream("t", ("well",), shop_of(1), (5.0,)), seconds=PATIENCE))
         killing.join()
 
 
 def tiny(stage: Stage, seconds: float) -> Found:
     """Load a bandit of the real service a little, with a generator that is stopped meanwhile."""
-    shop = shop_of(1)
+    shop, loads = shop_of(1), list[Calls]()
     stage.open(shop, rewards=30)
+    with Watch(stage.service, retention_seconds=600.0, every=0.25) as watch:
+        until(
+            lambda: load_behind_schedule(stage, shop, seconds, loads),
+            what="a stop that came before the last call was due",
+        )
+        until(lambda: watch.samples and has_all(watch.samples[-1]), what="a look at what the load left")
+    assert watch.samples[-1].remembered <= stage.stats().observation_count - 30
+    assert watch.samples[-1].overdue == 0.0
+    return usual(loads[-1], seconds, cpu=stage.cpu)
+
+
+def load_behind_schedule(stage: Stage, shop: Shop, seconds: float, loads: list[Calls]) -> bool:
+    """Load a bandit once more, whose generator is stopped meanwhile; return whether calls were due then."""
+    before = stage.stats()
 
     def begun() -> None:
-        with stage.client() as client:
-            while client.stats(BANDIT).recommendation_count < 3:
-                time.sleep(0.01)
+        until(lambda: stage.stats().recommendation_count >= before.recommendation_count + 3, what="three slates")
 
-    stall = stopped(stage.generator.pid, begun, seconds=0.6)
-    with Watch(stage.service, retention_seconds=600.0, every=0.25) as watch:
-        calls = stage.load((seconds,), Stream(TENANT, (BANDIT,), shop, (15.0,), reward_after=0.3), seed=1)
-    stall.join()
-    found, rewards = usual(calls, seconds, cpu=stage.cpu), calls.of_kind(REWARD)
-    learned, posted = stage.stats().observation_count - 30, len(rewards.ended(End.OK))
+    with stopped(stage.generator.pid, begun):
+        loads.append(stage.load((seconds,), Stream(TENANT, (BANDIT,), shop, (15.0,), reward_after=0.3), seed=1))
+    rewards = loads[-1].of_kind(REWARD)
+    learned, posted = stage.stats().observation_count - before.observation_count, len(rewards.ended(End.OK))
     # Whether a reward arrived that nobody waits for any more, only the service knows.
     assert posted <= learned <= posted + len(rewards.ended(End.TOO_LATE, End.FAILED))
-    last = watch.samples[-1]
-    assert last.worker_mb > 50.0
-    assert last.store_mb > 1.0
-    assert last.descriptors > 5.0
-    assert last.threads > 1.0
-    assert last.tasks > 1.0
-    assert 0 < last.remembered <= learned
-    assert last.overdue == 0.0
-    return found
+    return posted > 0 and loads[-1].lateness.percentile(99) > 0.1
+
+
+def has_all(sample: Sample) -> bool:
+    """Tell whether a look found a service that runs, and records of slates."""
+    sizes = sample.worker_mb > 50.0 and sample.store_mb > 1.0 and sample.descriptors > 5.0
+    return sizes and sample.threads > 1.0 and sample.tasks > 1.0 and sample.remembered > 0
 
 
 @pytest.mark.slow
 def test_a_scenario_on_the_real_service_says_wherever_it_is_told_that_its_generator_was_late(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scenario = Scenario("tiny", "a little", 2.0, 4.0, tiny, ("--metrics-listen=127.0.0.1:0",))
+    scenario = Scenario(
+        "tiny", "a little", 2.0, 4.0, tiny, ("--metrics-listen=127.0.0.1:0", "--store-timeout-seconds=60")
+    )
     failed = run_all({"steady": partial(play, scenario, How())}, quick=True, folder=tmp_path)
     assert len(failed) == 1
     assert "INVALID" in failed[0]
@@ -255,7 +275,7 @@ def test_a_scenario_on_the_real_service_says_wherever_it_is_told_that_its_genera
     assert figures["lateness_p99"]["value"] > LATEST_P99 * 1e3
     assert {figure["target"]["met"] for figure in figures.values() if "target" in figure} == {None}
     answered = sum(count for _, count in found["histograms"]["recommend"])
-    assert answered == round(figures["goodput"]["value"] * 2.0) > 10
+    assert answered == round(figures["goodput"]["value"] * 2.0) > 0
     sent = figures["offered"]["value"] * 2.0
     unanswered = sent * sum(figures[one]["value"] for one in ("refused", "too_late")) + figures["errors"]["value"]
     assert answered + unanswered == pytest.approx(sent)
