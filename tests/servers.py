@@ -50,7 +50,6 @@ NEVER_MS = 10**9
 
 FIRST_PORT = 12_000
 CLUSTER_BUS_OFFSET = 10_000
-SOON_DOWN_MS = 300
 
 _reserved: list[IO[str]] = []
 
@@ -332,12 +331,6 @@ class SentinelPair:
         with self.primary.client() as client:
             client.execute_command("ACL SETUSER", "default", "-psync", "-sync")
             client.execute_command("CLIENT KILL", "TYPE", "replica")
-
-    def lose_primary(self) -> None:
-        """Kill the primary, and have the sentinel notice it soon, which it does not before."""
-        with self.sentinel.client() as client:
-            client.execute_command("SENTINEL SET", "main", "down-after-milliseconds", SOON_DOWN_MS)
-        self.primary.kill()
 
     def fail_over(self) -> None:
         """Have the sentinel promote the replica, and tell the primary when it comes to that."""
