@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores
 from tests.rpc.studies import HeldExecutor, studies_of
 from tests.servers import running_server, valkey_binary
 from tests.studies.test_studies import ITEMS, PLAIN, QUERIED, TASTE, given, opened
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.errors import ConflictError, CorruptDataError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.studies import (
@@ -176,7 +178,7 @@ def run(scenario: Callable[[StudyStore, ThreadPoolExecutor], Awaitable[None]], *
                 await scenario(MemoryStudies(clock_ms=lambda: 1000), executor)
                 return
             with running_server(valkey_binary()) as server:
-                async with RedisStores(server.unix_url).connect() as store:
+                async with RedisStores(server.unix_url, clock=StoreClock()).connect() as store:
                     await scenario(store.studies(), executor)
 
     asyncio.run(main())
@@ -243,7 +245,7 @@ def test_answers_may_come_before_the_design_and_of_other_sizes() -> None:
         ranks = {item.item_id: item.rank for item in early.queries[0].items}
         assert [ranks[one] for one in order[:6]] == sorted(ranks[one] for one in order[:6])
         held.let_go()
-        await studies.wait_for_design(TASTE, seconds=30.0)
+        await studies.wait_for_design(TASTE, seconds=PATIENCE)
         late = await studies.get_preferences(TASTE, after=0, queries=1, items=10)
         assert late.queries == early.queries
         assert 0.0 < late.gathered < 1.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.rpc.studies import new_id, studies_of
+from tests.contracts.clocks import StoreClock
+from tests.contracts.harness import RedisStores
+from tests.rpc.studies import HeldExecutor, studies_of
 from tests.servers import running_server, valkey_binary
+from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.domain.bandits import ItemUtility
 from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, TopkBanditError
@@ -31,7 +33,6 @@ from topk_bandit.domain.studies import (
     StudySettings,
 )
 from topk_bandit.store.memory.studies import MemoryStudies
-from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.studies.model import begin, fold
 
@@ -62,25 +63,15 @@ QUERIED = replace(
 )
 
 
-class Clock:
-    """The store's clock, moved by hand on top of real time."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.ahead_ms
-
-
-def run(scenario: Callable[[StudyStore, ThreadPoolExecutor, Clock], Awaitable[None]]) -> None:
-    clock = Clock()
+def run(scenario: Callable[[StudyStore, ThreadPoolExecutor, StoreClock], Awaitable[None]]) -> None:
+    clock = StoreClock()
     with ThreadPoolExecutor(4) as executor:
-        asyncio.run(scenario(MemoryStudies(clock_ms=clock), executor, clock))
+        asyncio.run(scenario(MemoryStudies(clock_ms=clock.read_ms), executor, clock))
 
 
 async def opened(studies: Studies, settings: StudySettings = PLAIN, name: StudyName = TASTE) -> None:
     await studies.create_study(name, settings)
-    record = await studies.wait_for_design(name, seconds=30.0)
+    record = await studies.wait_for_design(name, seconds=PATIENCE)
     assert record.state is DesignState.READY
 
 
@@ -115,7 +106,7 @@ def shown(questions: Sequence[Question]) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.parametrize("settings", [PLAIN, QUERIED], ids=["plain", "queried"])
 def test_questions_follow_the_weights_of_the_design(settings: StudySettings) -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         await opened(studies, replace(settings, budget=2000))
         design = await design_of(store)
@@ -136,7 +127,7 @@ def test_questions_follow_the_weights_of_the_design(settings: StudySettings) -> 
 
 
 def test_the_first_questions_tell_of_every_direction() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         await opened(studies)
         asked = await studies.next_questions(TASTE, count=2, request_id="r")
@@ -163,7 +154,7 @@ def test_what_was_gathered_is_the_efficiency_of_the_answers(kind: AnswerKind) ->
                 total += weight * sum(np.outer(pair, pair) for pair in pairs)
         return total if kind is AnswerKind.RATINGS else total[:3, :3]
 
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         await opened(studies, settings)
         design = await design_of(store)
@@ -184,7 +175,7 @@ def test_what_was_gathered_is_the_efficiency_of_the_answers(kind: AnswerKind) ->
 
 
 def test_a_prior_of_a_study_without_queries_is_its_utilities() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         await opened(studies)
         await answered(studies, PLAIN, 30)
@@ -202,7 +193,7 @@ def test_a_prior_of_a_study_without_queries_is_its_utilities() -> None:
 def test_a_prior_of_a_study_with_queries_has_its_utilities_in_every_context(kind: AnswerKind) -> None:
     settings = replace(QUERIED, answer_kind=kind)
 
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         await opened(studies, settings)
         await answered(studies, settings, 40)
@@ -240,14 +231,14 @@ def test_items_without_features_are_features_of_their_own(queries: tuple[StudyQu
         lists = [(one.query_id, one.item_ids) for one in asked.questions]
         return await design_of(store, name), lists, learned.queries, prior.utilities
 
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         assert await found(store, executor, bare) == await found(store, executor, described)
 
     run(scenario)
 
 
 def test_a_prior_that_is_not_there_is_refused_by_name() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         await opened(studies, QUERIED)
         problems = []
@@ -274,7 +265,7 @@ def test_a_prior_that_is_not_there_is_refused_by_name() -> None:
 
 
 def test_workers_agree_whatever_each_of_them_has_seen() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         (one, _first), (two, _second) = (studies_of(store, executor, owner=owner) for owner in ("one", "two"))
         await opened(one, QUERIED)
         asked = await one.next_questions(TASTE, count=5, request_id="r1")
@@ -296,7 +287,7 @@ def test_workers_agree_whatever_each_of_them_has_seen() -> None:
 
 
 def test_a_study_created_anew_is_not_taken_for_the_old_one() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         (one, _first), (two, _second) = (studies_of(store, executor, owner=owner) for owner in ("one", "two"))
         await opened(one)
         old = await one.next_questions(TASTE, count=2, request_id="r1")
@@ -317,7 +308,7 @@ def test_a_study_created_anew_is_not_taken_for_the_old_one() -> None:
 def test_a_log_that_lost_its_end_is_folded_anew() -> None:
     """As after a failover: the store holds other events in places that were folded already."""
 
-    async def scenario(store: MemoryStudies, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: MemoryStudies, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         await opened(studies)
         kept = await studies.next_questions(TASTE, count=2, request_id="kept")
@@ -337,7 +328,7 @@ def test_a_log_that_lost_its_end_is_folded_anew() -> None:
 
 
 def test_the_least_used_study_leaves_memory_and_comes_back() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
         studies._residents._most_bytes = 1000
         for number in range(3):
@@ -359,43 +350,39 @@ SLOW = replace(
 )
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await holds():
-            await asyncio.sleep(0.02)
-
-
 def test_a_lease_that_lapses_is_taken_over_and_the_loser_adds_nothing() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, clock: Clock) -> None:
-        designers: list[Designer] = []
-        for owner in ("one", "two"):
-            studies, designer = studies_of(store, executor, owner=owner)
-            designers.append(designer)
-        await studies.create_study(TASTE, SLOW)  # the second begins
-        clock.ahead_ms += 4000  # and is not heard of for longer than a lease holds
-        claimed = await store.claim_design(TASTE, owner="one", lease_ms=60_000)
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, clock: StoreClock) -> None:
+        held = HeldExecutor(1)
+        studies, designer = studies_of(store, executor, owner="loser", designs=held)
+        await studies.create_study(TASTE, PLAIN)
+        await until_async(lambda: designer._attempts, what="the design is begun")
+        [attempt] = designer._attempts.values()
+        clock.now_ms += 4000  # for longer than a lease holds
+        claimed = await store.claim_design(TASTE, owner="another", lease_ms=60_000)
         assert claimed is not None
-        await until(lambda: _is_idle(designers[1]))
+        await until_async(lambda: attempt.is_abandoned, what="the loser has noticed")
+        held.shutdown()
+        await until_async(lambda: _is_idle(designer), what="the loser has given up")
         record = await store.get_study(TASTE)
         assert (record.state, record.log_position) == (DesignState.DESIGNING, 1)
 
     run(scenario)
 
 
-async def _is_idle(designer: Designer) -> bool:
+def _is_idle(designer: Designer) -> bool:
     return not designer._tasks
 
 
 def test_whoever_looks_finds_a_design_that_nobody_works_at() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, clock: Clock) -> None:
-        dead = await store.create_study(TASTE, PLAIN, incarnation=new_id(), quota=9)
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, clock: StoreClock) -> None:
+        dead = await store.create_study(TASTE, PLAIN, incarnation="first", quota=9)
         assert await store.claim_design(TASTE, owner="dead", lease_ms=3000) == dead
         studies, designer = studies_of(store, executor)
         designer.start()
         try:
             assert (await studies.wait_for_design(TASTE, seconds=0.1)).state is DesignState.DESIGNING
-            clock.ahead_ms += 3000
-            assert (await studies.wait_for_design(TASTE, seconds=30.0)).state is DesignState.READY
+            clock.now_ms += 3000
+            assert (await studies.wait_for_design(TASTE, seconds=PATIENCE)).state is DesignState.READY
         finally:
             await designer.stop()
 
@@ -404,18 +391,18 @@ def test_whoever_looks_finds_a_design_that_nobody_works_at() -> None:
 
 @pytest.mark.slow
 def test_a_cancelled_design_lets_its_thread_go() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         (one, mine), (other, _theirs) = (studies_of(store, executor, owner=owner) for owner in ("one", "two"))
         for canceller in (one, other):  # by this worker, and by another one
             await one.create_study(TASTE, SLOW)
-            await until(lambda: _is_under_way(mine))
+            await until_async(lambda: _is_under_way(mine), what="the design is under way")
             await canceller.cancel_design(TASTE)
-            await until(lambda: _is_idle(mine))
+            await until_async(lambda: _is_idle(mine), what="the attempt has ended")
         assert (await store.get_study(TASTE)).state is DesignState.CANCELLED
         # The same study again, with less time than it takes: its design is what was found by then.
-        mine._most_seconds = 0.5
+        mine._most_seconds = 0.0
         await one.create_study(TASTE, SLOW)
-        record = await one.wait_for_design(TASTE, seconds=30.0)
+        record = await one.wait_for_design(TASTE, seconds=PATIENCE)
         assert record.state is DesignState.READY
         assert isinstance(record.progress, DesignProgress)
         assert record.progress.gap > record.progress.target_gap
@@ -424,12 +411,14 @@ def test_a_cancelled_design_lets_its_thread_go() -> None:
     run(scenario)
 
 
-async def _is_under_way(designer: Designer) -> bool:
+def _is_under_way(designer: Designer) -> bool:
     return any(attempt.progress is not None for attempt in designer._attempts.values())
 
 
-def test_progress_is_told_while_it_is_made() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+def test_progress_is_told_while_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topk_bandit.studies.designer.REPORT_SECONDS", 0.01)
+
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, designer = studies_of(store, executor)
         await studies.create_study(TASTE, SLOW)
         seen: set[DesignProgress] = set()
@@ -439,7 +428,7 @@ def test_progress_is_told_while_it_is_made() -> None:
             seen.update([progress] if progress else [])
             return len(seen) > 1
 
-        await until(has_moved)
+        await until_async(has_moved, what="there is progress")
         first, *_, last = sorted(seen, key=lambda one: one.steps)
         assert first.steps < last.steps
         assert first.target_gap == last.target_gap == pytest.approx(0.64)
@@ -464,16 +453,16 @@ class Listening(Hooks):
 
 
 def test_telemetry_hears_of_answers_and_designs() -> None:
-    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: Clock) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         heard = Listening()
         studies, designer = studies_of(store, executor, hooks=heard)
         await studies.create_study(TASTE, SLOW)
-        await until(lambda: _is_under_way(designer))
+        await until_async(lambda: _is_under_way(designer), what="the design is under way")
         await studies.cancel_design(TASTE)
-        await until(lambda: _is_idle(designer))
+        await until_async(lambda: _is_idle(designer), what="the attempt has ended")
         await studies.delete_study(TASTE)
         await opened(studies)
-        await until(lambda: _is_idle(designer))
+        await until_async(lambda: _is_idle(designer), what="the attempt has ended")
         assert heard.designs == ["abandoned", "ready"]
         one, two = (await studies.next_questions(TASTE, count=2, request_id="r")).questions
         good, other = given(one, PLAIN), GivenRanking(tuple(reversed(given(one, PLAIN).item_ids)))
@@ -495,24 +484,21 @@ def valkey() -> Iterator[RunningServer]:
 def test_a_design_that_can_not_be_made_fails_with_a_reference(
     valkey: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prefix = f"test-{new_id()[:8]}"
+    stores = RedisStores(valkey.unix_url, clock=StoreClock())
 
     async def scenario(executor: ThreadPoolExecutor) -> None:
-        store = await RedisStore.connect(valkey.unix_url, prefix=prefix, timeout=5.0)
-        try:
+        async with stores.connect() as store:
             studies, designer = studies_of(store.studies(), executor)
             await store.studies().create_study(TASTE, PLAIN, incarnation="first", quota=9)
-            keys = KeySpace(prefix).study(TASTE)
+            keys = KeySpace(stores.prefix).study(TASTE)
             with valkey.client() as client:
                 client.delete(keys.log)
                 client.xadd(keys.log, {"at_ms": 1, "event": "spoiled"}, id="1-0")
             designer.begin(TASTE)
-            record = await studies.wait_for_design(TASTE, seconds=20.0)
+            record = await studies.wait_for_design(TASTE, seconds=PATIENCE)
             assert record.state is DesignState.FAILED
             assert record.failure is not None
             assert (record.failure.field, record.failure.problem) == ("", "reference")
-        finally:
-            await store.close()
 
     with ThreadPoolExecutor(2) as executor:
         asyncio.run(scenario(executor))
