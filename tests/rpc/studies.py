@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import uuid
@@ -108,13 +109,22 @@ def studies_of(
     hooks: Hooks | None = None,
     designs: ThreadPoolExecutor | None = None,
 ) -> tuple[Studies, Designer]:
-    """Return a worker's studies and its designer, which is not started; `designs` computes designs alone."""
-    hooks = hooks or Hooks()
+    """Return a worker's studies and its designer, which is not started; `designs` computes designs alone.
+
+    A design depends on its study's id, so that ids are numbers.
+    """
+    hooks, ids = hooks or Hooks(), (f"{owner}-{number}" for number in itertools.count())
     designer = Designer(
         store, designs or executor, threads=1, hooks=hooks, owner=owner, new_reference=lambda: "reference"
     )
     studies = Studies(
-        store, designer, executor, hooks=hooks, quotas=Quotas({Quota.STUDIES: QUOTA}), new_id=new_id, most_bytes=2**28
+        store,
+        designer,
+        executor,
+        hooks=hooks,
+        quotas=Quotas({Quota.STUDIES: QUOTA}),
+        new_id=ids.__next__,
+        most_bytes=2**28,
     )
     return studies, designer
 
