@@ -8,11 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import redirect_stdout
 from dataclasses import fields
+from functools import partial
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.faults.service import COMMAND, clean_environment, commands
@@ -20,13 +23,22 @@ from tests.servers import running_server, valkey_binary
 from tests.store.proxy import lossy_proxy
 from tests.waiting import PATIENCE
 
+from topk_bandit.commands import doctor
 from topk_bandit.commands.cli import main
 from topk_bandit.process.settings import Settings
+from topk_bandit.store.redis import waits
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from subprocess import CompletedProcess
+
+    Run = Callable[..., CompletedProcess[str]]
+
+LONG_STORE_CALLS = "--store-timeout-seconds=60"
 SETTINGS = [declared.name for declared in fields(Settings)]
 
 
-def run(*words: str, command: tuple[str, ...] = (COMMAND,), **variables: str) -> subprocess.CompletedProcess[str]:
+def run_process(*words: str, command: tuple[str, ...] = (COMMAND,), **variables: str) -> CompletedProcess[str]:
     return subprocess.run(
         [*command, *words],
         capture_output=True,
@@ -39,7 +51,7 @@ def run(*words: str, command: tuple[str, ...] = (COMMAND,), **variables: str) ->
 
 
 @pytest.mark.parametrize("command", ["serve", "doctor"])
-def test_help_names_every_setting_its_variable_and_its_default(command: str) -> None:
+def test_help_names_every_setting_its_variable_and_its_default(run: Run, command: str) -> None:
     done = run(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     told = " ".join(done.stdout.split())  # wherever a line ends
@@ -58,8 +70,7 @@ def asks_a_service(*words: str) -> bool:
     return asks_a_service(*words, under[1]) if under else "--address" in told.getvalue()
 
 
-@pytest.mark.slow
-def test_help_says_what_there_is_to_do() -> None:
+def test_help_says_what_there_is_to_do(run: Run) -> None:
     done = run("--help")
     assert done.returncode == 0
     _, _, listed = done.stdout.partition("\n  COMMAND\n")
@@ -78,22 +89,20 @@ def test_help_says_what_there_is_to_do() -> None:
 
 @pytest.mark.parametrize("command", [(COMMAND,), (sys.executable, "-m", "topk_bandit")])
 def test_the_version_is_the_distribution_s(command: tuple[str, ...]) -> None:
-    done = run("--version", command=command)
+    done = run_process("--version", command=command)
     assert (done.returncode, done.stdout) == (0, f"topk-bandit {version('topk-bandit')}\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [(), ("serve", "--colour=red"), ("serve", "word"), ("sell",), ("demo", "--rounds=many"), ("--workers=2",)]
 )
-def test_a_wrong_call_is_told_and_exits_with_2(words: tuple[str, ...]) -> None:
+def test_a_wrong_call_is_told_and_exits_with_2(run: Run, words: tuple[str, ...]) -> None:
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("usage: topk-bandit")
     assert "error: " in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "variables", "problem"),
     [
@@ -111,7 +120,7 @@ def test_a_wrong_call_is_told_and_exits_with_2(words: tuple[str, ...]) -> None:
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_and_exits_with_1(
-    words: list[str], variables: dict[str, str], problem: str
+    run: Run, words: list[str], variables: dict[str, str], problem: str
 ) -> None:
     done = run(*words, **variables)
     assert (done.returncode, done.stdout) == (1, "")
@@ -119,7 +128,7 @@ def test_a_setting_that_cannot_be_used_is_named_and_exits_with_1(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_file_gives_settings_and_flags_go_before(tmp_path: Path) -> None:
+def test_a_file_gives_settings_and_flags_go_before(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('workers = 3\nlisten = "127.0.0.1:7"\nuniform_share = 2.0\n')
     done = run("serve", f"--config={file}")
@@ -135,9 +144,17 @@ def processes_of(folder: Path) -> list[str]:
     return [line for line in commands() if str(folder) in line]
 
 
+@pytest.fixture
+def examine(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Has the doctor look, for whom this machine may be as slow as it likes."""
+    monkeypatch.setattr(doctor, "_LONGEST_WRITE_SECONDS", PATIENCE)
+    return partial(run, "doctor", LONG_STORE_CALLS)
+
+
 @pytest.mark.slow
-def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
-    embedded = run("doctor", "--log-format=text", TMPDIR=str(tmp_path))
+def test_the_doctor_finds_a_good_store_well(examine: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    embedded = examine("--log-format=text")
     assert (embedded.returncode, embedded.stderr) == (0, "")
     assert "valkey" in embedded.stdout
     assert "sample decision: 6 of 50 items" in embedded.stdout
@@ -151,7 +168,7 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
     assert processes_of(tmp_path) == []
     with running_server(valkey_binary()) as server:
-        given = run("doctor", f"--redis-url={server.url}")
+        given = examine(f"--redis-url={server.url}")
         assert given.returncode == 0, given.stdout
         assert re.search(r"writes: acknowledged after [\d.]+ ms, .* memory is awaited", given.stdout)
         with server.client() as client:
@@ -159,46 +176,65 @@ def test_the_doctor_finds_a_good_store_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
+def test_the_doctor_does_not_take_a_slow_way_to_the_store_for_a_wrong_clock(
+    examine: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = doctor.RedisStore.connect
+
+    async def connect_late(*given: Any, **named: Any) -> doctor.RedisStore:  # noqa: ANN401
+        await asyncio.sleep(0.5)
+        return await connect(*given, **named)
+
+    monkeypatch.setattr(doctor.RedisStore, "connect", connect_late)
+    monkeypatch.setattr(doctor, "LARGEST_CLOCK_DIFFERENCE_SECONDS", 0.1)
+    with running_server(valkey_binary()) as server:
+        done = examine(f"--redis-url={server.url}")
+    assert (done.returncode, "synchronise" in done.stdout) == (0, False), done.stdout
+
+
+@pytest.mark.slow
+def test_the_doctor_names_what_is_wrong(examine: Run, tmp_path: Path) -> None:
     with running_server(valkey_binary(), append_only=False, config=["maxmemory-policy allkeys-lru"]) as server:
-        done = run("doctor", f"--redis-url={server.url}")
+        done = examine(f"--redis-url={server.url}")
     assert done.returncode == 1
     assert "set appendonly to yes" in done.stdout
     assert "set it to noeviction" in done.stdout
     assert re.search(r"1 of \d+ checks failed\.", done.stdout)
-    away = run("doctor", f"--redis-url={server.url}", "--store-timeout-seconds=0.2")
+    away = examine(f"--redis-url={server.url}", "--store-timeout-seconds=0.2")
     assert away.returncode == 1
     assert "store: can't be examined" in away.stdout
     with running_server(valkey_binary()) as server:
-        barred = run("doctor", f"--redis-url={server.url_of_a_user('+@all', 'allkeys', 'allchannels', '-xadd')}")
+        barred = examine(f"--redis-url={server.url_of_a_user('+@all', 'allkeys', 'allchannels', '-xadd')}")
     assert barred.returncode == 1
     assert "The store's user may not run xadd on what begins with topk-bandit: let it" in barred.stdout
     quotas = tmp_path / "quotas.toml"
     quotas.write_text("shop = 1\n")
     large = ("--worker-memory-mib=16777216", f"--quotas-file={quotas}")
-    crowded = run("doctor", f"--workers={(os.cpu_count() or 1) + 1}", *large, TMPDIR=str(tmp_path))
+    crowded = examine(f"--workers={(os.cpu_count() or 1) + 1}", *large)
     assert crowded.returncode == 1
     assert "lower --workers" in crowded.stdout
     assert "lower --worker-memory-mib" in crowded.stdout
     assert "shop is no table; write [shop], and its quotas below" in crowded.stdout
-    open_door = run("doctor", "--listen=0.0.0.0:1", TMPDIR=str(tmp_path))
+    open_door = examine("--listen=0.0.0.0:1")
     assert open_door.returncode == 1
     assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout
 
 
 @pytest.mark.slow
-def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_almost_full(tmp_path: Path) -> None:
+def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_almost_full(
+    examine: Run, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
-    barred = run("doctor", f"--data-dir={tmp_path / 'file'}", TMPDIR=str(tmp_path))
+    barred = examine(f"--data-dir={tmp_path / 'file'}")
     assert barred.returncode == 1
     assert "choose another --data-dir" in barred.stdout
     with running_server(valkey_binary()) as server, server.client() as client:
-        room = run("doctor", f"--redis-url={server.url}")
+        room = examine(f"--redis-url={server.url}")
         assert re.search(r"store memory: \d+ of \d+ MiB, \d+% free", room.stdout)
         assert "data folder" not in room.stdout  # nothing is written here
         client.set("large", bytes(8 << 20))
         client.config_set("maxmemory", 10 << 20)
-        full = run("doctor", f"--redis-url={server.url}")
+        full = examine(f"--redis-url={server.url}")
     assert full.returncode == 1
     assert "raise maxmemory, or delete bandits" in full.stdout
 
@@ -211,12 +247,12 @@ def written_after(told: str) -> tuple[float, float]:
 
 
 @pytest.mark.slow
-def test_the_doctor_tells_how_long_a_write_takes_from_here_and_leaves_nothing_behind() -> None:
+def test_the_doctor_tells_how_long_a_write_takes_from_here_and_leaves_nothing_behind(run: Run) -> None:
     async def scenario() -> None:
         with running_server(valkey_binary(), config=["appendfsync always"]) as server, server.client() as client:
             async with lossy_proxy(server.port) as proxy:
                 proxy.delay_seconds = 0.12
-                far = ("--durability=fsync", f"--redis-url=redis://127.0.0.1:{proxy.port}", "--store-timeout-seconds=6")
+                far = ("--durability=fsync", f"--redis-url=redis://127.0.0.1:{proxy.port}", LONG_STORE_CALLS)
                 done = await asyncio.to_thread(run, "doctor", *far)
             assert client.dbsize() == 0
             assert client.info("commandstats")["cmdstat_hset"]["calls"] >= 5
@@ -229,9 +265,10 @@ def test_the_doctor_tells_how_long_a_write_takes_from_here_and_leaves_nothing_be
 
 
 @pytest.mark.slow
-def test_the_doctor_tells_that_no_write_is_acknowledged() -> None:
+def test_the_doctor_tells_that_no_write_is_acknowledged(examine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "WAIT_SHARE", 0.005)  # no replica comes, and the answer has all the time there is
     with running_server(valkey_binary(), config=["appendfsync always"]) as server, server.client() as client:
-        done = run("doctor", "--durability=replicated:1", f"--redis-url={server.url}")
+        done = examine("--durability=replicated:1", f"--redis-url={server.url}")
         assert client.dbsize() == 0
     assert done.returncode == 1
     assert "writes: not acknowledged, replicated:1 is awaited" in done.stdout
@@ -239,9 +276,9 @@ def test_the_doctor_tells_that_no_write_is_acknowledged() -> None:
 
 
 @pytest.mark.slow
-def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(tmp_path: Path) -> None:
+def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(run: Run, tmp_path: Path) -> None:
     with running_server(valkey_binary()) as server:
-        unused = run("finalize-upgrade", f"--redis-url={server.url}")
+        unused = run("finalize-upgrade", f"--redis-url={server.url}", LONG_STORE_CALLS)
         assert (unused.returncode, unused.stdout) == (1, "")
         assert "no service has used this store and key prefix yet" in unused.stderr
         with server.client() as client:
@@ -252,20 +289,20 @@ def test_there_is_nothing_to_finalize_in_a_store_that_nobody_used(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_doctor_hides_the_password() -> None:
+def test_the_doctor_hides_the_password(examine: Run) -> None:
     with running_server(valkey_binary(), password="opensesame") as server:
         url = server.url.replace("//", "//:opensesame@")
-        done = run("doctor", TOPK_BANDIT_REDIS_URL=url)
+        done = examine(TOPK_BANDIT_REDIS_URL=url)
         assert done.returncode == 0, done.stdout
         assert "opensesame" not in done.stdout + done.stderr
-        wrong = run("doctor", TOPK_BANDIT_REDIS_URL=url.replace("sesame", "simsim"))
+        wrong = examine(TOPK_BANDIT_REDIS_URL=url.replace("sesame", "simsim"))
         assert wrong.returncode == 1
         assert "opensimsim" not in wrong.stdout + wrong.stderr
 
 
 @pytest.mark.slow
 def test_the_demo_shows_what_it_learns_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    done = run("demo", "--rounds=30", TMPDIR=str(tmp_path))
+    done = run_process("demo", "--rounds=30", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert "request 30 of 30" in done.stdout
     assert re.search(r"its regret was \d+% of the random policy's", done.stdout)
@@ -276,11 +313,11 @@ def test_the_demo_shows_what_it_learns_and_leaves_nothing_behind(tmp_path: Path)
 
 @pytest.mark.slow
 def test_one_round_is_a_demo_too() -> None:
-    done = run("demo", "--rounds=1", "--seed=3")
+    done = run_process("demo", "--rounds=1", "--seed=3")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_config_print_tells_each_setting_and_where_it_came_from_and_no_secret(tmp_path: Path) -> None:
+def test_config_print_tells_each_setting_and_where_it_came_from_and_no_secret(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('workers = 3\nredis_url = "rediss://me:hush@example.org"\n')
     variables = {"TOPK_BANDIT_CONFIG": str(file), "TOPK_BANDIT_FSYNC": "everysec"}
@@ -301,46 +338,46 @@ def test_config_print_tells_each_setting_and_where_it_came_from_and_no_secret(tm
     assert "workers (from variable TOPK_BANDIT_WORKERS)" in refused.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("line", "some", "others"),
-    [
-        ("topk-bandit ev", ["events "], []),
-        ("topk-bandit events ", ["export", "tail"], ["serve"]),
-        ("topk-bandit serve --listen", ["--listen "], ["--http-listen"]),
-        ("topk-bandit completion ", ["bash", "fish", "zsh"], []),
-    ],
-)
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_words_and_flags(line: str, some: list[str], others: list[str]) -> None:
-    script = """
-        source <(topk-bandit completion bash)
-        COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9
-        read -ra COMP_WORDS <<< "$1"
-        [[ $1 == *" " ]] && COMP_WORDS+=("")
+COMPLETED = {
+    "topk-bandit ev": (["events "], []),
+    "topk-bandit events ": (["export", "tail"], ["serve"]),
+    "topk-bandit serve --listen": (["--listen "], ["--http-listen"]),
+    "topk-bandit completion ": (["bash", "fish", "zsh"], []),
+}
+"""What a shell offers for a line, and what it does not."""
+
+COMPLETE = """
+    source <(topk-bandit completion bash)
+    function_of=$(complete -p topk-bandit | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+    for COMP_LINE in "$@"; do
+        COMP_POINT=${#COMP_LINE} COMP_TYPE=9
+        read -ra COMP_WORDS <<< "$COMP_LINE"
+        [[ $COMP_LINE == *" " ]] && COMP_WORDS+=("")
         COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-        function_of=$(complete -p topk-bandit | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
         "$function_of" topk-bandit "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-        printf '%s\\n' "${COMPREPLY[@]}"
-    """
+        printf '%s\\n' "= $COMP_LINE" "${COMPREPLY[@]}"
+    done
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_words_and_flags() -> None:
     path = f"{Path(COMMAND).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script, "bash", line],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-        env=clean_environment(PATH=path),
-    )
-    found = done.stdout.splitlines()
-    assert set(some) <= set(found)
-    assert not set(others) & set(found)
+    done = run_process(*COMPLETED, command=("bash", "--norc", "-c", COMPLETE, "bash"), PATH=path)
+    assert done.returncode == 0, done.stderr
+    found = dict(part.split("\n", 1) for part in done.stdout.split("= ")[1:])
+    assert list(found) == list(COMPLETED)
+    for line, (some, others) in COMPLETED.items():
+        offered = set(found[line].split("\n"))
+        assert set(some) <= offered, (line, offered)
+        assert not set(others) & offered, (line, offered)
 
 
 @pytest.mark.parametrize(
     ("shell", "mark"), [("zsh", "#compdef topk-bandit"), ("fish", "complete --command topk-bandit")]
 )
-def test_other_shells_get_what_they_read(shell: str, mark: str) -> None:
+def test_other_shells_get_what_they_read(run: Run, shell: str, mark: str) -> None:
     done = run("completion", shell)
     assert (done.returncode, done.stderr) == (0, "")
     assert mark in done.stdout

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.commands.test_cli import run
 
 from topk_bandit.process.keys_file import read_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.commands.test_cli import Run
 
 
 @pytest.fixture
@@ -19,8 +20,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-@pytest.mark.slow
-def test_a_key_is_made_listed_and_revoked(file: Path) -> None:
+def test_a_key_is_made_listed_and_revoked(run: Run, file: Path) -> None:
     made = run("keys", "create", "--tenant=shop", "--scope=reward", "--scope=recommend", f"--keys-file={file}")
     assert (made.returncode, made.stderr) == (0, "keep it: it can't be shown again\n")
     key_id, secret = made.stdout.strip().split(".")
@@ -33,8 +33,7 @@ def test_a_key_is_made_listed_and_revoked(file: Path) -> None:
     assert read_keys(file).keys == ()
 
 
-@pytest.mark.slow
-def test_a_third_key_of_a_kind_is_refused(file: Path) -> None:
+def test_a_third_key_of_a_kind_is_refused(run: Run, file: Path) -> None:
     words = ("keys", "create", "--tenant=*", "--scope=operate", f"--keys-file={file}")
     first, second, third = (run(*words) for _ in range(3))
     ids = " and ".join(one.stdout.partition(".")[0] for one in (first, second))
@@ -45,7 +44,6 @@ def test_a_third_key_of_a_kind_is_refused(file: Path) -> None:
     assert len(read_keys(file).keys) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -56,14 +54,14 @@ def test_a_third_key_of_a_kind_is_refused(file: Path) -> None:
         (("revoke", "some", "--keys-file={file}"), "there is no key 'some'"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_line(file: Path, words: tuple[str, ...], problem: str) -> None:
+def test_what_cannot_be_done_is_told_in_a_line(run: Run, file: Path, words: tuple[str, ...], problem: str) -> None:
     done = run("keys", *(word.format(file=file) for word in words))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"topk-bandit: {problem}")
     assert done.stderr.count("\n") == 1
 
 
-def test_a_scope_that_there_is_not_is_a_wrong_call(file: Path) -> None:
+def test_a_scope_that_there_is_not_is_a_wrong_call(run: Run, file: Path) -> None:
     done = run("keys", "create", "--tenant=a", "--scope=all", f"--keys-file={file}")
     assert done.returncode == 2
     assert "--scope: invalid choice: 'all' (choose from " in done.stderr

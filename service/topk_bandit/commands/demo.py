@@ -40,6 +40,9 @@ REWARD_DELAY = 10
 
 SCREEN_SECONDS = 0.2
 
+PATIENCE = 60.0
+"""Nobody waits for a page here: a machine that stands still for a while ends no demo."""
+
 
 @dataclass(slots=True)
 class _Record:
@@ -138,11 +141,15 @@ def show(*, rounds: int, seed: int) -> int:
             http_listen=None,
             metrics_listen=None,
             data_dir=Path(folder),
+            store_timeout_seconds=PATIENCE,
             log_level="WARNING",
             log_format="text",
         )
         console.print("Starting the service on an embedded store (the first time on a machine, this compiles) ...")
-        with Supervisor(settings) as service, Client(service.address, tenant=TENANT, timeout=10.0) as client:
+        with (
+            Supervisor(settings) as service,
+            Client(service.address, tenant=TENANT, timeout=PATIENCE) as client,
+        ):
             console.print(f"Serving gRPC on {service.address}. Each reward arrives {REWARD_DELAY} requests late.")
             visit = _Visit(client, seed=seed)
             visit.open()

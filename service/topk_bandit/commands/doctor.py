@@ -176,8 +176,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
         used = settings.redis_url or _running(settings.data_dir)
         url = used or _start_embedded(settings, stack).url
-        before = time.time()
-        report, seconds, version, damaged, lost = asyncio.run(_examine_store(settings, url))
+        report, difference, seconds, version, damaged, lost = asyncio.run(_examine_store(settings, url))
         # A store that was started for this is on another disk; the data folder's own is looked at by itself.
         writes = asyncio.run(_writes(settings, url)) if used else None
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
@@ -189,7 +188,6 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _data_version(version)
     yield _damage(damaged)
     yield _describe_lost(lost)
-    difference = report.clock_ms / 1e3 - before
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
     yield _Finding("clock", f"the store's is {difference:+.3f} s from this machine's", problem)
@@ -257,14 +255,16 @@ async def _connect(settings: Settings, url: str) -> AsyncIterator[RedisStore]:
 
 async def _examine_store(
     settings: Settings, url: str
-) -> tuple[StoreReport, float, int | None, Sequence[Damage], Sequence[BanditName]]:
+) -> tuple[StoreReport, float, float, int | None, Sequence[Damage], Sequence[BanditName]]:
+    """Return what the store is and has, how far its clock is from ours, and the seconds that it took to answer."""
     async with _connect(settings, url) as store:
-        start = time.perf_counter()
+        before, start = time.time(), time.perf_counter()
         report = await store.check()
         seconds = time.perf_counter() - start
         damaged = [damage async for damage in store.find_damaged()]
         lost = [name async for name in store.find_unlisted()]
-        return report, seconds, await store.programs("", about="").read(), damaged, lost
+        difference = report.clock_ms / 1e3 - before
+        return report, difference, seconds, await store.programs("", about="").read(), damaged, lost
 
 
 async def _writes(settings: Settings, url: str) -> _Finding:
