@@ -22,22 +22,24 @@ async def recommend_many(client: AsyncClient, count: int) -> list[str]:
 
 
 async def run(address: str) -> None:
-    """Show slates, post half of the rewards in one batch, and let the others lapse."""
+    """Show slates, post rewards of the first in one batch, and let the last ones lapse."""
     async with AsyncClient(address, tenant="example") as client:
         await client.create_bandit(
             BANDIT,
             slate_size=2,
             item_capacity=10,
-            reward_wait=timedelta(seconds=5),  # hours or days, in a shop
+            reward_wait=timedelta(days=1),
             default_reward=0.0,  # what a slate without a reward is learned as; None learns nothing from it
         )
         await client.upsert_items(BANDIT, ["a", "b", "c", "d", "e"])
         ids = await recommend_many(client, 8)
-        rewards = dict.fromkeys(ids[:4], 1.0)
+        rewards = dict.fromkeys(ids, 1.0)
         posted = await client.rewards(BANDIT, rewards)
         print("posted:", *sorted(receipt.outcome for receipt in posted.receipts.values()))
         again = await client.rewards(BANDIT, rewards)
         print("posted again, as after a crash:", *sorted(receipt.outcome for receipt in again.receipts.values()))
+        await client.update_bandit(BANDIT, reward_wait=timedelta(seconds=1))  # of slates from now on
+        ids += [(await client.recommend(BANDIT, context=[1.0])).id for _ in range(4)]
         while (stats := await client.stats(BANDIT)).observation_count < len(ids):
             await asyncio.sleep(0.2)
         print(f"learned from {stats.observation_count} slates, {stats.default_count} of them by the default reward")

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.examples.patient import PATIENT_CLIENTS, WITHOUT_CHANCE
 from tests.faults.service import COMMAND, Service, clean_environment, serving
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DOCS = Path(__file__).parent.parent / "docs"
+PYTHON = (sys.executable, "-W", "error", "-c")
 GRPC, HTTP, METRICS = "127.0.0.1:50051", "127.0.0.1:50080", "127.0.0.1:9464"
 
 
@@ -25,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(data: Path) -> Iterator[Service]:
-    with serving(data) as service:
+    with serving(data, *WITHOUT_CHANCE) as service:
         yield service
 
 
@@ -34,13 +37,18 @@ def run_page(name: str, service: Service, folder: Path, data: Path) -> str:
     text = (DOCS / name).read_text(encoding="utf-8").replace(GRPC, service.address)
     text = text.replace(HTTP, service.http_address).replace(METRICS, f"127.0.0.1:{service.metrics_port}")
     blocks = re.findall(r"^```(sh|python)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    environment = clean_environment(TOPK_BANDIT_ADDRESS=service.address, TOPK_BANDIT_DATA_DIR=str(data), PYTHONUTF8="1")
+    environment = clean_environment(
+        TOPK_BANDIT_ADDRESS=service.address,
+        TOPK_BANDIT_DATA_DIR=str(data),
+        TOPK_BANDIT_STORE_TIMEOUT_SECONDS="60",
+        PYTHONUTF8="1",
+    )
     environment["PATH"] = f"{Path(COMMAND).parent}:{environment['PATH']}"
     printed = []
     for kind, block in blocks:
-        command = ["/bin/sh", "-ec", block] if kind == "sh" else [sys.executable, "-W", "error", "-c", block]
+        command = ["/bin/sh", "-ec", block] if kind == "sh" else [*PYTHON, PATIENT_CLIENTS + block]
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, timeout=100, env=environment
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment
         )
         assert done.returncode == 0, (block, done.stdout, done.stderr)
         printed.append(done.stdout)
@@ -52,7 +60,7 @@ def run_page(name: str, service: Service, folder: Path, data: Path) -> str:
 def test_decisions_of_vw_are_imported(service: Service, data: Path, tmp_path: Path) -> None:
     printed = run_page("from-vw.md", service, tmp_path, data)
     assert "2 rows imported, 0 left out" in printed
-    with service.client(tenant="shop") as client:
+    with service.client(tenant="shop", timeout=PATIENCE) as client:
         stats = client.stats("from-vw")
         assert (stats.imported_count, stats.mean_reward) == (2, 0.75)
 
