@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.learning.kendall import convolutional_kendall, weighted_convolutional_kendall, weighted_kendall
-from topk_bandit.learning.posterior import Moments, Posterior
+from topk_bandit.learning.observed_rows import Observations, ObservedRows
+from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from topk_bandit.learning.kendall import KendallKernel
-    from topk_bandit.learning.observed_rows import ObservedRows
 
     RankWeight: TypeAlias = Callable[[int, int], float]
 
@@ -251,6 +251,14 @@ def fitted(kind: Kind, data: Sample, *, n_items: int, noise_variance: float = 0.
     kernel = kind.make(n_items, data.rankings.shape[1])
     prior = Posterior.prior(kernel, context_dim=data.contexts.shape[1], noise_variance=noise_variance)
     return prior.observe(*data.rows)
+
+
+def all_but_known() -> tuple[Posterior, IntArray]:
+    """Return a posterior of all slates of 3 of 9 items with the least noise that a fit can have, and these slates."""
+    every = np.array(list(permutations(range(9), 3)), dtype=np.int32)
+    rows = ObservedRows.of(Observations(np.ones((len(every), 1)), every, np.zeros(len(every))))
+    none = PendingSlates(np.zeros((0, 1)), every[:0])
+    return Posterior.fit(WCK.make(9, 3), rows, none, noise_variance=1e-30), every
 
 
 def newest_rows(posterior: Posterior, count: int) -> ObservedRows:

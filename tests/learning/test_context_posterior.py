@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.learning.dense import CK, KINDS, WCK, Kind, assert_close, fitted, rankings_of, sample
+from tests.learning.dense import CK, KINDS, WCK, Kind, all_but_known, assert_close, fitted, rankings_of, sample
 
 from topk_bandit.learning.posterior import Posterior
 
@@ -107,6 +107,13 @@ def test_a_context_of_zeros_is_certain() -> None:
     )
     assert moments.mean.tolist() == [0.4] * 5
     assert moments.variance.tolist() == [0.0] * 5
+
+
+def test_rounding_pushes_no_variance_below_zero() -> None:
+    posterior, every = all_but_known()
+    at_context = posterior.at([0.7], np.arange(9))
+    assert at_context.moments(every).variance.min() >= 0.0
+    assert at_context.replacements(every, 1).variance.min() >= 0.0
 
 
 def test_a_landscape_keeps_its_answers_while_its_posterior_grows() -> None:
