@@ -288,3 +288,13 @@ def test_what_was_learned_is_kept_when_an_adaptive_kernel_has_more_items() -> No
     assert np.corrcoef(*means)[0, 1] > 0.97
     restored = State.restore(kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE), after.checkpoint, limits=Limits())
     assert_same(restored, after)
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_a_state_that_forgets_is_one_that_begins_but_for_its_counts(encoded: bool) -> None:  # noqa: FBT001
+    begun = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), half_life=80.0, encoded=encoded)
+    forgot = folded(begun, happenings(3, 60)).forget(KERNEL)
+    assert (forgot.shared, forgot.half_life, forgot.pending_ids) == (begun.shared, 80.0, ())
+    assert forgot.usual_contexts is begun.usual_contexts
+    assert (forgot.remembered, forgot.observations > 20, forgot.unrewarded > 0) == (0, True, True)
+    assert same(forgot.predict(ASK_CONTEXT, EVERYTHING), begun.predict(ASK_CONTEXT, EVERYTHING))
