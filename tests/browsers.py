@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from tests.programs import find_program
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 PHONE = 375
-SCRIPT_SECONDS = 120
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def chromium(folder: Path) -> Iterator[Chrome]:
     for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
     driver = Chrome(options=options, service=Service(find_program("chromedriver")))
-    driver.set_script_timeout(SCRIPT_SECONDS)
+    driver.set_script_timeout(PATIENCE)
     try:
         yield driver
     finally:

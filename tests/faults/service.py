@@ -192,6 +192,9 @@ class Service:
                 return client
             client.close()
 
+    def until_ready(self) -> None:
+        until(lambda: self.page("/readyz")[0] == 200, what="it is ready")
+
     def page(self, path: str) -> tuple[int, str]:
         return page(self.metrics_port, path)
 

@@ -54,7 +54,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         server = stack.enter_context(running_server(valkey_binary()))
         line = stack.enter_context(SlowLine(server.port))
         flags = (f"--redis-url=redis://127.0.0.1:{line.port}", f"--listen={address}", f"--metrics-listen={target}")
-        flags += ("--workers=1", "--max-calls-in-flight=4", f"--quotas-file={quotas}")
+        flags += ("--workers=1", "--max-calls-in-flight=4", f"--quotas-file={quotas}", "--store-timeout-seconds=1")
         service = stack.enter_context(serving(tmp_path_factory.mktemp("unused"), *flags))
         for tenant in ("shop", "loud"):
             with service.client(tenant=tenant) as client:

@@ -20,7 +20,7 @@ from tests.faults.service import serving
 from tests.faults.test_damaged_event import flip, skip, trade
 from tests.servers import free_port, running_server, valkey_binary
 from tests.test_watching import watching
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import AsyncClient
 from topk_bandit.domain.bandits import BanditName
@@ -190,7 +190,7 @@ def refused_snapshots(shop: Shop) -> Iterator[None]:
 
 async def ask(address: str, bandit: str, *, slates: int) -> None:
     """Ask for so many slates, some of them at once."""
-    async with AsyncClient(address, tenant="acme", timeout=60.0) as client:
+    async with AsyncClient(address, tenant="acme", timeout=PATIENCE) as client:
 
         async def ask_for_some() -> None:
             for _ in range(slates // AT_ONCE):
@@ -200,9 +200,9 @@ async def ask(address: str, bandit: str, *, slates: int) -> None:
 
 
 FAULTS = [
-    Fault(silent_storefront, {"JoinRateDropped", "DefaultsRose"}, seconds=120.0),
+    Fault(silent_storefront, {"JoinRateDropped", "DefaultsRose"}),
     Fault(backlog, {"RewardsLate"}),
-    Fault(damaged_event, {"LearnerLags", "ModelOld"}, {"LearnerLags", "ModelOld"}, seconds=100.0),
+    Fault(damaged_event, {"LearnerLags", "ModelOld"}, {"LearnerLags", "ModelOld"}),
     Fault(spoiled_snapshot, {"SnapshotsFail"}),
     Fault(refused_snapshots, {"SnapshotsLate"}, {"SnapshotsLate"}),
     Fault(older_file, {"LogReplaced", "EventsLost"}),

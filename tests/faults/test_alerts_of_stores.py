@@ -66,6 +66,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         following = ("--replicaof", "127.0.0.1", str(primary.port))
         replica = stack.enter_context(running_server(valkey_binary(), *options, *following))
         flags = (f"--redis-url={primary.url}", f"--metrics-listen={target}", "--durability=replicated:1")
+        flags += ("--store-timeout-seconds=1",)
         service = stack.enter_context(serving(tmp_path_factory.mktemp("unused"), *flags))
         with service.client() as client:
             client.create_bandit("home", slate_size=2, item_capacity=6, context_dimension=1)

@@ -10,8 +10,8 @@ from google.rpc import code_pb2
 from tests.faults.test_bad_calls import unchanged
 from tests.rpc.studies import TASTE, study
 from tests.rpc.wire import create, refused
+from tests.waiting import PATIENCE
 
-from topk_bandit.client import Client
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 
@@ -29,18 +29,18 @@ def stub(
 ) -> Iterator[PreferenceServiceStub]:
     create(shared_channel, "tenants/bystander/bandits/home")
     stub = PreferenceServiceStub(shared_channel)
-    stub.CreateStudy(pb.CreateStudyRequest(study=study(kind=pb.ANSWER_KIND_RATINGS, budget=2)), timeout=20)
-    with Client(shared_service.address, tenant="acme") as client:
-        client.wait_for_design("taste")
+    stub.CreateStudy(pb.CreateStudyRequest(study=study(kind=pb.ANSWER_KIND_RATINGS, budget=2)), timeout=PATIENCE)
+    with shared_service.client(tenant="acme") as client:
+        client.wait_for_design("taste", timeout=PATIENCE)
     # Time alone takes what has ended off this list, and other tests look at all keys too.
     shared_store.delete("topk-bandit:designs")
     yield stub
-    stub.DeleteStudy(pb.DeleteStudyRequest(name=TASTE), timeout=20)
+    stub.DeleteStudy(pb.DeleteStudyRequest(name=TASTE), timeout=PATIENCE)
 
 
 def test_a_bad_call_changes_no_key(stub: PreferenceServiceStub, shared_store: redis.Redis) -> None:
     first, second = stub.NextQuestions(
-        pb.NextQuestionsRequest(study=TASTE, count=2, request_id="r"), timeout=20
+        pb.NextQuestionsRequest(study=TASTE, count=2, request_id="r"), timeout=PATIENCE
     ).questions
 
     def rating(question: pb.Question, *values: float) -> pb.Answer:
@@ -49,7 +49,7 @@ def test_a_bad_call_changes_no_key(stub: PreferenceServiceStub, shared_store: re
         ]
         return pb.Answer(question_id=question.question_id, ratings=pb.RatingsAnswer(ratings=ratings))
 
-    stub.SubmitAnswers(pb.SubmitAnswersRequest(study=TASTE, answers=[rating(first, 1.0, 2.0, 3.0)]), timeout=20)
+    stub.SubmitAnswers(pb.SubmitAnswersRequest(study=TASTE, answers=[rating(first, 1.0, 2.0, 3.0)]), timeout=PATIENCE)
     bad = {
         "another answer": (rating(first, 1.0, 2.0, 4.0), "ALREADY_EXISTS"),
         "NaN": (rating(second, math.nan, 0.0, 0.0), "INVALID_ARGUMENT"),
@@ -69,7 +69,7 @@ def test_a_bad_call_changes_no_key(stub: PreferenceServiceStub, shared_store: re
     ]
     with unchanged(shared_store):
         answers = [answer for answer, _ in bad.values()]
-        results = stub.SubmitAnswers(pb.SubmitAnswersRequest(study=TASTE, answers=answers), timeout=20).results
+        results = stub.SubmitAnswers(pb.SubmitAnswersRequest(study=TASTE, answers=answers), timeout=PATIENCE).results
         assert [code_pb2.Code.Name(result.error.code) for result in results] == [code for _, code in bad.values()]
         for call, request, code in calls:
             assert refused(call, request).code == code, request

@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, bandit, create, recommend, refused
+from tests.waiting import PATIENCE
 
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb
@@ -38,7 +39,7 @@ def channel(shared_service: Service) -> Iterator[grpc.Channel]:
     with channel_to(shared_service.address) as channel:
         create(channel, HOME, context_dimension=2, item_capacity=6)
         create(channel, SCARCE, items="a", context_dimension=2)
-        BanditServiceStub(channel).RetireItems(bpb.RetireItemsRequest(bandit=HOME, item_ids=["d"]), timeout=10)
+        BanditServiceStub(channel).RetireItems(bpb.RetireItemsRequest(bandit=HOME, item_ids=["d"]), timeout=PATIENCE)
         yield channel
 
 
@@ -47,7 +48,7 @@ def given(channel: grpc.Channel) -> dict[str, str]:
     """Ids of a rewarded recommendation, and of an open one."""
     rewarded = recommend(channel, context=[1.0, 0.0], request_id="rewarded").recommendation_id
     RecommenderServiceStub(channel).Reward(
-        rpb.RewardRequest(bandit=HOME, recommendation_id=rewarded, value=1.0), timeout=10
+        rpb.RewardRequest(bandit=HOME, recommendation_id=rewarded, value=1.0), timeout=PATIENCE
     )
     return {
         "rewarded": rewarded,
@@ -214,10 +215,10 @@ def method(channel: grpc.Channel, name: str) -> Callable[..., object]:
 def test_no_bad_call_changes_any_key(channel: grpc.Channel, given: dict[str, str], shared_store: redis.Redis) -> None:
     for number in range(12):
         name = f"tenants/full/bandits/b{number}"
-        BanditServiceStub(channel).CreateBandit(bpb.CreateBanditRequest(bandit=bandit(name)), timeout=10)
+        BanditServiceStub(channel).CreateBandit(bpb.CreateBanditRequest(bandit=bandit(name)), timeout=PATIENCE)
     before = digest(shared_store)
     for bad in BAD_CALLS:
-        refusal = refused(method(channel, bad.method), filled_in(bad.request, given), timeout=20)
+        refusal = refused(method(channel, bad.method), filled_in(bad.request, given), timeout=PATIENCE)
         call = f"{bad.method} {str(bad.request)[:300]}: {refusal}"
         assert refusal.code == bad.code, call
         assert bad.told in [*refusal.fields, refusal.reason, ""], call
@@ -247,7 +248,7 @@ def test_bad_entries_of_a_batch_change_nothing(
     ]
     with unchanged(shared_store):
         reply = RecommenderServiceStub(channel).BatchReward(
-            rpb.BatchRewardRequest(bandit=HOME, rewards=entries), timeout=10
+            rpb.BatchRewardRequest(bandit=HOME, rewards=entries), timeout=PATIENCE
         )
     codes = [grpc.StatusCode(_pair(result.error.code)).name for result in reply.results]
     assert codes == [NONE, INVALID, INVALID, EXISTS, INVALID]

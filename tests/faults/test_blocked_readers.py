@@ -14,7 +14,7 @@ from tests.faults.service import clean_environment, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import create, recommend
 from tests.servers import free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client
 
@@ -36,7 +36,7 @@ def test_calls_go_on_and_the_service_ends_though_nobody_reads_its_log(tmp_path: 
         subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=clean_environment()
         ) as service,
-        Client(f"127.0.0.1:{port}", tenant="shop", timeout=20.0) as client,
+        Client(f"127.0.0.1:{port}", tenant="shop", timeout=PATIENCE) as client,
     ):
         try:
             until(lambda: client.create_bandit("home", slate_size=2, item_capacity=9), what="it serves")
@@ -45,7 +45,7 @@ def test_calls_go_on_and_the_service_ends_though_nobody_reads_its_log(tmp_path: 
             slate = client.recommend("home")
             assert client.reward("home", slate.id, 1.0).log_position > 0
             service.send_signal(signal.SIGTERM)
-            assert service.wait(30) == 0
+            assert service.wait(PATIENCE) == 0
         finally:
             service.kill()
         assert service.stderr is not None
@@ -58,7 +58,9 @@ def test_scrapers_that_never_read_hold_up_no_call(folder: Path) -> None:
     with serving(folder) as service, channel_to(service.address) as channel:
         create(channel)
         ask = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n" * 50
-        scrapers = [socket.create_connection(("127.0.0.1", service.metrics_port), timeout=10) for _ in range(STALLED)]
+        scrapers = [
+            socket.create_connection(("127.0.0.1", service.metrics_port), timeout=PATIENCE) for _ in range(STALLED)
+        ]
         try:
             for scraper in scrapers:
                 scraper.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -66,7 +68,7 @@ def test_scrapers_that_never_read_hold_up_no_call(folder: Path) -> None:
             for _ in range(20):
                 assert not recommend(channel).degraded
             assert service.page("/metrics")[0] == 200
-            assert service.page("/readyz")[0] == 200
+            service.until_ready()
         finally:
             for scraper in scrapers:
                 scraper.close()
@@ -85,6 +87,6 @@ def test_spans_that_nobody_takes_hold_up_no_call(folder: Path) -> None:
             create(channel)
             for _ in range(300):
                 assert not recommend(channel).degraded
-            assert service.page("/readyz")[0] == 200
+            service.until_ready()
             os.kill(service.pid, signal.SIGTERM)
             assert service.wait() == 0

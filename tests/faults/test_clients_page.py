@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from tests.faults.service import Service, serving
 from tests.programs import find_program, leave_out
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,11 +74,13 @@ def test_the_first_call(service: Service, language: Language, tmp_path: Path) ->
         leave_out("crates of Rust", "apt-get install librust-ureq-dev librust-serde-json-dev")
     (program,) = re.findall(rf"```{language.fence}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     # A language that has to compile first may take longer than a shop waits.
-    program = program.replace("127.0.0.1:50080", service.http_address).replace("300", "30000").replace("0.3", "30")
+    program = program.replace("127.0.0.1:50080", service.http_address).replace("300", "240000").replace("0.3", "240")
     for path, text in {**language.beside, language.command[-1]: program}.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(dedent(text), encoding="utf-8")
-    ended = subprocess.run(language.command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(
+        language.command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     with service.client(tenant="acme") as client:
         slate = client.recommend("home", request_id="view-1")

@@ -19,7 +19,7 @@ from tests.faults.service import serving
 from tests.programs import leave_out
 from tests.rpc.keys import key, ring, shown
 from tests.servers import running_server, valkey_binary
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.keys import print_keys
@@ -118,7 +118,7 @@ def rows(browser: Chrome, selector: str) -> list[list[str]]:
 
 def refused_or_served(service: Service, method: str, path: str, body: bytes = b"{}") -> http.client.HTTPResponse:
     host, _, port = service.console_address.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
     connection.request(method, path, body, {"Content-Type": "application/json"})
     response = connection.getresponse()
     response.read()
@@ -286,7 +286,7 @@ def test_what_is_not_there_is_said(shop: Shop, browser: Chrome) -> None:
 
 
 def test_all_of_a_thousand_bandits_are_found(shop: Shop, browser: Chrome) -> None:
-    with shop.service.client(tenant="many", timeout=60.0) as client, ThreadPoolExecutor(16) as threads:
+    with shop.service.client(tenant="many", timeout=PATIENCE) as client, ThreadPoolExecutor(16) as threads:
         create = lambda number: client.create_bandit(f"shelf-{number:04}", slate_size=2, item_capacity=4)  # noqa: E731
         list(threads.map(create, range(MANY)))
     opened(browser, shop.service)
@@ -337,7 +337,7 @@ def test_nothing_can_be_changed_there(shop: Shop) -> None:
         json.dumps({"parent": "tenants/*"}).encode())  # fmt: skip
     assert served.status == 200
     host, _, port = shop.service.http_address.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
     connection.request("GET", "/main.js")
     assert connection.getresponse().status == 404
     connection.close()

@@ -100,7 +100,7 @@ def test_nothing_acknowledged_is_lost_or_counted_twice(folder: Path, fsync: str)
                     time.sleep(float(rng.random()) * 0.2)
                     globals()[f"kill_{str(kind).replace(' ', '_')}"](service, rng)
                 wait_for_business(customers)  # a worker is ready for a moment after its store was killed
-                until(lambda: service.page("/readyz")[0] == 200, what="ready")
+                service.until_ready()
             with service.client() as client:
                 checks = [client.recommend("home", [x, 1.0], request_id=f"check-{x}") for x in range(5)]
                 stats = client.stats("home")

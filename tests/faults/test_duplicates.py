@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import create, recommend
+from tests.waiting import PATIENCE
 
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -31,7 +32,7 @@ def test_one_of_fifty_equal_rewards_counts(shared_service: Service, shared_chann
         outcomes = posted(shared_service, [pb.RewardRequest(bandit=NAME, recommendation_id=one, value=0.5)] * 50)
         assert outcomes == {pb.REWARD_OUTCOME_ACCEPTED: 1, pb.REWARD_OUTCOME_DUPLICATE: 49}
         stats = BanditServiceStub(shared_channel).GetBanditStats(
-            bandit_pb.GetBanditStatsRequest(bandit=NAME), timeout=10
+            bandit_pb.GetBanditStatsRequest(bandit=NAME), timeout=PATIENCE
         )
         assert (stats.observation_count, stats.posterior_row_count, stats.mean_reward) == (number + 1, number + 1, 0.5)
         assert stats.log_position == 2 + 2 * (number + 1)
@@ -43,7 +44,7 @@ def test_one_of_fifty_equal_requests_is_recorded(shared_service: Service, shared
     gate = threading.Barrier(50)
 
     def ask(channel: grpc.Channel) -> bytes:
-        gate.wait(30)
+        gate.wait(PATIENCE)
         return recommend(channel, bandit=name, request_id="once").SerializeToString(deterministic=True)
 
     with ExitStack() as stack:
@@ -51,7 +52,9 @@ def test_one_of_fifty_equal_requests_is_recorded(shared_service: Service, shared
         pool = stack.enter_context(ThreadPoolExecutor(50))
         replies = set(pool.map(ask, itertools.islice(itertools.cycle(channels), 50)))
     assert len(replies) == 1
-    stats = BanditServiceStub(shared_channel).GetBanditStats(bandit_pb.GetBanditStatsRequest(bandit=name), timeout=10)
+    stats = BanditServiceStub(shared_channel).GetBanditStats(
+        bandit_pb.GetBanditStatsRequest(bandit=name), timeout=PATIENCE
+    )
     assert (stats.recommendation_count, stats.pending_count, stats.log_position) == (1, 1, 3)
 
 
@@ -60,8 +63,8 @@ def posted(service: Service, requests: list[pb.RewardRequest]) -> Counter[int]:
     gate = threading.Barrier(len(requests))
 
     def post(channel: grpc.Channel, request: pb.RewardRequest) -> int:
-        gate.wait(30)
-        return int(RecommenderServiceStub(channel).Reward(request, timeout=20).outcome)
+        gate.wait(PATIENCE)
+        return int(RecommenderServiceStub(channel).Reward(request, timeout=PATIENCE).outcome)
 
     with ExitStack() as stack:
         channels = [stack.enter_context(channel_to(service.address)) for _ in range(3)]

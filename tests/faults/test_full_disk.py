@@ -17,7 +17,7 @@ from tests.faults.service import Service, serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refused
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     import grpc
 
-RECOVERY_SECONDS = 5.0
 ROUNDS = usual_or_long(1, long=5)
-STAYS = usual_or_long(3.0, long=15.0)
+STAYS = usual_or_long(1.0, long=15.0)
 
 
 @contextmanager
@@ -68,11 +67,11 @@ def filled(folder: Path) -> Iterator[None]:
 
 def posted(channel: grpc.Channel, recommendation_id: str) -> rpb.RewardResponse:
     request = rpb.RewardRequest(bandit=HOME, recommendation_id=recommendation_id, value=1.0)
-    return RecommenderServiceStub(channel).Reward(request, timeout=10)
+    return RecommenderServiceStub(channel).Reward(request, timeout=PATIENCE)
 
 
 def until_without_store(channel: grpc.Channel) -> None:
-    until(lambda: recommend(channel).degraded, what="slates are not recorded", seconds=10)
+    until(lambda: recommend(channel).degraded, what="slates are not recorded")
 
 
 def assert_lives_without_store(channel: grpc.Channel, *, owed: str, seconds: float) -> None:
@@ -88,10 +87,8 @@ def assert_lives_without_store(channel: grpc.Channel, *, owed: str, seconds: flo
 
 
 def assert_recovers(channel: grpc.Channel, *, owed: str) -> None:
-    began = time.monotonic()
-    until(lambda: not recommend(channel).degraded, what="slates are recorded again", seconds=30)
-    until(lambda: posted(channel, owed), what="rewards are taken again", seconds=30)
-    assert time.monotonic() - began < RECOVERY_SECONDS
+    until(lambda: not recommend(channel).degraded, what="slates are recorded again")
+    until(lambda: posted(channel, owed), what="rewards are taken again")
     # A reward that was refused may have been taken all the same, which the same one posted again finds out.
     assert posted(channel, owed).outcome == rpb.REWARD_OUTCOME_DUPLICATE
 
@@ -140,9 +137,8 @@ def test_a_service_without_its_store_can_be_stopped() -> None:
         assert service.everything() == set()
 
 
-@pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_a_start_on_a_full_disk_says_so_in_one_line(fsync: str) -> None:
-    with small_disk() as disk, filled(disk), serving(disk / "data", f"--fsync={fsync}", start=False) as service:
+def test_a_start_on_a_full_disk_says_so_in_one_line() -> None:
+    with small_disk() as disk, filled(disk), serving(disk / "data", start=False) as service:
         service.spawn()
         assert service.wait() == 1
         said = [record["raw"] for record in service.records if "raw" in record]

@@ -19,7 +19,7 @@ from grpc_status import rpc_status
 from tests.faults.service import serving
 from tests.faults.test_http_fuzz import MIB, memory_of
 from tests.long_forms import usual_or_long
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
@@ -139,7 +139,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
         assert main(["keys", "create", f"--keys-file={keys}", f"--tenant={TENANT}", *scopes]) == 0
     with serving(folder / "data", f"--keys-file={keys}") as service:
         key = printed.getvalue().strip()
-        with Client(service.address, tenant=TENANT, key=key, timeout=20.0) as client:
+        with Client(service.address, tenant=TENANT, key=key, timeout=PATIENCE) as client:
             client.create_bandit("home", slate_size=2, item_capacity=9, context_dimension=2)
             client.upsert_items("home", ["tea", "milk", "a", "b"])
         yield service, key
@@ -162,7 +162,7 @@ def fuzz(address: str, key: str, *, calls: int, seed: int) -> list[Outcome]:
             sent = maker.rng.choice((sent[: len(sent) // 2], maker.rng.randbytes(50), sent[::-1]))
         metadata = (("authorization", authorization),) if authorization else None
         try:
-            answer = channel.unary_unary(path, None, None)(sent, timeout=10.0, metadata=metadata)
+            answer = channel.unary_unary(path, None, None)(sent, timeout=PATIENCE, metadata=metadata)
             GetMessageClass(method.output_type).FromString(answer)
         except grpc.RpcError as error:
             failed: Any = error  # which has what a call has
@@ -176,7 +176,7 @@ def fuzz(address: str, key: str, *, calls: int, seed: int) -> list[Outcome]:
 
 @pytest.mark.long_form
 @pytest.mark.slow
-@pytest.mark.timeout(usual_or_long(300, long=1800))
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_calls_that_nobody_should_send(locked: tuple[Service, str]) -> None:
     service, key = locked

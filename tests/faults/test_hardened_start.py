@@ -69,4 +69,4 @@ def test_it_starts_with_what_is_compiled(hardened: list[str], compiled: Path, tm
 def test_it_starts_where_nothing_is_compiled(hardened: list[str], tmp_path: Path) -> None:
     with serving(tmp_path, start=False, prefix=hardened, variables={"NUMBA_CACHE_DIR": "/compiled"}) as service:
         service.spawn()
-        until(lambda: len(compile_reports(service.log)) >= 2, what="it compiles", seconds=100)
+        until(lambda: len(compile_reports(service.log)) >= 2, what="it compiles")

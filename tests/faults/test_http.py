@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.faults.service import Service, serving
 from tests.programs import find_program
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +29,14 @@ def needs_curl() -> None:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serving(tmp_path_factory.mktemp("data"), "--workers=2") as running:
+    with serving(tmp_path_factory.mktemp("data"), "--workers=2", "--drain-seconds=600") as running:
         yield running
 
 
 def curl(service: Service, method: str, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Return the HTTP status and the answer, of a call made with curl; 0 if there was none."""
     address = f"http://{service.http_address}/topk_bandit.v1.{method}"
-    words = ["curl", "-s", "-m", "30", "-w", "\n%{http_code}", "-H", "Content-Type: application/json"]
+    words = ["curl", "-s", "-m", str(PATIENCE), "-w", "\n%{http_code}", "-H", "Content-Type: application/json"]
     ended = subprocess.run([*words, "-d", json.dumps(message), address], capture_output=True, text=True, check=False)
     body, _, status = ended.stdout.rpartition("\n")
     return int(status or 0), json.loads(body) if body else {}

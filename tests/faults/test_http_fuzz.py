@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from tests.faults.service import Service, page, serving
 from tests.long_forms import usual_or_long
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.rpc.services import DESCRIPTORS
 
@@ -222,7 +222,7 @@ def port_of(service: Service) -> int:
 
 @contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as one:
         yield one
 
 
@@ -311,7 +311,7 @@ def open_files_of(pid: int) -> int:
 def slow_bodies(port: int) -> Iterator[list[socket.socket]]:
     """Open connections whose requests have begun and do not go on."""
     head = f"{HEAD}Content-Length: 100\r\n\r\n"
-    begun = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(SLOW)]
+    begun = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(SLOW)]
     try:
         for one in begun:
             one.sendall(head.encode() + b'{"bandit":')

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.faults.service import serving
 from tests.rpc.wire import longest_id
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ def shop(client: Client, *, rounds: int) -> None:
 
 def test_the_largest_bandit_is_served(folder: Path) -> None:
     with serving(folder) as service:
-        with service.client(timeout=60.0) as client:
+        with service.client(timeout=PATIENCE) as client:
             client.create_bandit("home", slate_size=12, item_capacity=10_000, context_dimension=64)
             for start in (0, 5_000):
                 assert client.upsert_items("home", ITEMS[start : start + 5_000]) == start + 5_000
@@ -38,7 +39,7 @@ def test_the_largest_bandit_is_served(folder: Path) -> None:
             assert client.stats("home").observation_count == 6
         service.kill_everything()
         service.start()
-        with service.client(timeout=60.0) as client:
+        with service.client(timeout=PATIENCE) as client:
             shop(client, rounds=2)
             assert client.stats("home").observation_count == 8
             assert client.retire_items("home", ITEMS[:5_000]) == 5_000

@@ -1,4 +1,4 @@
-"""One tenant sends fifty times its quota while nine others shop: a real service with keys on the embedded store."""
+"""One tenant sends many times its quota while nine others shop: a real service with keys on the embedded store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import grpc
 from tests.faults.service import serving
 from tests.rpc.wire import refusal_of
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import AsyncClient, Client, ResourceExhausted, RetryPolicy, Source
 from topk_bandit.domain.access import EVERY_TENANT, Scope
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 LOUD = "loud"
 OTHERS = [f"quiet-{number}" for number in range(9)]
-QUOTA = 10
+QUOTA = 2
+FLOOD = 500
 MOST_WAITING = 100
 VISITS = 15
 PAUSE = 0.1
 ONCE = RetryPolicy(initial_backoff=1000.0, max_backoff=1000.0)
-SLOW_STORE = "--store-timeout-seconds=30"  # a machine that is slow is no store that is away
 
 
 def secret(tenant: str) -> str:
@@ -51,7 +51,7 @@ def write_keys(file: Path, *tenants: str) -> None:
 
 
 def client(service: Service, tenant: str) -> Client:
-    return Client(service.address, tenant=tenant, key=key(tenant), timeout=60.0)
+    return Client(service.address, tenant=tenant, key=key(tenant), timeout=PATIENCE)
 
 
 def refusals(service: Service) -> dict[str, float]:
@@ -62,7 +62,7 @@ def refusals(service: Service) -> dict[str, float]:
 
 
 class Flood:
-    """Recommends of the loud tenant, fifty times as many as its quota, or as many as this machine manages.
+    """Recommends of the loud tenant, as many in a second as this machine manages, up to 250 times its quota.
 
     Few enough wait for their answer at once that gRPC itself, which has no quotas, refuses none.
     """
@@ -78,18 +78,20 @@ class Flood:
         async with grpc.aio.insecure_channel(self._address) as channel:
             stub, calls = RecommenderServiceStub(channel), []
             room = asyncio.Semaphore(MOST_WAITING)
-            while not ended.is_set() or len(calls) < 50 * QUOTA:
+            while not ended.is_set() or len(calls) < FLOOD:
                 await room.acquire()
                 calls.append(asyncio.create_task(self._ask(stub)))
                 calls[-1].add_done_callback(lambda _: room.release())
-                await asyncio.sleep(1 / (50 * QUOTA))
+                await asyncio.sleep(1 / FLOOD)
             await asyncio.gather(*calls)
         self.seconds = time.monotonic() - begun
 
     async def _ask(self, stub: RecommenderServiceStub) -> None:
         request = pb.RecommendRequest(bandit=f"tenants/{LOUD}/bandits/home")
         try:
-            answer = await stub.Recommend(request, timeout=60, metadata=(("authorization", f"Bearer {key(LOUD)}"),))
+            answer = await stub.Recommend(
+                request, timeout=PATIENCE, metadata=(("authorization", f"Bearer {key(LOUD)}"),)
+            )
         except grpc.aio.AioRpcError as error:
             refusal = refusal_of(error)
             self.codes[refusal.reason or refusal.code] += 1
@@ -101,7 +103,7 @@ class Flood:
 
 async def shop(address: str, tenant: str) -> None:
     """Ask for slates and reward them; each call is sent once, and must be answered with what it asked for."""
-    async with AsyncClient(address, tenant=tenant, key=key(tenant), timeout=60.0, retry=ONCE) as mine:
+    async with AsyncClient(address, tenant=tenant, key=key(tenant), timeout=PATIENCE, retry=ONCE) as mine:
         for _ in range(VISITS):
             slate = await mine.recommend("home")
             assert slate.source is Source.SERVICE
@@ -115,10 +117,10 @@ def test_one_loud_tenant_holds_up_no_other(folder: Path, tmp_path: Path) -> None
     write_keys(keys, LOUD, *OTHERS, EVERY_TENANT)
     # Others send fewer calls in all than they may at once, so that none is refused however slow or fast this is.
     quotas.write_text(f"[{LOUD}]\ncalls_per_second = {QUOTA}\n")
-    flags = (f"--keys-file={keys}", f"--quotas-file={quotas}", SLOW_STORE, "--max-calls-in-flight-per-tenant=8")
+    flags = (f"--keys-file={keys}", f"--quotas-file={quotas}", "--max-calls-in-flight-per-tenant=8")
     with serving(folder, *flags, f"--max-calls-per-second-per-tenant={VISITS + 10}") as service:
         for tenant in (LOUD, *OTHERS):
-            with Client(service.address, tenant=tenant, key=key(EVERY_TENANT), timeout=60.0) as operator:
+            with Client(service.address, tenant=tenant, key=key(EVERY_TENANT), timeout=PATIENCE) as operator:
                 operator.create_bandit("home", slate_size=2, item_capacity=9)
                 operator.upsert_items("home", ["tea", "coffee", "milk"])
         flood = Flood(service.address)
@@ -149,19 +151,19 @@ def test_one_loud_tenant_holds_up_no_other(folder: Path, tmp_path: Path) -> None
 def test_without_quotas_a_loud_tenant_leaves_places_for_the_others(folder: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     write_keys(keys, LOUD, *OTHERS)
-    with serving(folder, f"--keys-file={keys}", SLOW_STORE) as service:
+    with serving(folder, f"--keys-file={keys}") as service:
         for tenant in (LOUD, *OTHERS):
             with client(service, tenant) as owner:
                 owner.create_bandit("home", slate_size=2, item_capacity=9)
                 owner.upsert_items("home", ["tea", "coffee", "milk"])
 
-        async def together() -> tuple[Counter[str], int]:
-            ended, seen = asyncio.Event(), Counter[str]()
+        async def together() -> Counter[str]:
+            ended, seen, visits = asyncio.Event(), Counter[str](), len(OTHERS) * VISITS
             address = service.address
-            async with AsyncClient(address, tenant=LOUD, key=key(LOUD), timeout=60.0, retry=ONCE) as loud:
+            async with AsyncClient(address, tenant=LOUD, key=key(LOUD), timeout=PATIENCE, retry=ONCE) as loud:
 
                 async def flood() -> None:
-                    while not ended.is_set():
+                    while not ended.is_set() or seen["OK"] <= visits:  # nor is the loud one shut out
                         try:
                             await loud.recommend("home")
                             seen["OK"] += 1
@@ -173,11 +175,9 @@ def test_without_quotas_a_loud_tenant_leaves_places_for_the_others(folder: Path,
                 await asyncio.gather(*(shop(address, tenant) for tenant in OTHERS))
                 ended.set()
                 await asyncio.gather(*floods)
-            return seen, len(OTHERS) * VISITS
+            return seen
 
-        seen, visits = asyncio.run(together())
-        assert set(seen) == {"OK", "CALLS_IN_FLIGHT"}
-        assert seen["OK"] > visits  # nor is the loud one shut out
+        assert set(asyncio.run(together())) == {"OK", "CALLS_IN_FLIGHT"}
 
 
 def test_quotas_are_changed_while_it_serves(folder: Path, tmp_path: Path) -> None:
@@ -189,14 +189,18 @@ def test_quotas_are_changed_while_it_serves(folder: Path, tmp_path: Path) -> Non
         until(lambda: any(words in str(record.get("message")) for record in service.records), what=words)
 
     async def answers() -> list[object]:
-        async with AsyncClient(service.address, tenant=LOUD, key=key(LOUD), timeout=60.0, retry=ONCE) as mine:
+        async with AsyncClient(service.address, tenant=LOUD, key=key(LOUD), timeout=PATIENCE, retry=ONCE) as mine:
             return await asyncio.gather(*(mine.recommend("home") for _ in range(30)), return_exceptions=True)
 
     def refused() -> ResourceExhausted:
-        return next(answer for answer in asyncio.run(answers()) if isinstance(answer, ResourceExhausted))
+        """Ask until a call is refused, which none is where the machine takes a second for each."""
+        while True:
+            for answer in asyncio.run(answers()):
+                if isinstance(answer, ResourceExhausted):
+                    return answer
 
-    with serving(folder, f"--keys-file={keys}", f"--quotas-file={quotas}", SLOW_STORE) as service:
-        with Client(service.address, tenant=LOUD, key=key(EVERY_TENANT), timeout=60.0) as operator:
+    with serving(folder, f"--keys-file={keys}", f"--quotas-file={quotas}") as service:
+        with Client(service.address, tenant=LOUD, key=key(EVERY_TENANT), timeout=PATIENCE) as operator:
             operator.create_bandit("home", slate_size=2, item_capacity=9)
             operator.upsert_items("home", ["tea", "coffee", "milk"])
             for _ in range(20):  # whose key is for every tenant

@@ -8,20 +8,20 @@ import random
 import signal
 import socket
 import subprocess
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+from tests.faults.lines import SlowLine
 from tests.faults.service import COMMAND, clean_environment, serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import AsyncClient, PastObservation
 from topk_bandit.process.settings import Settings
@@ -29,7 +29,7 @@ from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import grpc
@@ -37,16 +37,13 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import Client
 
-PATIENT = "--store-timeout-seconds=30"
 BURST = 600
-LATE = 16
-"""So many answers may come too late to a client that is slow itself."""
 
 
 def posted(channel: grpc.Channel, recommendation_id: str) -> grpc.Future:
     """Post a reward, and do not wait for its answer."""
     request = rpb.RewardRequest(bandit=HOME, recommendation_id=recommendation_id, value=1.0)
-    return RecommenderServiceStub(channel).Reward.future(request, timeout=60)
+    return RecommenderServiceStub(channel).Reward.future(request, timeout=PATIENCE)
 
 
 def started(service_page: str) -> float:
@@ -55,10 +52,7 @@ def started(service_page: str) -> float:
 
 
 def test_calls_beyond_the_limit_are_refused_at_once_and_the_others_finish(folder: Path) -> None:
-    with (
-        serving(folder, "--max-calls-in-flight=4", PATIENT) as service,
-        channel_to(service.address) as channel,
-    ):
+    with serving(folder, "--max-calls-in-flight=4") as service, channel_to(service.address) as channel:
         create(channel)
         *ids, further = [recommend(channel).recommendation_id for _ in range(5)]
         os.kill(service.store_pid, signal.SIGSTOP)
@@ -66,14 +60,12 @@ def test_calls_beyond_the_limit_are_refused_at_once_and_the_others_finish(folder
             accepted = [posted(channel, one) for one in ids]
             until(lambda: started(service.page("/metrics")[1]) == 4, what="four calls are under way")
             for _ in range(20):
-                began = time.monotonic()
                 reward = rpb.RewardRequest(bandit=HOME, recommendation_id=further, value=1.0)
-                refusal = refused(RecommenderServiceStub(channel).Reward, reward, timeout=20)
-                assert time.monotonic() - began < 2
+                refusal = refused(RecommenderServiceStub(channel).Reward, reward)
                 assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
                 assert refusal.retry_after is not None
                 assert 0 < refusal.retry_after <= 1
-            assert HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == 1
+            assert HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE).status == 1
             assert not any(call.done() for call in accepted)
         finally:
             os.kill(service.store_pid, signal.SIGCONT)
@@ -89,19 +81,19 @@ def recorded(service: Service) -> int:
 def flooded(channels: Sequence[grpc.Channel]) -> list[grpc.Future]:
     """Ask for as many slates as fit on the connections at once, and do not wait for the answers."""
     stubs = [RecommenderServiceStub(channel) for channel in channels]
-    return [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=60) for stub in stubs * 100]
+    return [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=PATIENCE) for stub in stubs * 100]
 
 
 def test_a_flood_is_refused_early_and_leaves_the_service_well(folder: Path) -> None:
     """While the store is slow all calls beyond the limit are refused before any other is answered, and no later."""
-    with serving(folder, "--max-calls-in-flight=8", PATIENT) as service, ExitStack() as stack:
+    with serving(folder, "--max-calls-in-flight=8") as service, ExitStack() as stack:
         channels = [stack.enter_context(channel_to(service.address)) for _ in range(3)]
         create(channels[0])
         assert recommend(channels[0]).recommendation_id != ""
         os.kill(service.store_pid, signal.SIGSTOP)
         try:
             calls = flooded(channels)
-            until(lambda: sum(call.done() for call in calls) == 292, what="what is too much is refused", seconds=10)
+            until(lambda: sum(call.done() for call in calls) == 292, what="what is too much is refused")
             refusals = [refusal_of(call.exception()) for call in calls if call.done()]
             assert {(one.code, one.reason) for one in refusals} == {("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")}
             assert all(one.retry_after is not None and 0 < one.retry_after <= 1 for one in refusals)
@@ -109,14 +101,12 @@ def test_a_flood_is_refused_early_and_leaves_the_service_well(folder: Path) -> N
             os.kill(service.store_pid, signal.SIGCONT)
         assert Counter(call.code().name for call in calls) == {"OK": 8, "RESOURCE_EXHAUSTED": 292}
         assert recorded(service) == 1 + 8
-        began = time.monotonic()
         assert recommend(channels[0]).recommendation_id != ""
-        assert time.monotonic() - began < 5
 
 
 def test_a_burst_on_a_fresh_channel_is_told_when_to_try_again(folder: Path) -> None:
     """None of it is refused by HTTP/2 itself, whose refusal (UNAVAILABLE) has no reason and no time."""
-    with serving(folder, PATIENT) as service:
+    with serving(folder) as service:
         with channel_to(service.address) as channel:
             create(channel)
             assert recommend(channel).recommendation_id != ""
@@ -124,7 +114,9 @@ def test_a_burst_on_a_fresh_channel_is_told_when_to_try_again(folder: Path) -> N
         try:
             with channel_to(service.address) as fresh:
                 stub = RecommenderServiceStub(fresh)
-                calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=60) for _ in range(BURST)]
+                calls = [
+                    stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=PATIENCE) for _ in range(BURST)
+                ]
                 refused_ones = BURST - Settings().max_calls_in_flight
                 until(lambda: sum(call.done() for call in calls) == refused_ones, what="the others are refused")
                 refusals = [refusal_of(call.exception()) for call in calls if call.done()]
@@ -140,10 +132,10 @@ def test_a_burst_on_a_fresh_channel_is_told_when_to_try_again(folder: Path) -> N
 
 def test_a_burst_of_the_shipped_client_is_worked_off(folder: Path) -> None:
     async def burst(address: str) -> list[str]:
-        async with AsyncClient(address, tenant="acme", timeout=60.0) as client:
+        async with AsyncClient(address, tenant="acme", timeout=PATIENCE) as client:
             return [slate.id for slate in await asyncio.gather(*(client.recommend("home") for _ in range(BURST)))]
 
-    with serving(folder, PATIENT) as service:
+    with serving(folder) as service:
         with channel_to(service.address) as channel:
             create(channel)
         given = asyncio.run(burst(service.address))
@@ -165,29 +157,62 @@ def test_a_flood_that_is_worked_off_is_answered_or_refused(folder: Path) -> None
         assert recorded(service) == len(given)
 
 
+@contextmanager
+def line_to(service: Service) -> Iterator[tuple[SlowLine, grpc.Channel]]:
+    """Open a channel over a line that can be held, and use it once, so that all that is sent from then on are calls."""
+    with SlowLine(int(service.address.rpartition(":")[2])) as line, channel_to(f"127.0.0.1:{line.port}") as channel:
+        recommend(channel)
+        yield line, channel
+
+
+def frames(sent: bytes, *kinds: int, flag: int = 0) -> int:
+    """Count the frames of some kinds in what was sent over HTTP/2, or those with a flag (RFC 9113, section 4.1)."""
+    count, place = 0, 0
+    while place + 9 <= len(sent):
+        count += sent[place + 3] in kinds and sent[place + 4] & flag == flag
+        place += 9 + int.from_bytes(sent[place : place + 3])
+    return count
+
+
+DATA, HEADERS, RST_STREAM, END_STREAM = 0, 1, 3, 1
+
+
 def test_a_burst_of_calls_that_take_milliseconds_is_refused_before_it_waits(folder: Path) -> None:
     """Slates of this bandit are chosen on the event loop: calls are taken in all the same, and most of them refused."""
-    with serving(folder, "--max-calls-in-flight=8") as service, channel_to(service.address) as channel:
+    with serving(folder, "--max-calls-in-flight=8") as service:
         with service.client(tenant="acme") as client:
             learn(client)
-        stub = RecommenderServiceStub(channel)
-        calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=60) for _ in range(BURST)]
-        codes = Counter(call.code().name for call in calls)
+        before = recorded(service)
+        with line_to(service) as (line, channel):
+            line.hold()
+            stub = RecommenderServiceStub(channel)
+            calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=PATIENCE) for _ in range(BURST)]
+            until(lambda: frames(line.sent, DATA, HEADERS, flag=END_STREAM) == BURST, what="all calls are sent")
+            line.release()
+            codes = Counter(call.code().name for call in calls)
         assert set(codes) == {"OK", "RESOURCE_EXHAUSTED"}
         assert codes["RESOURCE_EXHAUSTED"] > BURST / 2
-        assert recorded(service) == codes["OK"] >= 8
+        assert recorded(service) - before - 1 == codes["OK"] >= 8
 
 
 def test_no_slate_is_chosen_for_who_has_given_up_waiting(folder: Path) -> None:
-    """Calls whose time is up while they wait for their turn take none from those whose is not."""
-    with serving(folder, "--max-calls-in-flight=64") as service, channel_to(service.address) as channel:
+    """Calls whose callers have left before their turn came take none."""
+    with serving(folder, "--max-calls-in-flight=64") as service:
         with service.client(tenant="acme") as client:
             learn(client)
-        stub = RecommenderServiceStub(channel)
-        calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=0.15) for _ in range(BURST // 2)]
-        codes = Counter(call.code().name for call in calls)
-        time.sleep(1.0)
-        assert recorded(service) <= codes["OK"] + LATE
+        before = recorded(service)
+        with line_to(service) as (line, channel):
+            line.hold()
+            stub = RecommenderServiceStub(channel)
+            calls = [stub.Recommend.future(rpb.RecommendRequest(bandit=HOME), timeout=PATIENCE) for _ in range(BURST)]
+            until(lambda: frames(line.sent, DATA, HEADERS, flag=END_STREAM) == BURST, what="all calls are sent")
+            for call in calls:
+                call.cancel()
+            until(lambda: frames(line.sent, RST_STREAM) == BURST, what="all are taken back")
+            line.release()
+            recommend(channel)
+        print(f"{recorded(service) - before - 2} slates were chosen for nobody")
+        assert recorded(service) - before - 2 <= BURST / 10
 
 
 def learn(client: Client) -> None:
@@ -207,15 +232,15 @@ def learn(client: Client) -> None:
 )
 def test_a_drain_lets_calls_finish_and_leaves_nothing_behind(folder: Path, how: str) -> None:
     with (
-        serving(folder, "--workers=2", PATIENT) as service,
+        serving(folder, "--workers=2", "--drain-seconds=600") as service,
         channel_to(service.address) as channel,
         ThreadPoolExecutor(1) as pool,
     ):
         create(channel)
         ids = [recommend(channel).recommendation_id for _ in range(5)]
-        watch = HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""), timeout=60)
+        watch = HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""), timeout=PATIENCE)
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        assert service.page("/readyz")[0] == 200
+        service.until_ready()
         assert len(service.worker_pids) == 2
         os.kill(service.store_pid, signal.SIGSTOP)
         try:
@@ -226,8 +251,8 @@ def test_a_drain_lets_calls_finish_and_leaves_nothing_behind(folder: Path, how: 
                 os.kill(service.pid, signal.SIGTERM)
             else:
                 os.killpg(service.pid, signal.SIGINT)
-            assert last.result(timeout=30).status == health_pb2.HealthCheckResponse.NOT_SERVING
-            assert service.page("/readyz")[0] == 503
+            assert last.result(timeout=PATIENCE).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            until(lambda: service.page("/readyz")[0] == 503, what="it is not ready any more")
             assert service.page("/livez")[0] == 200
             assert not any(call.done() for call in calls)
             assert service.running.poll() is None
@@ -248,20 +273,19 @@ def test_a_drain_lets_calls_finish_and_leaves_nothing_behind(folder: Path, how: 
 
 
 def test_a_call_that_does_not_end_is_not_waited_for_without_end(folder: Path) -> None:
-    with serving(folder, "--drain-seconds=0.5", PATIENT) as service, channel_to(service.address) as channel:
+    with serving(folder, "--drain-seconds=0.5") as service, channel_to(service.address) as channel:
         create(channel)
         shown = recommend(channel).recommendation_id
         os.kill(service.store_pid, signal.SIGSTOP)
         try:
             call = posted(channel, shown)
             until(lambda: started(service.page("/metrics")[1]) == 1, what="the call is under way")
-            began = time.monotonic()
             os.kill(service.pid, signal.SIGTERM)
-            assert call.exception(timeout=20) is not None
+            assert call.exception(timeout=PATIENCE) is not None
+            assert "the store is away" not in service.log
         finally:
             os.kill(service.store_pid, signal.SIGCONT)
         assert service.wait() == 0
-        assert time.monotonic() - began < 20
         assert service.everything() == set()
 
 
@@ -271,7 +295,7 @@ def refused_start(*flags: str) -> str:
         [COMMAND, "serve", "--http-listen=", *flags],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         env=clean_environment(),
         check=False,
     )

@@ -42,10 +42,10 @@ def test_a_hot_bandit_of_one_worker_is_hardly_read(tmp_path: Path) -> None:
             client.create_bandit("home", slate_size=2, item_capacity=9)
             client.upsert_items("home", [f"i{number}" for number in range(6)])
             client.recommend("home")
-            before = commands(server)
+            before, began = commands(server), time.monotonic()
             trade(client)
-            used = commands(server) - before
+            used, seconds = commands(server) - before, time.monotonic() - began
             assert used["xadd"] == 2 * PAIRS
-            assert used["xrange"] < PAIRS / 2, "once a second it is read, whatever is known"
+            assert used["xrange"] <= 2 * (seconds + 1.0), "once a second it is read, whatever is known"
             until(lambda: client.stats("home").observation_count == PAIRS, what="all is learned")
             assert client.verify("home").agrees

@@ -43,7 +43,7 @@ def test_a_slate_that_nobody_asks_after_is_closed_by_a_running_service(tmp_path:
     with running_server(valkey_binary(), config=["appendfsync always"]) as server:
         asyncio.run(leave_open(server.url))
         with serving(tmp_path, f"--redis-url={server.url}", "--workers=2") as service:
-            until(lambda: asyncio.run(ends(server.url)), what="the slate is closed", seconds=90.0)
+            until(lambda: asyncio.run(ends(server.url)), what="the slate is closed")
             [ended] = asyncio.run(ends(server.url))
             assert isinstance(ended, Expired)
             assert (ended.recommendation_id, ended.default_reward) == ("one", 0.25)

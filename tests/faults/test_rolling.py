@@ -11,7 +11,7 @@ import pytest
 from tests.faults.service import serving
 from tests.long_forms import usual_or_long
 from tests.servers import free_port, running_server, valkey_binary
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, ClientError
 
@@ -46,7 +46,7 @@ class Storefront:
 
     def _shop(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        with Client(self._target, tenant="shop", timeout=5.0) as client:
+        with Client(self._target, tenant="shop", timeout=PATIENCE) as client:
             while not self._ended.wait(0.02):
                 try:
                     slate = client.recommend("home", rng.normal(size=2).tolist())
@@ -71,7 +71,8 @@ def replace(service: Service) -> None:
 def test_two_services_on_one_store_roll_and_no_caller_notices(tmp_path: Path) -> None:
     with running_server(valkey_binary()) as server:
         ports = [free_port() for _ in range(2)]
-        flags = [(f"--redis-url={server.url}", f"--listen=127.0.0.1:{port}") for port in ports]
+        both = (f"--redis-url={server.url}", "--drain-seconds=600")
+        flags = [(*both, f"--listen=127.0.0.1:{port}") for port in ports]
         with serving(tmp_path / "one", *flags[0]) as one, serving(tmp_path / "other", *flags[1]) as other:
             with one.client() as client:
                 client.create_bandit("home", slate_size=3, item_capacity=12, context_dimension=2)

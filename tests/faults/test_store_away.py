@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.harness import whole_log
+from tests.faults.insisting import created, deleted, recorded, reward_of, rewarded
 from tests.faults.service import serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 from tests.servers import running_server, valkey_binary
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
 from topk_bandit.store.redis.bandits import RedisStore
@@ -50,17 +51,24 @@ def service(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> 
         assert list(folder.iterdir()) == []
 
 
+@contextmanager
+def shop_of(service: Service) -> Iterator[grpc.Channel]:
+    """Make a bandit for the block."""
+    with channel_to(service.address) as channel:
+        created(channel)
+        yield channel
+        deleted(channel)
+
+
 @pytest.fixture
 def channel(service: Service, request: pytest.FixtureRequest) -> Iterator[grpc.Channel]:
-    with channel_to(service.address) as channel:
-        create(channel)
+    with shop_of(service) as channel:
         yield channel
-        BanditServiceStub(channel).DeleteBandit(bpb.DeleteBanditRequest(name=HOME), timeout=10)
 
 
 def log_of(server: RunningServer) -> list[LoggedEvent]:
     async def read() -> list[LoggedEvent]:
-        store = await RedisStore.connect(server.url, timeout=5.0)
+        store = await RedisStore.connect(server.url, timeout=PATIENCE)
         try:
             return await whole_log(store, BanditName("acme", "home"))
         finally:
@@ -77,39 +85,26 @@ def away(server: RunningServer, channel: grpc.Channel, how: str) -> Iterator[Non
         yield
     finally:
         server.start() if how == "killed" else server.send_signal(signal.SIGCONT)
-        until(lambda: not recommend(channel, request_id="after").degraded, what="recommending again", seconds=10)
+        until(lambda: not recommend(channel, request_id="after").degraded, what="recommending again")
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
 def test_it_goes_on_without_the_store_and_comes_back(
     server: RunningServer, service: Service, channel: grpc.Channel, how: str
 ) -> None:
-    reward = RecommenderServiceStub(channel).Reward
-    first = recommend(channel, request_id="first")
-    reward(rpb.RewardRequest(bandit=HOME, recommendation_id=first.recommendation_id, value=1.0), timeout=10)
-    until(
-        lambda: recommend(channel, request_id=f"{time.monotonic()}").observation_count == 1,
-        what="the reward is learned",
-    )
-    kept = recommend(channel, request_id="kept")
-    # What a bandit's log grew by within the last 25 ms is not in its model yet; asking for its stats folds it in.
-    stats = BanditServiceStub(channel).GetBanditStats(bpb.GetBanditStatsRequest(bandit=HOME), timeout=10)
+    first = recorded(channel, "first")
+    rewarded(channel, first, 1.0)
+    until(lambda: recommend(channel).observation_count == 1, what="the reward is learned")
+    kept = recorded(channel, "kept")
+    until(lambda: is_all_learned(server, channel), what="the model knows the whole log")
     before = log_of(server)
-    assert stats.model_version == before[-1].position
     workers = service.worker_pids
 
-    posted = rpb.RewardRequest(bandit=HOME, recommendation_id=kept.recommendation_id, value=2.0)
     with away(server, channel, how):
-        began = time.monotonic()
-        refusal = refused(reward, posted)
-        assert time.monotonic() - began < 1.5
-        assert (refusal.code, refusal.retry_after is not None) == ("UNAVAILABLE", True)
-        seconds = [answered_degraded(channel, model_version=before[-1].position) for _ in range(20)]
-        refusals = [refused_in(channel, posted) for _ in range(20)]
-        # One call in each quarter of a second probes; the others are answered at once.
-        assert sorted(seconds)[10] < 0.1
-        assert sorted(refusals)[10] < 0.1
-        assert max(*seconds, *refusals) < 1.5
+        for _ in range(20):
+            assert_is_degraded(recommend(channel), model_version=before[-1].position)
+            refusal = refused(RecommenderServiceStub(channel).Reward, reward_of(kept, 2.0))
+            assert (refusal.code, refusal.retry_after is not None) == ("UNAVAILABLE", True)
         for stub, request in (
             (BanditServiceStub(channel).RetireItems, bpb.RetireItemsRequest(bandit=HOME, item_ids=["a"])),
             (BanditServiceStub(channel).GetBanditStats, bpb.GetBanditStatsRequest(bandit=HOME)),
@@ -117,63 +112,65 @@ def test_it_goes_on_without_the_store_and_comes_back(
         ):
             assert refused(stub, request).code == "UNAVAILABLE"
 
-    assert reward(posted, timeout=10).outcome in {rpb.REWARD_OUTCOME_ACCEPTED, rpb.REWARD_OUTCOME_DUPLICATE}
-    assert reward(posted, timeout=10).outcome == rpb.REWARD_OUTCOME_DUPLICATE
-    until(lambda: recommend(channel, request_id=f"{time.monotonic()}").observation_count == 2, what="learning again")
+    assert rewarded(channel, kept, 2.0) in {rpb.REWARD_OUTCOME_ACCEPTED, rpb.REWARD_OUTCOME_DUPLICATE}
+    assert rewarded(channel, kept, 2.0) == rpb.REWARD_OUTCOME_DUPLICATE
+    until(lambda: recommend(channel).observation_count == 2, what="learning again")
     assert service.worker_pids == workers
-    assert service.page("/readyz")[0] == 200
+    service.until_ready()
 
+    until(lambda: is_all_learned(server, channel), what="the model knows the whole log again")
     after = log_of(server)
     assert after[: len(before)] == before
     assert [one.event.value for one in after if isinstance(one.event, Rewarded)] == [1.0, 2.0]
     ids = [one.event.request.request_id for one in after if isinstance(one.event, Recommended)]
     assert len(ids) == len(set(ids))
-    stats = BanditServiceStub(channel).GetBanditStats(bpb.GetBanditStatsRequest(bandit=HOME), timeout=10)
-    assert (stats.recommendation_count, stats.observation_count) == (len(ids), 2)
-    assert stats.log_position == stats.model_version
+    told = stats(channel)
+    assert (told.recommendation_count, told.observation_count) == (len(ids), 2)
+    assert told.log_position == told.model_version
 
 
-def answered_degraded(channel: grpc.Channel, *, model_version: int) -> float:
-    """Return how long a slate took that may not be recorded; whether it has an id is whether it was sent."""
-    began = time.monotonic()
-    slate = recommend(channel)
+def stats(channel: grpc.Channel) -> bpb.BanditStats:
+    return BanditServiceStub(channel).GetBanditStats(bpb.GetBanditStatsRequest(bandit=HOME), timeout=PATIENCE)
+
+
+def is_all_learned(server: RunningServer, channel: grpc.Channel) -> bool:
+    """Tell whether the model knows all of the log, to which a call may add that the store was too slow for."""
+    return stats(channel).model_version == log_of(server)[-1].position
+
+
+def assert_is_degraded(slate: rpb.RecommendResponse, *, model_version: int) -> None:
+    """Hold a slate that may not be recorded; whether it has an id is whether it was sent."""
     assert slate.degraded
     assert not slate.HasField("reward_deadline")
     assert len(set(slate.item_ids)) == 2
     assert 0.0 < slate.propensity <= 1.0
     assert (slate.model_version, slate.observation_count) == (model_version, 1)
-    return time.monotonic() - began
-
-
-def refused_in(channel: grpc.Channel, posted: rpb.RewardRequest) -> float:
-    began = time.monotonic()
-    assert refused(RecommenderServiceStub(channel).Reward, posted).code == "UNAVAILABLE"
-    return time.monotonic() - began
 
 
 def test_a_reward_that_was_cut_off_is_there_once_or_not_at_all(
     server: RunningServer, service: Service, channel: grpc.Channel
 ) -> None:
     """The store is killed while rewards are on their way; each is posted again until it is answered."""
-    ids = [recommend(channel, request_id=f"r{number}").recommendation_id for number in range(60)]
-    requests = [rpb.RewardRequest(bandit=HOME, recommendation_id=one, value=float(n)) for n, one in enumerate(ids)]
+    slates = [recorded(channel, f"r{number}") for number in range(60)]
+    requests = [reward_of(slate, float(number)) for number, slate in enumerate(slates)]
     stub = RecommenderServiceStub(channel)
-    under_way = [stub.Reward.future(one, timeout=10) for one in requests]
+    under_way = [stub.Reward.future(one, timeout=PATIENCE) for one in requests]
     server.kill()
     statuses = [call.exception() for call in under_way]
     server.start()
     for status in statuses:
         # A call beyond those in flight is refused before anything is done for it.
         assert status is None or refusal_of(status).code in {"UNAVAILABLE", "RESOURCE_EXHAUSTED"}
-    until(lambda: stub.Reward(requests[0], timeout=5), what="the store is back")
-    for status, request in zip(statuses, requests, strict=True):
-        outcome = stub.Reward(request, timeout=10).outcome
+    for number, (status, slate) in enumerate(zip(statuses, slates, strict=True)):
+        outcome = rewarded(channel, slate, float(number))
         assert outcome == rpb.REWARD_OUTCOME_DUPLICATE or (
             status is not None and outcome == rpb.REWARD_OUTCOME_ACCEPTED
         )
-    rewarded = [one.event for one in log_of(server) if isinstance(one.event, Rewarded)]
-    assert {one.recommendation_id: one.value for one in rewarded} == dict(zip(ids, map(float, range(60)), strict=True))
-    assert len(rewarded) == 60
+    learned = [one.event for one in log_of(server) if isinstance(one.event, Rewarded)]
+    assert {one.recommendation_id: one.value for one in learned} == {
+        slate.recommendation_id: float(number) for number, slate in enumerate(slates)
+    }
+    assert len(learned) == 60
 
 
 def test_a_service_that_starts_without_a_store_waits_for_it(server: RunningServer, folder: Path) -> None:
@@ -195,10 +192,8 @@ def test_a_service_that_waits_for_the_store_can_be_stopped(server: RunningServer
         with serving(folder, f"--redis-url={server.url}", start=False) as service:
             service.spawn()
             until(lambda: "waiting for the store" in service.log, what="it waits")
-            began = time.monotonic()
             os.kill(service.pid, signal.SIGTERM)
             assert service.wait() == 0
-            assert time.monotonic() - began < 8
             assert service.everything() == set()
     finally:
         server.start()
@@ -217,42 +212,31 @@ def test_a_worker_that_waits_for_the_store_ends_with_its_supervisor(server: Runn
         server.start()
 
 
-@pytest.mark.parametrize(
-    ("append_only", "policy", "problem"),
-    [(False, "noeviction", "append-only file is off"), (True, "allkeys-lru", "maxmemory-policy is allkeys-lru")],
-)
-def test_a_store_that_forgets_is_refused(folder: Path, *, append_only: bool, policy: str, problem: str) -> None:
+def test_a_store_that_forgets_is_refused(folder: Path) -> None:
     with (
-        running_server(valkey_binary(), append_only=append_only, config=[f"maxmemory-policy {policy}"]) as forgetful,
+        running_server(valkey_binary(), append_only=False, config=["maxmemory-policy allkeys-lru"]) as forgetful,
         serving(folder, f"--redis-url={forgetful.url}", start=False) as service,
     ):
         service.spawn()
         assert service.wait() == 1
-        assert problem in service.log.splitlines()[-1]
+        for problem in ("append-only file is off", "maxmemory-policy is allkeys-lru"):
+            assert problem in service.log.splitlines()[-1]
         assert service.everything() == set()
 
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("how", usual_or_long(["killed"], long=["frozen", "killed"]))
-def test_an_outage_is_two_lines_of_the_log(
-    server: RunningServer, service: Service, channel: grpc.Channel, how: str
-) -> None:
-    recommend(channel)
-    until(lambda: not unfinished(service), what="no earlier outage is left")
-    before = len(service.records)
-    with away(server, channel, how):
-        until(lambda: recommend(channel).degraded, what="it is away")
-        for _ in range(30):
-            recommend(channel)
-            time.sleep(0.1)
-    until(lambda: recommend(channel) and not unfinished(service), what="the end is told", seconds=20)
-    said = [(record["level"], record["message"].partition(";")[0]) for record in service.records[before:]]
-    # A store that is killed while it waits for a busy disk may have lost what it answered last; a follower says so.
-    others = {("WARNING", "the log is not the one that was followed"), ("INFO", "audit")}  # the latter of calls before
-    assert [line for line in said if line not in others] == [
-        ("ERROR", "the store is away"),
-        ("WARNING", "the store is back"),
-    ]
+def test_an_outage_is_two_lines_of_the_log(server: RunningServer, tmp_path: Path, how: str) -> None:
+    flags = [f"--redis-url={server.url}", *(["--store-timeout-seconds=5"] if how == "frozen" else [])]
+    with serving(tmp_path, *flags) as service, shop_of(service) as channel:
+        recommend(channel)
+        with away(server, channel, how):
+            until(lambda: recommend(channel).degraded and unfinished(service), what="it is told")
+            for _ in range(30):
+                assert recommend(channel).degraded
+        until(lambda: not unfinished(service), what="the end is told")
+        said = [record["message"].partition(";")[0] for record in service.records]
+        assert [line for line in said if line.startswith("the store is")] == ["the store is away", "the store is back"]
 
 
 def unfinished(service: Service) -> bool:
@@ -271,15 +255,15 @@ def test_the_metrics_tell_of_an_outage_while_it_lasts(
         return next(float(line.split()[1]) for line in lines if line.startswith(f"topk_bandit_{name} "))
 
     recommend(channel)
-    until(lambda: metric("store_up") == 1, what="the store is seen", seconds=20)
+    until(lambda: metric("store_up") == 1, what="the store is seen")
     failures, snapshots = metric("store_failures_total"), metric("snapshot_failures_total")
     with away(server, channel, how):
-        until(lambda: metric("store_up") == 0, what="the store is missed", seconds=20)
+        until(lambda: metric("store_up") == 0, what="the store is missed")
         seen = metric("log_unread_seconds")
-        until(lambda: metric("log_unread_seconds") > seen + 1, what="the age of what was read grows", seconds=20)
-        assert metric("store_failures_total") > failures
+        until(lambda: metric("log_unread_seconds") > seen + 1, what="the age of what was read grows")
+        until(lambda: metric("store_failures_total") > failures, what="failures are counted")
         assert metric("store_memory_bytes") > 0
-    until(lambda: metric("store_up") == 1, what="the store is seen again", seconds=20)
+    until(lambda: metric("store_up") == 1, what="the store is seen again")
     assert metric("snapshot_failures_total") == snapshots
 
 

@@ -38,7 +38,7 @@ def test_slates_degrade_while_a_right_lacks_and_the_log_names_it(tmp_path: Path)
         url = server.url_of_a_user(*RIGHTS)
         with (
             serving(tmp_path, f"--redis-url={url}") as service,
-            service.client(timeout=2.0) as client,
+            service.client() as client,
         ):
             client.create_bandit("home", slate_size=1, item_capacity=2)
             client.upsert_items("home", ["tea", "milk"])

@@ -13,7 +13,7 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 from tests.faults.service import serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import refused
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import AnswerKind, AnswerOutcome, Cancelled
 from topk_bandit.v1 import preference_service_pb2 as pb
@@ -35,8 +35,8 @@ def items(count: int, width: int) -> dict[str, list[float]]:
 
 
 def begin_slow_design(client: Client, study: str) -> None:
-    """Begin a design that takes some ten seconds."""
-    client.create_study(study, items(2000, 64), answer_kind=AnswerKind.RANKING, list_size=10, budget=10)
+    """Begin a design that takes as long as one may, a minute."""
+    client.create_study(study, items(8000, 64), answer_kind=AnswerKind.RANKING, list_size=10, budget=10)
 
 
 def is_under_way(client: Client, study: str) -> bool:
@@ -67,10 +67,10 @@ def orders(asked: Questions) -> dict[str, tuple[str, ...]]:
 
 
 def test_what_was_acknowledged_outlives_workers_and_store(folder: Path) -> None:
-    with serving(folder) as service:
+    with serving(folder, "--store-timeout-seconds=2") as service:
         with service.client() as client:
             client.create_study("taste", items(8, 3), answer_kind=AnswerKind.RANKING, list_size=3, budget=30)
-            client.wait_for_design("taste")
+            client.wait_for_design("taste", timeout=PATIENCE)
         acknowledged: dict[str, tuple[str, ...]] = {}
         for number, kill in enumerate([kill_worker, kill_store, kill_everything]):
             with service.client() as client:
@@ -122,10 +122,10 @@ def test_a_design_is_taken_over_and_can_be_cancelled_and_begun_again(folder: Pat
         assert client.design("slow").attempt == 1
         client.cancel_design("slow")
         with pytest.raises(Cancelled):
-            client.wait_for_design("slow", timeout=5.0)
+            client.wait_for_design("slow", timeout=PATIENCE)
         # The only thread for designs is free again, so the next one has not to wait for what was cancelled.
         client.create_study("quick", items(8, 3), answer_kind=AnswerKind.PAIR, budget=5)
-        assert client.wait_for_design("quick", timeout=20.0).item_count == 8
+        assert client.wait_for_design("quick", timeout=PATIENCE).item_count == 8
         begin_slow_design(client, "slow")
         assert (client.design("slow").attempt, client.design("slow").done) == (2, False)
         client.delete_study("slow")

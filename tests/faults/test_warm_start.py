@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.faults.service import serving
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import AnswerKind, InvalidArgument, RewardOutcome
 
@@ -53,7 +54,7 @@ def test_a_study_a_restart_and_a_bandit_that_follows_it(folder: Path) -> None:
             client.create_study(
                 "tastes", ITEMS, answer_kind=AnswerKind.RANKING, list_size=4, budget=60, queries=queries
             )
-            client.wait_for_design("tastes")
+            client.wait_for_design("tastes", timeout=PATIENCE)
             client.create_bandit(
                 "home", slate_size=3, item_capacity=12, context_dimension=2, uniform_share=0.0, near_share=0.0
             )

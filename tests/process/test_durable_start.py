@@ -8,6 +8,7 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.servers import running_server, valkey_binary
+from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.assembly import _connect
@@ -20,7 +21,7 @@ def metrics() -> Metrics:
 
 
 def settings(url: str) -> Settings:
-    return Settings(redis_url=url, durability="replicated:1")  # type: ignore[arg-type]
+    return Settings(redis_url=url, durability="replicated:1", store_timeout_seconds=60.0)  # type: ignore[arg-type]
 
 
 def test_a_start_waits_for_the_replicas_of_its_class(caplog: pytest.LogCaptureFixture) -> None:
@@ -34,11 +35,10 @@ def test_a_start_waits_for_the_replicas_of_its_class(caplog: pytest.LogCaptureFi
 
         async def start() -> None:
             task = asyncio.create_task(_connect(settings(primary.url), primary.url, asyncio.Event(), metrics()))
-            while not caplog.messages and not task.done():
-                await asyncio.sleep(0.02)
+            await until_async(lambda: caplog.messages or task.done(), what="it waits")
             assert not task.done()
             await asyncio.to_thread(client.replicaof, "127.0.0.1", primary.port)
-            connected = await asyncio.wait_for(task, 30)
+            connected = await asyncio.wait_for(task, PATIENCE)
             assert connected is not None
             store, _ = connected
             assert (await store.check()).shortages == ()

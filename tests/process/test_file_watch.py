@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import until_async
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.file_watch import FileWatch
@@ -97,8 +98,7 @@ def test_it_goes_on_looking_whatever_happens(reader: Reader, caplog: pytest.LogC
 
         looking = asyncio.create_task(FileWatch("keys_file", [reader.file], take, look_seconds=0.001).run())
         for number in range(3):
-            while len(reader.taken) <= number:
-                await asyncio.sleep(0.001)
+            await until_async(lambda seen=number: len(reader.taken) > seen, what="it is taken in")
             reader.file.write_text(f"again {number}")
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)

@@ -11,6 +11,7 @@ from io import StringIO
 
 import pytest
 from tests.long_forms import LONG
+from tests.process.scripts import run_script
 
 from topk_bandit.process.logs import JsonFormatter, TextFormatter
 
@@ -77,7 +78,7 @@ def test_a_configured_process_logs_and_warns_on_standard_error_only(style: str) 
         "logging.getLogger('a').info('shown', extra={'n': 1})\n"
         "warnings.warn('careful')\n"
     )
-    run = subprocess.run([sys.executable, "-c", script, style], capture_output=True, text=True, check=True)
+    run = run_script(script, style)
     lines = run.stderr.splitlines()
     assert run.stdout == ""
     assert len(lines) == 2
@@ -109,7 +110,7 @@ with CallThreads(2) as threads:
 
 @pytest.mark.parametrize("style", ["json", "text"])
 def test_what_is_logged_while_a_call_is_served_has_its_ids(style: str) -> None:
-    run = subprocess.run([sys.executable, "-c", SERVING, style], capture_output=True, text=True, check=True)
+    run = run_script(SERVING, style)
     ids = {"request_id": "r-1", "trace_id": "t" * 32, "span_id": "s" * 16}
     before, within, thread, thread_after, after = run.stderr.splitlines()
     if style == "text":
@@ -172,7 +173,7 @@ def test_a_caller_that_dies_while_it_is_answered_is_no_error() -> None:
     assert not done.stderr
 
 
-def test_what_grpc_says_of_such_a_caller_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_grpc_says_of_such_a_caller_is_left_out() -> None:
     said = "ExecuteBatchError raised in core by servicer method"
     script = f"""
 from topk_bandit.process.logs import configure
@@ -182,6 +183,5 @@ log = logging.getLogger("grpc._cython.cygrpc")
 log.error({said!r})
 log.error("another")
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
-    (line,) = capfd.readouterr().err.splitlines()
+    (line,) = run_script(script).stderr.splitlines()
     assert line.endswith("another")

@@ -20,6 +20,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.programs import find_program
+from tests.servers import free_port
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ConfigurationError
@@ -560,7 +562,7 @@ def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Pa
 def ask(
     port: int, path: str, *, method: str = "GET", host: str = "127.0.0.1", accept: str = ""
 ) -> tuple[int, str, bytes, str]:
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
     try:
         connection.request(method, path, headers={"Accept": accept})
         answer = connection.getresponse()
@@ -571,7 +573,8 @@ def ask(
 
 def test_the_server_answers_scrapes_and_probes(capfd: pytest.CaptureFixture[str]) -> None:
     ready = [True]
-    with MetricsServer(0, host="127.0.0.1", render=lambda _: b"up 1\n", ready=lambda: ready[0]) as server:
+    port = free_port()
+    with MetricsServer(port, host="127.0.0.1", render=lambda _: b"up 1\n", ready=lambda: ready[0]) as server:
         assert ask(server.port, "/metrics?x=1")[:3] == (200, "text/plain; version=0.0.4; charset=utf-8", b"up 1\n")
         assert ask(server.port, "/metrics", method="HEAD") == (
             200,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tests.waiting import until_async
+
 from topk_bandit.process import pulse
 
 
@@ -13,12 +15,10 @@ def test_what_holds_up_the_event_loop_is_told_in_seconds() -> None:
 
     async def scenario() -> None:
         beating = asyncio.create_task(pulse.beat(lambda lag, _: late.append(lag), seconds=0.01))
-        while not late:
-            await asyncio.sleep(0.005)
+        await until_async(lambda: late, what="it beats")
         before = len(late)
         time.sleep(0.3)  # noqa: ASYNC251 - that is the point
-        while len(late) <= before:
-            await asyncio.sleep(0.005)
+        await until_async(lambda: len(late) > before, what="it beats again")
         beating.cancel()
 
     asyncio.run(scenario())
@@ -30,8 +30,7 @@ def test_tasks_that_wait_for_ever_are_counted() -> None:
     counts: list[int] = []
 
     async def after(known: int) -> int:
-        while len(counts) <= known:
-            await asyncio.sleep(0.002)
+        await until_async(lambda: len(counts) > known, what="it counts again")
         return counts[-1]
 
     async def scenario() -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.faults.service import serving
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, NotFound, ResourceExhausted, RetryPolicy
 from topk_bandit.process.metrics import Metrics
@@ -50,7 +50,7 @@ def test_named_tenants_have_what_they_use_and_all_others_have_the_rest(tmp_path:
         shop(service.client(tenant="acme"), slates=3)
         shop(service.client(tenant="small"), slates=2)
         shop(service.client(tenant="tiny"), slates=1)
-        with Client(f"http://{service.http_address}", tenant="acme", retry=ONCE) as over_http:
+        with Client(f"http://{service.http_address}", tenant="acme", retry=ONCE, timeout=PATIENCE) as over_http:
             over_http.recommend("home")
             with pytest.raises(ResourceExhausted):
                 over_http.create_bandit("second", slate_size=1, item_capacity=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.contracts.archives import archived, ended
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import Aggregation, Item, PastSlate, RecommendationRequest
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
+from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from tests.bandits.harness import Worker
 
     from topk_bandit.domain.features import Context
-    from topk_bandit.store.log import Store
 
 __all__ = ["FEATURES", "forge", "plain_archive", "rich_archive"]
 
@@ -42,7 +43,15 @@ ODD: Sequence[Any] = (
 )
 
 
-async def rich_archive(store: Store, *, trimmed: bool) -> list[str]:
+class Aged:
+    """A store whose clock stands still but for when it is told to go on, ahead of all that reads a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now_ms = 4_000_000_000_000
+        self.store = MemoryStore(clock_ms=lambda: self.now_ms)
+
+
+async def rich_archive(*, trimmed: bool) -> list[str]:
     """Return the lines of a bandit that has used all that a bandit can: features, several rewards, imports, priors."""
     settings = replace(
         SETTINGS,
@@ -62,51 +71,57 @@ async def rich_archive(store: Store, *, trimmed: bool) -> list[str]:
     def item(number: int) -> Item:
         return Item(f"i{number}", features=Features.of({"price": 1.0 + number, "kind": "coffee"}))
 
-    async with running_worker(store) as worker:
-        await worker.bandits.create_bandit(NAME, settings)
+    aged = Aged()
+    # What is drawn depends on ids: none of them is by chance.
+    await aged.store.create_bandit(NAME, settings, incarnation="rich", quota=1)
+    async with running_worker(aged.store) as worker:
         await worker.bandits.upsert_items(NAME, [item(number) for number in range(8)])
-        await _live(worker, context)
+        await _live(worker, aged, context)
         past = PastSlate(context(), ("i1", "i2", "i3"), 1.0, at_ms=1, propensity=0.5)
         for number in range(2):  # two checkpoints: each import is followed by a refit
             await worker.bandits.import_rows(NAME, RowsOfImport(f"old {number}", 0, 2, (past, past)))
         if trimmed:
-            await trim(store)
-        await _live(worker, context)
-        return await archived(store, NAME)
+            await trim(aged.store)
+        await _live(worker, aged, context)
+        return await archived(aged.store, NAME)
 
 
-async def plain_archive(store: Store, *, trimmed: bool) -> list[str]:
+async def plain_archive(*, trimmed: bool) -> list[str]:
     """Return the lines of a bandit whose contexts are numbers, and whose slates have one reward each."""
     rng = np.random.default_rng(4)
 
     def context() -> Context:
         return tuple(rng.normal(size=2).tolist())
 
-    async with running_worker(store) as worker:
-        await worker.bandits.create_bandit(NAME, replace(SETTINGS, default_reward=0.5))
+    aged = Aged()
+    await aged.store.create_bandit(NAME, replace(SETTINGS, default_reward=0.5), incarnation="plain", quota=1)
+    async with running_worker(aged.store) as worker:
         await worker.bandits.upsert_items(NAME, [Item(f"i{number}") for number in range(8)])
         worker.notebook.write("likes", {f"i{number}": 0.1 * number for number in range(8)})
         await worker.bandits.update_bandit(
             NAME, lambda known: replace(known, prior_study="likes", prior_digest="", half_life_ms=10**6)
         )
-        await _live(worker, context)
+        await _live(worker, aged, context)
         past = PastSlate(context(), ("i1", "i2", "i3"), 1.0)
         for number in range(2):
             await worker.bandits.import_rows(NAME, RowsOfImport(f"old {number}", 0, 2, (past, past)))
         if trimmed:
-            await trim(store)
+            await trim(aged.store)
         await worker.bandits.reset_bandit(NAME, request_id="anew")
-        await _live(worker, context)
-        return await archived(store, NAME)
+        await _live(worker, aged, context)
+        return await archived(aged.store, NAME)
 
 
-async def _live(worker: Worker, context: Callable[[], Context]) -> None:
+async def _live(worker: Worker, aged: Aged, context: Callable[[], Context]) -> None:
     """Have slates of every kind, rewards, corrections and changes of items."""
     record = await worker.store.get_bandit(NAME)
     waits, several = record.settings.requires_activation, record.settings.reward_aggregation is not Aggregation.FIRST
 
+    numbers = count()
+
     async def show() -> str:
-        slate = await worker.recommender.recommend(NAME, RecommendationRequest("", context(), None))
+        request_id = f"{record.log_position} {next(numbers)}"
+        slate = await worker.recommender.recommend(NAME, RecommendationRequest(request_id, context(), None))
         if waits:
             await worker.recommender.activate(NAME, slate.recommendation_id, ())
         return slate.recommendation_id
@@ -120,13 +135,14 @@ async def _live(worker: Worker, context: Callable[[], Context]) -> None:
     await worker.residents.follow(NAME)
     await worker.recommender.correct_reward(NAME, paid, 2.0, reward_id="one" if several else "")
     await worker.recommender.correct_reward(NAME, await show(), None)
-    await worker.recommender.recommend(NAME, RecommendationRequest("", context(), None))
+    await worker.recommender.recommend(NAME, RecommendationRequest(f"{record.log_position} open", context(), None))
     position = record.log_position
     await worker.bandits.upsert_items(NAME, [Item(f"brief-{position}"), Item("i7", available=False)])
     await worker.bandits.retire_items(NAME, [f"brief-{position}"])
     await worker.bandits.update_bandit(NAME, lambda known: replace(known, reward_wait_ms=1))
     for _ in range(2):
         await show()
+    aged.now_ms += 10
     await worker.store.expire_due(NAME, limit=9)
     await worker.bandits.update_bandit(NAME, lambda known: replace(known, reward_wait_ms=3_600_000))
     await show()

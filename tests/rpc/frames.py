@@ -6,6 +6,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
+from tests.waiting import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,7 +42,7 @@ def call_raw(port: int, path: str, headers: Sequence[tuple[bytes, bytes]], paylo
     grpc = [(b"te", b"trailers"), (b"content-type", b"application/grpc")]
     block = b"".join(_literal(*header) for header in (*usual, *grpc, *headers))
     message = b"\0" + struct.pack(">I", len(payload)) + payload
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))
         connection.sendall(_frame(_HEADERS, _END_HEADERS, 1, block) + _frame(_DATA, _END_STREAM, 1, message))
         with connection.makefile("rb") as answers:

@@ -150,6 +150,38 @@ class RunningServer:
         self.loop.close()
 
 
+class StandingClock:
+    """The seconds of a running server's event loop, which go on when the test has them go on."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self._server = server
+        self.now = server.loop.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def go_on(self, seconds: float) -> None:
+        """Let time pass, and return once what is due by then was begun."""
+        self._server.run(self._go_on(seconds))
+
+    async def _go_on(self, seconds: float) -> None:
+        self.now += seconds
+        for _ in range(2):  # what is due is found in one round of the loop, and runs in the next one at the latest
+            await asyncio.sleep(0)
+
+
+@contextmanager
+def standing_clock(server: RunningServer) -> Iterator[StandingClock]:
+    """Let no time pass for a server's event loop until the end of the block, but what the test lets pass."""
+    clock = StandingClock(server)
+    server.loop.time = clock  # type: ignore[method-assign]
+    try:
+        yield clock
+    finally:
+        del server.loop.time  # type: ignore[attr-defined]
+        server.loop.call_soon_threadsafe(lambda: None)  # it may wait by the other clock
+
+
 @contextmanager
 def serving(shop: Shop | None = None, **options: object) -> Iterator[RunningServer]:
     """Run a server for the length of a test."""

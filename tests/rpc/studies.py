@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from google.longrunning.operations_pb2 import Operation, WaitOperationRequest
 from tests.rpc.harness import serving
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quota, Quotas
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
+    from google.longrunning.operations_pb2_grpc import OperationsStub
     from tests.rpc.harness import RunningServer
 
     from topk_bandit.store.study_log import StudyStore
@@ -41,16 +43,30 @@ __all__ = [
     "study",
     "study_server",
     "utilities",
+    "wait_for_design",
 ]
 
 QUOTA = 4
 TASTE = "tenants/acme/studies/taste"
 FEATURES = np.random.default_rng(5).normal(size=(9, 3))
 THETA = np.array([2.0, -1.5, 1.0])
+START_MS = 1_700_000_000_000
 
 
 def new_id() -> str:
     return uuid.uuid4().hex
+
+
+def wait_for_design(operations: OperationsStub, name: str) -> Operation:
+    """Wait until a design has ended, in as many calls as that takes: the service answers each after some seconds."""
+    ended: list[Operation] = []
+
+    def has_ended() -> bool:
+        ended.append(operations.WaitOperation(WaitOperationRequest(name=name), timeout=PATIENCE))
+        return ended[-1].done
+
+    until(has_ended, what=f"{name} has ended")
+    return ended[-1]
 
 
 def utilities() -> dict[str, float]:
@@ -115,7 +131,13 @@ def studies_of(
     """
     hooks, ids = hooks or Hooks(), (f"{owner}-{number}" for number in itertools.count())
     designer = Designer(
-        store, designs or executor, threads=1, hooks=hooks, owner=owner, new_reference=lambda: "reference"
+        store,
+        designs or executor,
+        threads=1,
+        hooks=hooks,
+        owner=owner,
+        new_reference=lambda: "reference",
+        most_seconds=PATIENCE,
     )
     studies = Studies(
         store,
@@ -136,7 +158,8 @@ def study_server(*, designs: ThreadPoolExecutor | None = None, **options: object
     with ThreadPoolExecutor(3) as executor:
 
         async def make_studies() -> Studies:
-            store = MemoryStudies(clock_ms=lambda: time.time_ns() // 1_000_000)
+            # Its clock stands still: no lease lapses while the machine does something else.
+            store = MemoryStudies(clock_ms=lambda: START_MS)
             studies, designer = studies_of(store, executor, designs=designs)
             designer.start()
             started.append(designer)

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import socket
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import SECRETS, bearer, key, ring, shown
 from tests.rpc.studies import study_server
 from tests.rpc.wire import HOME, Refusal, refusal_of
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.process import logs
@@ -85,14 +86,14 @@ class Doors:
     def by_grpc(self, path: str, payload: bytes, *authorization: str) -> Answer:
         shown_ones = tuple(("authorization", one) for one in authorization)
         try:
-            self.channel.unary_unary(path)(payload, timeout=20, metadata=shown_ones)
+            self.channel.unary_unary(path)(payload, timeout=PATIENCE, metadata=shown_ones)
         except grpc.RpcError as error:
             refusal: Refusal = refusal_of(error)
             return Answer(refusal.code, refusal.message, refusal.reason)
         return Answer("OK", "")
 
     def by_http(self, path: str, payload: bytes, *authorization: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=PATIENCE)
         try:
             connection.putrequest("POST", path)
             connection.putheader("Content-Type", "application/proto")
@@ -127,7 +128,10 @@ def doors() -> Iterator[Doors]:
         running.run(opened.http.drain(0.0))
 
 
-@pytest.fixture(params=["grpc", "http"])
+DOORS = ("grpc", "http")
+
+
+@pytest.fixture(params=DOORS)
 def door(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -174,10 +178,11 @@ def test_the_document_has_every_method_in_its_scope() -> None:
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_strangers_are_refused_before_they_are_understood(doors: Doors, door: str, path: str) -> None:
+def test_strangers_are_refused_before_they_are_understood(doors: Doors, path: str) -> None:
     doors.running.shop.calls.clear()
     answers = [
         doors.call(door, path, payload, *authorization)
+        for door in DOORS
         for payload in (UNPARSABLE, about(path, named_below(path, "acme")))
         for authorization in ((), (f"Bearer acme.{SECRETS['globex']}",), (f"Bearer nobody.{SECRETS['acme']}",))
     ]
@@ -188,47 +193,50 @@ def test_strangers_are_refused_before_they_are_understood(doors: Doors, door: st
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_a_key_without_the_scope_is_refused_before_it_is_understood(doors: Doors, door: str, path: str) -> None:
+def test_a_key_without_the_scope_is_refused_before_it_is_understood(doors: Doors, path: str) -> None:
     scope = RULES[path].scope
     others = doors.running.access.keys
     doors.running.access.keys = ring(key("scope", scopes=set(Scope) - {scope}))
     try:
-        answer = doors.call(door, path, UNPARSABLE, bearer("scope"))
+        answers = [doors.call(door, path, UNPARSABLE, bearer("scope")) for door in DOORS]
     finally:
         doors.running.access.keys = others
-    assert (answer.code, answer.reason) == ("PERMISSION_DENIED", "SCOPE_NEEDED")
-    assert answer.message == f"a key with the scope {scope} is needed"
+    told = "PERMISSION_DENIED", f"a key with the scope {scope} is needed", "SCOPE_NEEDED"
+    assert [answer[:3] for answer in answers] == [told] * 2
 
 
 @pytest.mark.parametrize("path", NAMING)
-def test_another_tenant_s_names_are_refused_before_anything_is_told(doors: Doors, door: str, path: str) -> None:
+def test_another_tenant_s_names_are_refused_before_anything_is_told(doors: Doors, path: str) -> None:
     doors.running.shop.calls.clear()
-    for name in (named_below(path, "globex"), GLOBEX, "tenants/globex/\n", "tenants/globex"):
+    theirs = (named_below(path, "globex"), GLOBEX, "tenants/globex/\n", "tenants/globex")
+    none = ("", "tenants/", "tenants/acme\0", "tenants/acme globex", "Tenants/acme", "/tenants/acme", " ")
+    for door, name in product(DOORS, theirs):
         answer = doors.call(door, path, about(path, name), bearer("acme"))
         assert (answer.code, answer.reason) == ("PERMISSION_DENIED", "TENANT_NEEDED")
         assert answer.message == f"{RULES[path].field}: a key for tenants/globex is needed"
-    for name in ("", "tenants/", "tenants/acme\0", "tenants/acme globex", "Tenants/acme", "/tenants/acme", " "):
+    for door, name in product(DOORS, none):
         answer = doors.call(door, path, about(path, name), bearer("acme"))
         assert (answer.code, answer.message.partition(":")[0]) == ("INVALID_ARGUMENT", RULES[path].field)
     assert doors.running.shop.calls == []
 
 
 @pytest.mark.parametrize("path", NAMING)
-def test_a_key_opens_its_own_tenant_and_an_operator_s_all(doors: Doors, door: str, path: str) -> None:
-    for owner, tenant in (("acme", "acme"), ("root", "acme"), ("root", "globex")):
+def test_a_key_opens_its_own_tenant_and_an_operator_s_all(doors: Doors, path: str) -> None:
+    for door, (owner, tenant) in product(DOORS, (("acme", "acme"), ("root", "acme"), ("root", "globex"))):
         answer = doors.call(door, path, about(path, named_below(path, tenant)), bearer(owner))
         assert answer.code not in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
         assert "a key" not in answer.message
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_every_tenant_is_for_keys_of_every_tenant(doors: Doors, door: str, path: str) -> None:
-    doors.running.shop.calls.clear()
-    answer = doors.call(door, path, about(path, "tenants/*"), bearer("acme"))
-    assert answer[:3] == ("PERMISSION_DENIED", "a key for every tenant is needed", "TENANT_NEEDED")
-    assert doors.running.shop.calls == []
-    answer = doors.call(door, path, about(path, "tenants/*"), bearer("root"))
-    assert (answer.code == "OK") == (path in OF_EVERY_TENANT | {OVERVIEWS})
+def test_every_tenant_is_for_keys_of_every_tenant(doors: Doors, path: str) -> None:
+    for door in DOORS:
+        doors.running.shop.calls.clear()
+        answer = doors.call(door, path, about(path, "tenants/*"), bearer("acme"))
+        assert answer[:3] == ("PERMISSION_DENIED", "a key for every tenant is needed", "TENANT_NEEDED")
+        assert doors.running.shop.calls == []
+        answer = doors.call(door, path, about(path, "tenants/*"), bearer("root"))
+        assert (answer.code == "OK") == (path in OF_EVERY_TENANT | {OVERVIEWS})
 
 
 def test_a_tenant_that_begins_like_another_is_another(doors: Doors, door: str) -> None:
@@ -249,9 +257,9 @@ def test_a_study_of_another_tenant_is_no_prior(doors: Doors) -> None:
 ODD = ["", " ", "Bearer", "Bearer ", "Bearer .", "Basic YTpi", "Bearer a.b, Bearer c.d", "x" * 4000]
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_odd_headers_are_no_key(doors: Doors, door: str, odd: str) -> None:
-    assert doors.call(door, RECOMMEND, UNPARSABLE, odd).code == "UNAUTHENTICATED"
+def test_odd_headers_are_no_key(doors: Doors, door: str) -> None:
+    for odd in ODD:
+        assert doors.call(door, RECOMMEND, UNPARSABLE, odd).code == "UNAUTHENTICATED", odd
 
 
 def test_two_headers_are_no_key_even_if_one_is(doors: Doors, door: str) -> None:
@@ -263,7 +271,7 @@ def test_two_headers_are_no_key_even_if_one_is(doors: Doors, door: str) -> None:
 def test_a_header_of_a_megabyte_is_refused_and_the_next_call_served(doors: Doors) -> None:
     doors.running.shop.calls.clear()
     assert doors.by_grpc(RECOMMEND, about(RECOMMEND, HOME), "Bearer " + "a" * 2**20).code != "OK"
-    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=PATIENCE) as connection:
         head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ".encode()
         try:
             connection.sendall(head + b"a" * 2**20 + b"\r\nContent-Length: 0\r\n\r\n")
@@ -287,7 +295,7 @@ def test_bytes_that_are_no_text_are_no_key_and_are_not_logged(
     try:
         for header in (odd, b"Bearer " + odd, bearer("acme").encode() + odd, odd + bearer("acme").encode()):
             call_raw(doors.running.port, RECOMMEND, [(b"authorization", header)], about(RECOMMEND, HOME))
-            with socket.create_connection(("127.0.0.1", doors.http_port), timeout=20) as connection:
+            with socket.create_connection(("127.0.0.1", doors.http_port), timeout=PATIENCE) as connection:
                 head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n".encode()
                 connection.sendall(head + b"Authorization: " + header + b"\r\nContent-Length: 0\r\n\r\n")
                 assert b" 200 " not in connection.recv(1000)
@@ -305,7 +313,7 @@ def test_bytes_that_are_no_text_are_no_key_and_are_not_logged(
 
 
 def test_a_stranger_s_body_is_not_waited_for(doors: Doors) -> None:
-    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=PATIENCE) as connection:
         head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n"
         connection.sendall(f"{head}Content-Length: 900000\r\n\r\n".encode())  # and nothing of it
         with connection.makefile("rb") as answer:
@@ -318,7 +326,7 @@ def test_a_stranger_s_body_is_not_waited_for(doors: Doors) -> None:
 
 
 def test_health_and_reflection_are_for_everybody(doors: Doors) -> None:
-    told = health_pb2_grpc.HealthStub(doors.channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+    told = health_pb2_grpc.HealthStub(doors.channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
     assert told.status == health_pb2.HealthCheckResponse.SERVING
     assert "topk_bandit.v1.BanditService" in ProtoReflectionDescriptorDatabase(doors.channel).get_services()
 
@@ -390,7 +398,9 @@ def test_what_was_done_is_written_down_although_nobody_waited(caplog: pytest.Log
     caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
     with serving(keys=ring()) as server, channel_to(server.target) as channel:
         server.close_gate()
-        call = channel.unary_unary(UPSERT).future(upsert(), timeout=20, metadata=(("authorization", bearer("acme")),))
+        call = channel.unary_unary(UPSERT).future(
+            upsert(), timeout=PATIENCE, metadata=(("authorization", bearer("acme")),)
+        )
         until(lambda: "upsert_items" in server.shop.calls, what="the call is under way")
         call.cancel()
         server.ledger.wait_handled(1)

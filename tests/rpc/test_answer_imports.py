@@ -8,6 +8,7 @@ import pytest
 from tests.rpc.harness import channel_to
 from tests.rpc.studies import TASTE, study, study_server
 from tests.rpc.wire import refused
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.access import RULES
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def stub() -> Iterator[PreferenceServiceStub]:
     with study_server() as server, channel_to(server.target) as channel:
         stub = PreferenceServiceStub(channel)
-        stub.CreateStudy(pb.CreateStudyRequest(study=study()), timeout=20)
+        stub.CreateStudy(pb.CreateStudyRequest(study=study()), timeout=PATIENCE)
         yield stub
 
 
@@ -37,10 +38,10 @@ def request(*rows: pb.PastAnswer, **changes: object) -> pb.ImportAnswersRequest:
 def test_rows_are_taken_and_recognised_again(stub: PreferenceServiceStub) -> None:
     sent = request(ranked("i1", "i2"), ranked("i3", "i1", "i0"))
     for outcome in (pb.ANSWER_OUTCOME_ACCEPTED, pb.ANSWER_OUTCOME_DUPLICATE):
-        assert stub.ImportAnswers(sent, timeout=20) == pb.ImportAnswersResponse(next_row=2, outcome=outcome)
+        assert stub.ImportAnswers(sent, timeout=PATIENCE) == pb.ImportAnswersResponse(next_row=2, outcome=outcome)
     named = pb.GetAnswerImportRequest(study=TASTE, import_id="old")
-    assert stub.GetAnswerImport(named, timeout=20).next_row == 2
-    found = stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=20).study
+    assert stub.GetAnswerImport(named, timeout=PATIENCE).next_row == 2
+    found = stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=PATIENCE).study
     assert (found.imported_count, found.answered_count, found.asked_count) == (2, 0, 0)
 
 
@@ -59,9 +60,9 @@ BAD = {
 
 @pytest.mark.parametrize("field", BAD)
 def test_a_bad_request_names_its_field_and_changes_nothing(stub: PreferenceServiceStub, field: str) -> None:
-    before = stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=20).study.imported_count
+    before = stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=PATIENCE).study.imported_count
     assert set(refused(stub.ImportAnswers, BAD[field]).fields) == {field}
-    assert stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=20).study.imported_count == before == 0
+    assert stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=PATIENCE).study.imported_count == before == 0
 
 
 def test_too_many_rows_are_refused(stub: PreferenceServiceStub) -> None:

@@ -111,7 +111,7 @@ async def trade(shop: Shop) -> None:
     for _ in range(MOST_REWARDS - 2):
         kinds[await shop.visit(range(6), float(shop.rng.normal()))] += 1
         kinds[await shop.visit(sorted(shop.rng.permutation(6)[:5].tolist()), None)] += 1
-    while KINDS - set(kinds):  # which are drawn hangs on the service's own random ids
+    while KINDS - set(kinds):  # which are drawn follows from the ids
         kinds[await shop.visit(range(6), None)] += 1
     await ask_for_too_few(shop)
 

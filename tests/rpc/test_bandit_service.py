@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, bandit, create, recommend, refused
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.bandits import (
     Aggregation,
@@ -40,7 +41,7 @@ def stub(channel: grpc.Channel) -> BanditServiceStub:
 
 
 def created(stub: BanditServiceStub, **settings: object) -> pb.Bandit:
-    return stub.CreateBandit(pb.CreateBanditRequest(bandit=bandit(**settings)), timeout=10).bandit
+    return stub.CreateBandit(pb.CreateBanditRequest(bandit=bandit(**settings)), timeout=PATIENCE).bandit
 
 
 def settings_of(server: RunningServer) -> BanditSettings:
@@ -104,7 +105,7 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
     assert answer.reward_range == EVERYTHING["reward_range"]
     assert answer.half_life == EVERYTHING["half_life"]
     assert answer.prior_study == EVERYTHING["prior_study"]
-    assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=10).bandit == answer
+    assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=PATIENCE).bandit == answer
     assert answer.default_reward == 0.0
     assert answer.HasField("default_reward")
     assert answer.reward_wait == EVERYTHING["reward_wait"]
@@ -285,10 +286,10 @@ def test_update_changes_what_the_mask_names(
     )
     before = settings_of(server)
     request = pb.UpdateBanditRequest(bandit=pb.Bandit(name=HOME, **values), update_mask=FieldMask(paths=paths))
-    answer = stub.UpdateBandit(request, timeout=10).bandit
+    answer = stub.UpdateBandit(request, timeout=PATIENCE).bandit
     changed = {name: getattr(before, name) for name in BanditSettings.__slots__} | expected
     assert settings_of(server) == BanditSettings(**changed)
-    assert answer == stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=10).bandit
+    assert answer == stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=PATIENCE).bandit
 
 
 @pytest.mark.parametrize(
@@ -349,7 +350,7 @@ def test_update_names_the_bad_field(
 
 def test_delete(stub: BanditServiceStub) -> None:
     created(stub)
-    stub.DeleteBandit(pb.DeleteBanditRequest(name=HOME), timeout=10)
+    stub.DeleteBandit(pb.DeleteBanditRequest(name=HOME), timeout=PATIENCE)
     assert refused(stub.GetBandit, pb.GetBanditRequest(name=HOME)).code == "NOT_FOUND"
     assert refused(stub.DeleteBandit, pb.DeleteBanditRequest(name=HOME)).code == "NOT_FOUND"
 
@@ -357,7 +358,7 @@ def test_delete(stub: BanditServiceStub) -> None:
 def test_reset(server: RunningServer, stub: BanditServiceStub) -> None:
     made = created(stub)
     for request_id in ("", "mine"):
-        answer = stub.ResetBandit(pb.ResetBanditRequest(name=HOME, request_id=request_id), timeout=10)
+        answer = stub.ResetBandit(pb.ResetBanditRequest(name=HOME, request_id=request_id), timeout=PATIENCE)
         assert answer.bandit == made
     assert server.shop.loops[NAME].resets == ["", "mine"]
     for name, request_id, field in (
@@ -374,9 +375,9 @@ def test_bandits_are_listed_in_pages(stub: BanditServiceStub) -> None:
     for letter in "cab":
         created(stub, name=f"tenants/acme/bandits/{letter}")
     created(stub, name="tenants/other/bandits/d")
-    first = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/acme", page_size=2), timeout=10)
+    first = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/acme", page_size=2), timeout=PATIENCE)
     second = stub.ListBandits(
-        pb.ListBanditsRequest(parent="tenants/acme", page_size=2, page_token=first.next_page_token), timeout=10
+        pb.ListBanditsRequest(parent="tenants/acme", page_size=2, page_token=first.next_page_token), timeout=PATIENCE
     )
     assert [one.name[-1] for one in first.bandits] == ["a", "b"]
     assert ([one.name[-1] for one in second.bandits], second.next_page_token) == (["c"], "")
@@ -384,9 +385,9 @@ def test_bandits_are_listed_in_pages(stub: BanditServiceStub) -> None:
 
 def test_a_page_that_is_just_full_is_the_last(stub: BanditServiceStub) -> None:
     created(stub)
-    page = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/acme", page_size=1), timeout=10)
+    page = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/acme", page_size=1), timeout=PATIENCE)
     assert (len(page.bandits), page.next_page_token) == (1, "")
-    nobody = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/nobody"), timeout=10)
+    nobody = stub.ListBandits(pb.ListBanditsRequest(parent="tenants/nobody"), timeout=PATIENCE)
     assert (len(nobody.bandits), nobody.next_page_token) == (0, "")
 
 
@@ -417,9 +418,9 @@ def item(name: str, *, unavailable: bool = False) -> pb.Item:
 def test_items_are_upserted_retired_and_listed(channel: grpc.Channel, stub: BanditServiceStub) -> None:
     create(channel, items="ca")
     upsert = pb.UpsertItemsRequest(bandit=HOME, items=[item("b"), item("a", unavailable=True), item("日本")])
-    assert stub.UpsertItems(upsert, timeout=10).item_count == 4
-    assert stub.RetireItems(pb.RetireItemsRequest(bandit=HOME, item_ids=["c"]), timeout=10).item_count == 3
-    everything = stub.ListItems(pb.ListItemsRequest(bandit=HOME), timeout=10)
+    assert stub.UpsertItems(upsert, timeout=PATIENCE).item_count == 4
+    assert stub.RetireItems(pb.RetireItemsRequest(bandit=HOME, item_ids=["c"]), timeout=PATIENCE).item_count == 3
+    everything = stub.ListItems(pb.ListItemsRequest(bandit=HOME), timeout=PATIENCE)
     assert list(everything.items) == [item("a", unavailable=True), item("b"), item("日本")]
     assert everything.next_page_token == ""
 
@@ -429,7 +430,7 @@ def test_items_are_listed_in_pages(channel: grpc.Channel, stub: BanditServiceStu
     create(channel, items=names)
     seen, token = [], ""
     while True:
-        page = stub.ListItems(pb.ListItemsRequest(bandit=HOME, page_size=3, page_token=token), timeout=10)
+        page = stub.ListItems(pb.ListItemsRequest(bandit=HOME, page_size=3, page_token=token), timeout=PATIENCE)
         seen.append([one.item_id for one in page.items])
         token = page.next_page_token
         if not token:
@@ -439,7 +440,7 @@ def test_items_are_listed_in_pages(channel: grpc.Channel, stub: BanditServiceStu
 
 def test_item_errors_of_the_use_cases(channel: grpc.Channel, stub: BanditServiceStub) -> None:
     create(channel)
-    stub.RetireItems(pb.RetireItemsRequest(bandit=HOME, item_ids=["a"]), timeout=10)
+    stub.RetireItems(pb.RetireItemsRequest(bandit=HOME, item_ids=["a"]), timeout=PATIENCE)
     retired = refused(stub.UpsertItems, pb.UpsertItemsRequest(bandit=HOME, items=[item("a")]))
     assert (retired.code, retired.reason) == ("ALREADY_EXISTS", "ITEM_RETIRED")
     unknown = refused(stub.RetireItems, pb.RetireItemsRequest(bandit=HOME, item_ids=["b", "x"]))
@@ -447,7 +448,7 @@ def test_item_errors_of_the_use_cases(channel: grpc.Channel, stub: BanditService
     too_many = pb.UpsertItemsRequest(bandit=HOME, items=[item(str(number)) for number in range(20)])
     full = refused(stub.UpsertItems, too_many)
     assert (full.code, full.reason, full.retry_after) == ("RESOURCE_EXHAUSTED", "ITEM_CAPACITY", 1.0)
-    assert [one.item_id for one in stub.ListItems(pb.ListItemsRequest(bandit=HOME), timeout=10).items] == [
+    assert [one.item_id for one in stub.ListItems(pb.ListItemsRequest(bandit=HOME), timeout=PATIENCE).items] == [
         "b",
         "c",
         "d",
@@ -489,8 +490,8 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
     for name in "pqr":
         recommend(channel, request_id=name)
     rewards = RecommenderServiceStub(channel)
-    rewards.Reward(recommender_pb.RewardRequest(bandit=HOME, recommendation_id="p", value=0.5), timeout=10)
-    stats = stub.GetBanditStats(pb.GetBanditStatsRequest(bandit=HOME), timeout=10)
+    rewards.Reward(recommender_pb.RewardRequest(bandit=HOME, recommendation_id="p", value=0.5), timeout=PATIENCE)
+    stats = stub.GetBanditStats(pb.GetBanditStatsRequest(bandit=HOME), timeout=PATIENCE)
     assert stats == pb.GetBanditStatsResponse(
         log_position=5,
         model_version=2,

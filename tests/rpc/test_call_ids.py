@@ -13,6 +13,7 @@ import pytest
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.test_http_server import BANDIT, RECOMMEND, Door, opened
 from tests.rpc.wire import HOME, create
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.rpc.call_ids import call_of, metadata_of
@@ -124,7 +125,7 @@ def test_what_is_told_is_what_a_caller_may_send() -> None:
 def test_an_answer_over_grpc_tells_its_ids(channel: grpc.Channel) -> None:
     create(channel)
     sent = (("x-request-id", "r-17"), ("traceparent", PARENT))
-    _, call = RecommenderServiceStub(channel).Recommend.with_call(ASKED, metadata=sent, timeout=10)
+    _, call = RecommenderServiceStub(channel).Recommend.with_call(ASKED, metadata=sent, timeout=PATIENCE)
     request_id, trace_id, span_id, flags = ids_of(dict(call.trailing_metadata()))
     assert (request_id, trace_id, flags) == ("r-17", TRACE, "01")
     assert span_id != SPAN
@@ -133,7 +134,7 @@ def test_an_answer_over_grpc_tells_its_ids(channel: grpc.Channel) -> None:
 def test_an_error_over_grpc_tells_its_ids_and_its_details(channel: grpc.Channel) -> None:
     sent = (("x-request-id", "two words"), ("traceparent", PARENT))
     with pytest.raises(grpc.RpcError) as caught:
-        RecommenderServiceStub(channel).Recommend(ASKED, metadata=sent, timeout=10)
+        RecommenderServiceStub(channel).Recommend(ASKED, metadata=sent, timeout=PATIENCE)
     told = dict(caught.value.trailing_metadata())
     assert ids_of(told)[:2] == (told["x-request-id"], TRACE)
     assert re.fullmatch("[0-9a-f]{32}", told["x-request-id"])
@@ -173,7 +174,7 @@ def test_pages_of_other_origins_may_send_and_read_ids() -> None:
 
 
 def test_calls_of_one_connection_have_ids_of_their_own(door: Door) -> None:
-    connection, told = http.client.HTTPConnection("127.0.0.1", door.port, timeout=20), []
+    connection, told = http.client.HTTPConnection("127.0.0.1", door.port, timeout=PATIENCE), []
     with contextlib.closing(connection):
         for _ in range(3):
             connection.request("POST", RECOMMEND, b"{}", {"Content-Type": "application/json"})
@@ -213,7 +214,7 @@ def test_a_failure_is_logged_while_its_call_is_current(witness: Witness) -> None
         for request_id in ("r-1", "r-2"):
             sent = (("x-request-id", request_id), ("traceparent", PARENT))
             with pytest.raises(grpc.RpcError, match="INTERNAL"):
-                RecommenderServiceStub(channel).Recommend(ASKED, metadata=sent, timeout=10)
+                RecommenderServiceStub(channel).Recommend(ASKED, metadata=sent, timeout=PATIENCE)
     found = [call for call in witness.calls if call is not None]
     assert [call.request_id for call in found] == ["r-1", "r-2"]
     assert {call.span.trace_id for call in found} == {TRACE}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import bearer, key, ring
 from tests.rpc.wire import HOME, Refusal, refusal_of
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.quotas import UNLIMITED, Quota, Quotas
@@ -194,7 +195,7 @@ def channel(running: RunningServer) -> Iterator[grpc.Channel]:
 def called(channel: grpc.Channel, path: str, request: Message | bytes, owner: str) -> Refusal | None:
     payload = request if isinstance(request, bytes) else request.SerializeToString()
     try:
-        channel.unary_unary(path)(payload, timeout=20, metadata=(("authorization", bearer(owner)),))
+        channel.unary_unary(path)(payload, timeout=PATIENCE, metadata=(("authorization", bearer(owner)),))
     except grpc.RpcError as error:
         return refusal_of(error)
     return None
@@ -252,7 +253,7 @@ def test_a_tenant_leaves_places_among_the_calls_in_flight(running: RunningServer
     before = len(running.ledger.started)
     running.close_gate()
     shown = (("authorization", bearer("acme")),)
-    waiting = [channel.unary_unary(REWARD).future(request, timeout=20, metadata=shown) for _ in range(3)]
+    waiting = [channel.unary_unary(REWARD).future(request, timeout=PATIENCE, metadata=shown) for _ in range(3)]
     running.ledger.wait_started(before + 3)
     refusal = called(channel, REWARD, request, "acme")
     assert refusal is not None
@@ -263,7 +264,7 @@ def test_a_tenant_leaves_places_among_the_calls_in_flight(running: RunningServer
     assert refusal.retry_after is not None
     theirs = pb.RewardRequest(bandit="tenants/globex/bandits/home", recommendation_id="p", value=1.0)
     shown = (("authorization", bearer("globex")),)
-    other = channel.unary_unary(REWARD).future(theirs.SerializeToString(), timeout=20, metadata=shown)
+    other = channel.unary_unary(REWARD).future(theirs.SerializeToString(), timeout=PATIENCE, metadata=shown)
     running.ledger.wait_started(before + 5)
     assert not any(call.done() for call in (*waiting, other))
     running.open_gate()
@@ -278,7 +279,7 @@ def test_both_doors_share_a_quota_and_tell_the_same(running: RunningServer, chan
     try:
         for _ in range(5):
             assert called(channel, RECOMMEND, UNPARSABLE, "acme").code == "INVALID_ARGUMENT"  # type: ignore[union-attr]
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         headers = {"Content-Type": "application/json", "Authorization": bearer("acme")}
         connection.request("POST", RECOMMEND, "{}", headers)
         response = connection.getresponse()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.contracts.harness import MemoryStores, RedisStores, run
+from tests.contracts.harness import RedisStores, run
 from tests.long_forms import usual_or_long
 from tests.rpc.forged_archives import forge, plain_archive, rich_archive
 from tests.rpc.whole import served
@@ -31,11 +31,7 @@ ASKED: dict[bool, dict[str, Any]] = {False: {"context": [0.1, 0.2]}, True: {"fea
 
 async def archives(*, rich: bool) -> list[list[str]]:
     """Return the lines of a bandit whose log is whole, and of one whose log was trimmed."""
-    found = []
-    for trimmed in (False, True):
-        async with MemoryStores().connect() as store:
-            found.append(await (rich_archive if rich else plain_archive)(store, trimmed=trimmed))
-    return found
+    return [await (rich_archive if rich else plain_archive)(trimmed=trimmed) for trimmed in (False, True)]
 
 
 def slates_in(lines: Sequence[str]) -> list[str]:

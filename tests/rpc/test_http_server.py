@@ -7,18 +7,20 @@ import gzip
 import http.client
 import io
 import json
+import select
 import socket
 import ssl
 import time
 from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from google.rpc.error_details_pb2 import BadRequest
 from tests.rpc.certificates import write_pair
-from tests.rpc.harness import RunningServer, serving
-from tests.waiting import until
+from tests.rpc.harness import RunningServer, serving, standing_clock
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.rpc import http_connections, http_server
 from topk_bandit.rpc.http_answers import COMPRESSED_FROM_BYTES
@@ -29,6 +31,8 @@ from topk_bandit.v1 import recommender_service_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.rpc.harness import StandingClock
 
 BANDIT = "tenants/acme/bandits/home"
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
@@ -81,7 +85,7 @@ class Door:
     def send(self, path: str, body: bytes | dict[str, Any] = b"", *, method: str = "POST", **headers: str) -> Answer:
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, payload, named)
             response = connection.getresponse()
@@ -214,7 +218,7 @@ def test_a_long_answer_is_compressed_if_the_caller_can_read_it(door: Door) -> No
 
 def test_a_slow_body_ends(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "SLOWEST_BODY_SECONDS", 0.2)
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as slow:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as slow:
         head = (
             f"POST {RECOMMEND} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
         )
@@ -237,28 +241,49 @@ def asks_for_pages(door: Door, *, count: int) -> socket.socket:
     return asking
 
 
-def connections_of(door: Door) -> int:
-    return door.server.open_connections()
+def untaken_answers(door: Door) -> list[http_connections.LibraryConnection]:
+    """Return the connections with an answer that is not taken yet."""
+    manager = door.server._manager
+    assert manager is not None
+    return [one for one in manager.connections if one._look is not None]
 
 
-def test_a_caller_that_takes_no_answer_has_its_connection_for_a_while(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", 0.3)
+@pytest.fixture
+def clock(door: Door) -> Iterator[StandingClock]:
+    with standing_clock(door.running) as clock:
+        yield clock
+
+
+def test_a_caller_that_takes_no_answer_has_its_connection_for_a_while(door: Door, clock: StandingClock) -> None:
+    def has_ended() -> bool:
+        clock.go_on(http_connections.UNREAD_SECONDS)
+        return door.server.open_connections() == 0
+
     with asks_for_pages(door, count=60):
-        until(lambda: connections_of(door) == 1, what="it is connected")
-        until(lambda: connections_of(door) == 0, what="its connection has ended", seconds=10.0)
+        until(lambda: untaken_answers(door), what="an answer waits to be taken")
+        clock.go_on(0.9 * http_connections.UNREAD_SECONDS)
+        assert door.server.open_connections() == 1
+        until(has_ended, what="its connection has ended")
 
 
-def test_a_caller_that_takes_an_answer_slowly_gets_all_of_it(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", 0.3)
+def test_a_caller_that_takes_an_answer_slowly_gets_all_of_it(door: Door, clock: StandingClock) -> None:
     one = len(door.send("/openapi.json", method="GET").body)
-    taken, begun = 0, time.monotonic()
+
+    async def wait_if_some_was_taken() -> bool:
+        """Let the time for an answer pass if some of it was taken; in the loop, where none is taken meanwhile."""
+        for answering in untaken_answers(door):
+            if http_connections._untaken_bytes(answering._outlet) < answering._untaken:
+                clock.now += http_connections.UNREAD_SECONDS
+                return True
+        return False
+
+    taken = waited = 0
     with asks_for_pages(door, count=20) as asking:
+        until(lambda: untaken_answers(door), what="an answer waits to be taken")
         while piece := asking.recv(1 << 20):
             taken += len(piece)
-            time.sleep(0.05 if time.monotonic() < begun + 1.5 else 0.0)
-    assert taken > 20 * one
+            waited += waited < 5 and door.running.run(wait_if_some_was_taken())
+    assert (waited, taken > 20 * one) == (5, True)
 
 
 def closed_at_once(port: int) -> bool:
@@ -269,22 +294,33 @@ def closed_at_once(port: int) -> bool:
 
 def test_connections_beyond_the_limit_are_closed_and_others_served_later() -> None:
     with opened(max_connections=2) as door:
-        silent = [socket.create_connection(("127.0.0.1", door.port), timeout=20) for _ in range(2)]
+        silent = [socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) for _ in range(2)]
         until(lambda: closed_at_once(door.port), what="a third connection is closed")
         for one in silent:
             one.close()
         until(lambda: door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}).status == 200, what="there is room")
 
 
-def test_a_connection_that_says_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "IDLE_SECONDS", 0.2)
-    with opened() as door, socket.create_connection(("127.0.0.1", door.port), timeout=20) as silent:
+def test_a_connection_that_says_nothing_ends(door: Door, clock: StandingClock) -> None:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as silent:
+        until(lambda: is_over(silent, clock), what="the connection has ended")
         assert silent.recv(1) == b""
 
 
-def test_a_call_ends_at_its_deadline(door: Door) -> None:
+def is_over(one: socket.socket, clock: StandingClock) -> bool:
+    """Let a connection be idle for long enough, and tell whether it says something, as one that ends does."""
+    clock.go_on(http_connections.IDLE_SECONDS)
+    return bool(select.select([one], [], [], 0.0)[0])
+
+
+def test_a_call_ends_at_its_deadline(door: Door, clock: StandingClock) -> None:
+    door.server._clock = clock
     door.running.close_gate()
-    answer = door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, Connect_Timeout_Ms="100")
+    with ThreadPoolExecutor(1) as caller:
+        calling = caller.submit(door.send, RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, Connect_Timeout_Ms="100")
+        until(lambda: "recommend" in door.running.shop.calls, what="the call is under way")
+        clock.go_on(0.1)
+        answer = calling.result(PATIENCE)
     assert (answer.status, answer.told["code"]) == (504, "deadline_exceeded")
     door.running.open_gate()
     door.running.ledger.wait_handled(1)
@@ -303,7 +339,7 @@ def test_both_doors_share_the_limit_of_calls_in_flight() -> None:
         assert refused.headers["Retry-After"] == "1"
         assert "google.rpc.RetryInfo" in {detail["type"] for detail in refused.told["details"]}
         door.running.open_gate()
-        assert waiting.result(timeout=20).status == 200
+        assert waiting.result(timeout=PATIENCE).status == 200
 
 
 def test_pages_of_named_origins_may_call(door: Door) -> None:
@@ -369,7 +405,7 @@ def test_the_openapi_document_has_every_path_that_is_served(door: Door) -> None:
 def test_what_is_no_http_is_refused_without_a_line_in_the_log(
     door: Door, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         one.sendall(sent)
         answered = b"".join(iter(lambda: one.recv(4096), b""))
     head, _, body = answered.partition(b"\r\n\r\n")
@@ -433,7 +469,7 @@ UNUSUAL = "TE: trailers"  # which changes nothing but who reads the request
 def test_usual_requests_are_answered_as_the_library_would(path: str, body: bytes, lines: tuple[str, ...]) -> None:
     with (
         opened(origins=("https://shop.example",)) as door,
-        socket.create_connection(("127.0.0.1", door.port), timeout=20) as one,
+        socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one,
     ):
         one.sendall(asked(path, body, *lines))
         usual = answer_in(one)
@@ -463,7 +499,7 @@ def test_a_request_as_dotnet_sends_it(door: Door) -> None:
     body = json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()
     head = asked(RECOMMEND, b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
     chunked = head.replace(b"/json", b"/json; charset=utf-8") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         one.sendall(chunked)
         answer = answer_in(one)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
@@ -473,7 +509,7 @@ def test_a_request_as_dotnet_sends_it(door: Door) -> None:
 @pytest.mark.parametrize("seconds", [0.0, 0.04, 0.2], ids=["at once", "in time", "slowly"])
 def test_a_request_may_come_in_pieces(door: Door, seconds: float) -> None:
     whole = asked(GET, OF_BANDIT)
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for begin, end in ((0, 3), (3, 60), (60, len(whole) - 5), (len(whole) - 5, len(whole))):
             one.sendall(whole[begin:end])
@@ -483,7 +519,7 @@ def test_a_request_may_come_in_pieces(door: Door, seconds: float) -> None:
 
 def test_requests_one_behind_the_other_are_answered_in_order(door: Door) -> None:
     names = [f"view-{number}" for number in range(40)]
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         door.running.close_gate()
         one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
         door.running.ledger.wait_started(1)
@@ -497,19 +533,21 @@ def test_requests_one_behind_the_other_are_answered_in_order(door: Door) -> None
 
 def test_a_flood_of_requests_that_wait_is_not_read_before_they_are_due(door: Door) -> None:
     request = asked(GET, b" " * 30_000 + OF_BANDIT)
-    with socket.create_connection(("127.0.0.1", door.port), timeout=1) as one:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         door.running.close_gate()
         one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
         door.running.ledger.wait_started(1)
+        one.settimeout(1.0)
         with pytest.raises(TimeoutError):
             one.sendall(request * 1000)
+        one.settimeout(PATIENCE)
         door.running.open_gate()
         assert [answer.status for answer in answers_in(one, 20)] == [200] * 20
 
 
 def test_a_caller_that_leaves_has_its_call_cancelled(door: Door) -> None:
     door.running.close_gate()
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
         door.running.ledger.wait_started(1)
         one.shutdown(socket.SHUT_WR)
@@ -519,39 +557,42 @@ def test_a_caller_that_leaves_has_its_call_cancelled(door: Door) -> None:
 
 def test_a_call_under_way_is_answered_while_the_server_ends(door: Door) -> None:
     door.running.close_gate()
-    with socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         one.sendall(asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode()))
         door.running.ledger.wait_started(1)
-        draining = asyncio.run_coroutine_threadsafe(door.server.drain(10.0), door.running.loop)
-        time.sleep(0.1)
+        draining = asyncio.run_coroutine_threadsafe(door.server.drain(PATIENCE), door.running.loop)
+        until(lambda: not door.server._listener.is_serving(), what="it is ending")  # type: ignore[union-attr]
         assert not draining.done()
         door.running.open_gate()
         assert answer_in(one).status == 200
         assert one.recv(1) == b""
-        draining.result(timeout=20)
+        draining.result(timeout=PATIENCE)
     assert door.server.open_connections() == 0
 
 
-def test_a_connection_that_is_used_stays_and_one_that_is_not_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "IDLE_SECONDS", 0.5)
-    with opened() as door, socket.create_connection(("127.0.0.1", door.port), timeout=20) as one:
+def test_a_connection_that_is_used_stays_and_one_that_is_not_ends(door: Door, clock: StandingClock) -> None:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as one:
         for _ in range(6):
             one.sendall(asked(GET, OF_BANDIT))
             assert answer_in(one).status == 200
-            time.sleep(0.2)
+            clock.go_on(0.4 * http_connections.IDLE_SECONDS)
+        until(lambda: is_over(one, clock), what="the connection has ended")
         assert one.recv(1) == b""
 
 
 @contextmanager
-def encrypted(door: Door, folder: Path) -> Iterator[Callable[[], ssl.SSLSocket]]:
-    """Open a second door to the same services; gives what connects to it."""
+def encrypted(door: Door, folder: Path) -> Iterator[tuple[int, Callable[[], ssl.SSLSocket]]]:
+    """Open a second door to the same services; gives its port, and what connects to it."""
     certificate, key = write_pair(folder)
     second = Door(door.running, max_connections=100, tls=ServerCertificate(certificate, key))
     door.running.run(second.open())
     context = ssl.create_default_context(cafile=str(certificate))
     try:
-        yield lambda: context.wrap_socket(
-            socket.create_connection(("127.0.0.1", second.port), timeout=5), server_hostname="localhost"
+        yield (
+            second.port,
+            lambda: context.wrap_socket(
+                socket.create_connection(("127.0.0.1", second.port), timeout=PATIENCE), server_hostname="localhost"
+            ),
         )
     finally:
         door.running.run(second.server.drain(0.0))
@@ -561,36 +602,34 @@ def encrypted(door: Door, folder: Path) -> Iterator[Callable[[], ssl.SSLSocket]]
 def test_requests_one_behind_the_other_are_answered_over_tls_too(
     door: Door, tmp_path: Path, first: tuple[str, ...]
 ) -> None:
-    with encrypted(door, tmp_path) as connect, connect() as one:
+    with encrypted(door, tmp_path) as (_, connect), connect() as one:
         one.sendall(asked(GET, OF_BANDIT, *first) + asked(GET, OF_BANDIT) * 9)
         assert [answer.status for answer in answers_in(one, 10)] == [200] * 10
 
 
 def test_a_call_over_tls_takes_longer_than_its_answer_may_wait(
-    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    door: Door, tmp_path: Path, clock: StandingClock
 ) -> None:
     """Nothing of an answer is untaken while there is none."""
-    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", 0.2)
     whole = asked(RECOMMEND, json.dumps({"bandit": BANDIT, "context": [1.0]}).encode())
     for pieces in (1, 2):
-        with encrypted(door, tmp_path) as connect, connect() as one:
+        with encrypted(door, tmp_path) as (_, connect), connect() as one:
             door.running.close_gate()
             one.sendall(whole[: len(whole) // pieces])
             time.sleep(0.02)
             one.sendall(whole[len(whole) // pieces :])
-            time.sleep(0.6)
+            door.running.ledger.wait_started(pieces)
+            clock.go_on(3 * http_connections.UNREAD_SECONDS)
             door.running.open_gate()
             assert answer_in(one).status == 200
 
 
 def test_who_does_not_begin_to_speak_tls_is_let_go(door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "HANDSHAKE_SECONDS", 0.3)
-    with encrypted(door, tmp_path) as connect:
-        with connect() as spoken:
-            address = spoken.getpeername()
-        with (
-            socket.create_connection(address, timeout=5) as silent,
-            socket.create_connection(address, timeout=5) as half,
-        ):
-            half.sendall(b"\x16\x03\x01")
-            assert (silent.recv(1), half.recv(1)) == (b"", b"")
+    with (
+        encrypted(door, tmp_path) as (port, _),
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as silent,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as half,
+    ):
+        half.sendall(b"\x16\x03\x01")
+        assert (silent.recv(1), half.recv(1)) == (b"", b"")

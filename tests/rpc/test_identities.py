@@ -16,6 +16,7 @@ from tests.rpc.certificates import Authority, write_pair
 from tests.rpc.harness import serving
 from tests.rpc.keys import bearer, ring
 from tests.rpc.wire import HOME, refusal_of
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.domain.errors import ConfigurationError
@@ -167,7 +168,7 @@ class Doors:
         metadata = (("authorization", key),) if key else ()
         with grpc.secure_channel(f"localhost:{self.running.port}", trusting, options=options) as channel:
             try:
-                channel.unary_unary(path)(payload, timeout=20, metadata=metadata)
+                channel.unary_unary(path)(payload, timeout=PATIENCE, metadata=metadata)
             except grpc.RpcError as error:
                 told = refusal_of(error)
                 return NOT_CONNECTED if told.code == "UNAVAILABLE" else Answer(told.code, told.message, told.reason)
@@ -177,7 +178,7 @@ class Doors:
         trusting = ssl.create_default_context(cadata=self.tls.pair.certificate.decode())
         if shown:
             trusting.load_cert_chain(*shown)
-        return http.client.HTTPSConnection("localhost", self.http_port, context=trusting, timeout=20)
+        return http.client.HTTPSConnection("localhost", self.http_port, context=trusting, timeout=PATIENCE)
 
     def by_http(self, shown: Shown, path: str, payload: bytes, key: str | None = None) -> Answer:
         headers = {"Content-Type": "application/proto"} | ({"Authorization": key} if key else {})
@@ -348,7 +349,7 @@ def connected(
     """Return whether a new connection went on with a session, and the session that it has in the end."""
     port = doors.running.port if door == "grpc" else doors.http_port
     with (
-        socket.create_connection(("localhost", port), timeout=20) as plain,
+        socket.create_connection(("localhost", port), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
     ):
         connection.sendall(SAID[door])

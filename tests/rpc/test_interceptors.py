@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.quotas import Quotas
@@ -74,35 +75,42 @@ def test_what_has_begun_goes_on_without_its_caller_and_what_waits_does_not(
     *, has_begun: bool, to_its_end: bool
 ) -> None:
     async def play() -> None:
-        calls, go_on, done = CallsInFlight(limit=1, quotas=Quotas()), asyncio.Event(), list[str]()
+        calls, go_on, told = CallsInFlight(limit=1, quotas=Quotas()), asyncio.Event(), list[str]()
 
         async def work() -> bytes:
-            await go_on.wait()
-            done.append("done")
+            told.append("begun")
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                told.append("cancelled")
+                raise
+            told.append("done")
             return b""
 
         call = asyncio.create_task(calls.run(work(), PLACE, admitted(has_begun=has_begun), to_its_end=to_its_end))
-        await asyncio.sleep(0.01)
+        await until_async(lambda: told, what="it is under way")
         assert calls.refusal(PLACE) is not None
         call.cancel()
         with suppress(asyncio.CancelledError):
             await call
-        await asyncio.sleep(0.01)
         goes_on = has_begun and to_its_end
-        assert (calls.refusal(PLACE) is not None) == goes_on, "who has gone leaves the place to others"
+        if not goes_on:
+            await until_async(lambda: calls.refusal(PLACE) is None, what="its place is left to others")
+        assert (calls.refusal(PLACE) is not None) == goes_on
         go_on.set()
-        await asyncio.sleep(0.01)
-        assert done == ["done"] * goes_on
-        assert calls.refusal(PLACE) is None
+        await until_async(lambda: calls.refusal(PLACE) is None, what="its place is free")
+        assert told == ["begun", "done" if goes_on else "cancelled"]
 
     asyncio.run(play())
 
 
 def test_who_is_told_that_the_service_ends_has_nothing_begun_afterwards() -> None:
     async def play() -> None:
-        calls, go_on, done = CallsInFlight(limit=2, quotas=Quotas()), asyncio.Event(), list[str]()
+        calls, go_on = CallsInFlight(limit=2, quotas=Quotas()), asyncio.Event()
+        started, done = list[str](), list[str]()
 
         async def work(name: str) -> bytes:
+            started.append(name)
             await go_on.wait()
             done.append(name)
             return b""
@@ -111,13 +119,13 @@ def test_who_is_told_that_the_service_ends_has_nothing_begun_afterwards() -> Non
             asyncio.create_task(calls.run(work(name), PLACE, admitted(has_begun=has_begun), to_its_end=True))
             for name, has_begun in (("begun", True), ("waits", False))
         ]
-        await asyncio.sleep(0.01)
+        await until_async(lambda: len(started) == 2, what="both are under way")
         calls.close()
         await calls.finish(timeout=0.01)
         told = await asyncio.gather(*under_way, return_exceptions=True)
         assert [type(one) for one in told] == [UnavailableError] * 2
         go_on.set()
-        await calls.settle(timeout=1.0)
+        await calls.settle(timeout=PATIENCE)
         assert done == ["begun"]
 
     asyncio.run(play())
@@ -127,6 +135,7 @@ class SlowOwner:
     """Siblings of which one owns every bandit, and does not answer until it is told to."""
 
     def __init__(self) -> None:
+        self.asked = False
         self.go_on = asyncio.Event()
         self.given_up = False
 
@@ -134,6 +143,7 @@ class SlowOwner:
         return ""
 
     async def ask(self, _method: str, _bandit: str, _request: Message) -> Message:
+        self.asked = True
         try:
             await self.go_on.wait()
         except asyncio.CancelledError:
@@ -173,14 +183,15 @@ def test_the_owner_is_told_of_a_caller_who_gives_up_unless_the_audit_log_needs_i
         guarded = guard.guard_method(method, handler)
         context: Any = CallContext(None, clock=time.monotonic)
         call = asyncio.create_task(guarded.call(request_.SerializeToString(), context))
-        await asyncio.sleep(0.05)
+        await until_async(lambda: siblings.asked, what="the owner is asked")
         call.cancel()
         with suppress(asyncio.CancelledError):
             await call
-        await asyncio.sleep(0.05)
-        assert siblings.given_up == given_up
+        if given_up:
+            await until_async(lambda: siblings.given_up, what="the owner is told")
         siblings.go_on.set()
-        await guard.in_flight.settle(timeout=1.0)
+        await guard.in_flight.settle(timeout=PATIENCE)
+        assert siblings.given_up == given_up
 
     asyncio.run(play())
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
-from google.protobuf.duration_pb2 import Duration
 from tests.rpc.harness import channel_to, serving
-from tests.rpc.studies import TASTE, study_server
+from tests.rpc.studies import TASTE, study_server, wait_for_design
 from tests.rpc.wire import longest_id, refused
+from tests.waiting import PATIENCE
 
 from topk_bandit.process.settings import Settings
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -59,11 +58,11 @@ def test_the_most_items_arrive_and_are_listed_and_retired() -> None:
     limits = {"grpc.max_receive_message_length": LIMIT}
     with serving(max_message_bytes=LIMIT) as server, channel_to(server.target, **limits) as channel:
         stub = BanditServiceStub(channel)
-        stub.CreateBandit(bandit_pb.CreateBanditRequest(bandit=bandit), timeout=60)
-        assert stub.UpsertItems(added, timeout=60).item_count == len(ITEMS)
-        listed = stub.ListItems(asked, timeout=60)
+        stub.CreateBandit(bandit_pb.CreateBanditRequest(bandit=bandit), timeout=PATIENCE)
+        assert stub.UpsertItems(added, timeout=PATIENCE).item_count == len(ITEMS)
+        listed = stub.ListItems(asked, timeout=PATIENCE)
         assert len(listed.items) == len(ITEMS)
-        assert stub.RetireItems(retired, timeout=60).item_count == 0
+        assert stub.RetireItems(retired, timeout=PATIENCE).item_count == 0
     assert [one for one in (added, listed, retired) if not is_large(one)] == []
 
 
@@ -80,16 +79,15 @@ def test_the_most_questions_and_answers_arrive() -> None:
     limits = {"grpc.max_receive_message_length": LIMIT}
     with study_server(max_message_bytes=LIMIT) as server, channel_to(server.target, **limits) as channel:
         stub = PreferenceServiceStub(channel)
-        operation = stub.CreateStudy(study_pb.CreateStudyRequest(study=study), timeout=60)
-        waited = operations_pb2.WaitOperationRequest(name=operation.name, timeout=Duration(seconds=10))
-        assert OperationsStub(channel).WaitOperation(waited, timeout=60).done
-        asked = stub.NextQuestions(study_pb.NextQuestionsRequest(study=TASTE, count=count), timeout=60)
+        operation = stub.CreateStudy(study_pb.CreateStudyRequest(study=study), timeout=PATIENCE)
+        wait_for_design(OperationsStub(channel), operation.name)
+        asked = stub.NextQuestions(study_pb.NextQuestionsRequest(study=TASTE, count=count), timeout=PATIENCE)
         assert len(asked.questions) == count
         answers = study_pb.SubmitAnswersRequest(study=TASTE)
         for question in asked.questions:
             rated = [study_pb.ItemRating(item_id=one, value=1.0) for one in question.item_ids]
             answers.answers.add(question_id=question.question_id).ratings.ratings.extend(rated)
-        results = stub.SubmitAnswers(answers, timeout=60).results
+        results = stub.SubmitAnswers(answers, timeout=PATIENCE).results
         assert {one.outcome for one in results} == {study_pb.ANSWER_OUTCOME_ACCEPTED}
         assert len(results) == count
     assert [one for one in (asked, answers) if not is_large(one)] == []

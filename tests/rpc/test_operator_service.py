@@ -151,7 +151,7 @@ def test_a_worker_says_what_is_wrong_with_the_store_or_that_it_is_away(policy: s
                 server.kill()
                 assert (await client.service_status()).store is None
 
-        run_on(RedisStores(server.url, timeout=1.0, durability=FSYNC), scenario)
+        run_on(RedisStores(server.url, durability=FSYNC), scenario)
 
 
 def test_tenants_and_their_bandits_are_listed_in_pages() -> None:
@@ -329,7 +329,7 @@ def test_a_bandit_that_was_created_anew_is_not_explained_by_the_one_before() -> 
     store = MemoryStore(clock_ms=lambda: time.time_ns() // 1_000_000)
 
     async def main() -> None:
-        async with served(store, follows=False) as old, served(store, follows=False) as new:
+        async with served(store, follows=False) as old, served(store, follows=False, worker="two") as new:
             await sell(old, ["a", "b", "c"])
             await new.delete_bandit("home")  # of which the other worker does not hear
             slate = await sell(new, ["x", "y", "z"])

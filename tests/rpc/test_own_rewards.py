@@ -10,8 +10,9 @@ import pytest
 from tests.contracts.harness import RedisStores
 from tests.rpc.whole import served
 from tests.servers import running_server, valkey_binary
+from tests.waiting import PATIENCE, until_async
 
-from topk_bandit.client import FailedPrecondition, RewardOutcome, Unavailable
+from topk_bandit.client import FailedPrecondition, RetryPolicy, RewardOutcome, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import AsyncClient
 
+ONCE = RetryPolicy(initial_backoff=10.0 * PATIENCE, max_backoff=10.0 * PATIENCE)
+"""The first pause is longer than any call may take: none is tried again."""
 
-@pytest.fixture
+
+@pytest.fixture(scope="module")
 def valkey() -> Iterator[RunningServer]:
     with running_server(valkey_binary(), "--appendfsync", "always") as server:
         yield server
@@ -29,13 +33,13 @@ def valkey() -> Iterator[RunningServer]:
 
 def run(valkey: RunningServer, scenario: Callable[[AsyncClient, AsyncClient], Awaitable[None]]) -> None:
     """Run a scenario with two services on one store; the second one reads a log only when it is asked to."""
-    stores = RedisStores(valkey.url, timeout=1.0)
+    stores = RedisStores(valkey.url)
 
     async def main() -> None:
         async with AsyncExitStack() as stack:
             connected = [await stack.enter_async_context(stores.connect()) for _ in range(2)]
-            here = await stack.enter_async_context(served(connected[0]))
-            there = await stack.enter_async_context(served(connected[1], follows=False))
+            here = await stack.enter_async_context(served(connected[0], retry=ONCE))
+            there = await stack.enter_async_context(served(connected[1], follows=False, retry=ONCE, worker="two"))
             await here.create_bandit("home", slate_size=2, item_capacity=6, context_dimension=2)
             await here.upsert_items("home", ["a", "b", "c", "d"])
             await there.recommend("home", [1.0, 0.0])
@@ -111,12 +115,18 @@ def test_no_degraded_slate_is_older_than_what_was_asked_for(valkey: RunningServe
         unknown = await there.recommend("home", [1.0, 0.0])
         assert (unknown.degraded, unknown.observations) == (True, 0)
         with pytest.raises(Unavailable):
-            await there.recommend("home", [1.0, 0.0], min_model_version=position, timeout=1.0)
+            await there.recommend("home", [1.0, 0.0], min_model_version=position)
         with pytest.raises(Unavailable):
-            await here.recommend("home", [1.0, 0.0], min_model_version=10**9, timeout=1.0)
+            await here.recommend("home", [1.0, 0.0], min_model_version=10**9)
         valkey.start()
-        slate = await there.recommend("home", [1.0, 0.0], min_model_version=position)
-        assert (slate.degraded, slate.observations) == (False, 1)
+        slates = []
+
+        async def is_recorded() -> bool:
+            slates.append(await there.recommend("home", [1.0, 0.0], min_model_version=position))
+            return not slates[-1].degraded
+
+        await until_async(is_recorded, what="the store is there again")
+        assert slates[-1].observations == 1
 
     run(valkey, scenario)
 

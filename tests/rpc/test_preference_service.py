@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
-from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from tests.rpc.harness import channel_to
-from tests.rpc.studies import FEATURES, QUOTA, TASTE, HeldExecutor, answer_to, study, study_server, utilities
+from tests.rpc.studies import (
+    FEATURES,
+    QUOTA,
+    TASTE,
+    HeldExecutor,
+    answer_to,
+    study,
+    study_server,
+    utilities,
+    wait_for_design,
+)
 from tests.rpc.wire import refused
 from tests.waiting import PATIENCE, until
 
@@ -49,8 +58,19 @@ def channel(server: RunningServer) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture
+def held() -> Iterator[grpc.Channel]:
+    """A channel to a server that works at no design: one ends when it is cancelled."""
+    with (
+        HeldExecutor(1) as designs,
+        study_server(designs=designs) as server,
+        channel_to(server.target) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture
 def client(server: RunningServer) -> Iterator[Client]:
-    with Client(server.target, tenant="acme", timeout=20.0) as opened:
+    with Client(server.target, tenant="acme", timeout=PATIENCE) as opened:
         yield opened
 
 
@@ -65,30 +85,27 @@ def operations(channel: grpc.Channel) -> OperationsStub:
 
 
 def create(stub: PreferenceServiceStub, **fields: Any) -> operations_pb2.Operation:  # noqa: ANN401
-    return stub.CreateStudy(pb.CreateStudyRequest(study=study(**fields)), timeout=20)
+    return stub.CreateStudy(pb.CreateStudyRequest(study=study(**fields)), timeout=PATIENCE)
 
 
 def wait(operations: OperationsStub, name: str = DESIGN) -> operations_pb2.Operation:
-    request = operations_pb2.WaitOperationRequest(name=name, timeout=Duration(seconds=10))
-    operation = operations.WaitOperation(request, timeout=20)
-    assert operation.done, operation
-    return operation
+    return wait_for_design(operations, name)
 
 
 def ask(stub: PreferenceServiceStub, **fields: Any) -> pb.NextQuestionsResponse:  # noqa: ANN401
-    return stub.NextQuestions(pb.NextQuestionsRequest(**{"study": TASTE, **fields}), timeout=20)
+    return stub.NextQuestions(pb.NextQuestionsRequest(**{"study": TASTE, **fields}), timeout=PATIENCE)
 
 
 def submit(stub: PreferenceServiceStub, *answers: pb.Answer) -> list[pb.AnswerResult]:
-    return list(stub.SubmitAnswers(pb.SubmitAnswersRequest(study=TASTE, answers=answers), timeout=20).results)
+    return list(stub.SubmitAnswers(pb.SubmitAnswersRequest(study=TASTE, answers=answers), timeout=PATIENCE).results)
 
 
 def preferences(stub: PreferenceServiceStub, **fields: Any) -> pb.GetPreferencesResponse:  # noqa: ANN401
-    return stub.GetPreferences(pb.GetPreferencesRequest(**{"study": TASTE, **fields}), timeout=20)
+    return stub.GetPreferences(pb.GetPreferencesRequest(**{"study": TASTE, **fields}), timeout=PATIENCE)
 
 
 def get(stub: PreferenceServiceStub) -> pb.Study:
-    return stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=20).study
+    return stub.GetStudy(pb.GetStudyRequest(name=TASTE), timeout=PATIENCE).study
 
 
 def field_of(error: status_pb2.Status) -> str:
@@ -145,7 +162,7 @@ def test_a_study_is_returned_as_it_was_created(stub: PreferenceServiceStub, oper
     assert (made.answer_kind, made.list_size, made.budget) == (pb.ANSWER_KIND_RANKING, 3, 7)
     assert (made.item_count, made.query_count, made.asked_count, made.answered_count) == (9, 2, 2, 0)
     assert made.create_time.seconds > 0
-    [listed] = stub.ListStudies(pb.ListStudiesRequest(parent="tenants/acme"), timeout=20).studies
+    [listed] = stub.ListStudies(pb.ListStudiesRequest(parent="tenants/acme"), timeout=PATIENCE).studies
     made.ClearField("items")
     made.ClearField("queries")
     assert listed == made
@@ -225,16 +242,17 @@ def test_a_study_that_can_not_be_is_refused_by_the_field_that_is_to_blame(stub: 
         refusal = refused(stub.CreateStudy, pb.CreateStudyRequest(study=study(**wrong)))
         assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field]), wrong
     assert list(refused(stub.CreateStudy, pb.CreateStudyRequest()).fields) == ["study"]
-    assert not stub.ListStudies(pb.ListStudiesRequest(parent="tenants/acme"), timeout=20).studies
+    assert not stub.ListStudies(pb.ListStudiesRequest(parent="tenants/acme"), timeout=PATIENCE).studies
 
 
-def test_the_largest_and_the_smallest_study_are_taken(server: RunningServer, stub: PreferenceServiceStub) -> None:
+def test_the_largest_and_the_smallest_study_are_taken(held: grpc.Channel) -> None:
+    stub = PreferenceServiceStub(held)
     rows = np.random.default_rng(0).normal(size=(2000, 64))
     large = [pb.StudyItem(item_id=f"{n:0128d}", features=row) for n, row in enumerate(rows)]
     create(stub, name=f"{TASTE}-large", items=large, list_size=12, budget=100_000)
-    made = stub.GetStudy(pb.GetStudyRequest(name=f"{TASTE}-large"), timeout=20).study
+    made = stub.GetStudy(pb.GetStudyRequest(name=f"{TASTE}-large"), timeout=PATIENCE).study
     assert (len(made.items), made.items[-1]) == (2000, large[-1])
-    stub.DeleteStudy(pb.DeleteStudyRequest(name=f"{TASTE}-large"), timeout=20)
+    stub.DeleteStudy(pb.DeleteStudyRequest(name=f"{TASTE}-large"), timeout=PATIENCE)
     small = [pb.StudyItem(item_id=str(n), features=[n]) for n in range(2)]
     create(stub, name=f"{TASTE}-small", items=small, kind=pb.ANSWER_KIND_RATINGS, list_size=1, budget=1)
 
@@ -349,26 +367,23 @@ def test_the_same_request_gets_the_same_questions_and_the_budget_ends_them(
     assert get(stub).asked_count == 5
 
 
-def test_creating_again_finds_the_same_design_or_begins_it_again(
-    stub: PreferenceServiceStub, operations: OperationsStub
-) -> None:
-    rows = np.random.default_rng(0).normal(size=(2000, 64))
-    slow = {"items": [pb.StudyItem(item_id=str(n), features=row) for n, row in enumerate(rows)], "list_size": 10}
-    assert not create(stub, **slow).done
-    assert not create(stub, **slow).done
+def test_creating_again_finds_the_same_design_or_begins_it_again(held: grpc.Channel) -> None:
+    stub, operations = PreferenceServiceStub(held), OperationsStub(held)
+    assert not create(stub).done
+    assert not create(stub).done
     early = refused(stub.NextQuestions, pb.NextQuestionsRequest(study=TASTE))
     assert (early.code, early.reason, early.domain) == ("FAILED_PRECONDITION", "DESIGN_UNFINISHED", "topk-bandit")
-    operations.CancelOperation(operations_pb2.CancelOperationRequest(name=DESIGN), timeout=20)
+    operations.CancelOperation(operations_pb2.CancelOperationRequest(name=DESIGN), timeout=PATIENCE)
     cancelled = wait(operations)
     assert (cancelled.error.code, cancelled.HasField("response")) == (code_pb2.CANCELLED, False)
     assert refused(stub.NextQuestions, pb.NextQuestionsRequest(study=TASTE)).reason == "DESIGN_CANCELLED"
-    other = refused(stub.CreateStudy, pb.CreateStudyRequest(study=study(**slow, budget=59)))
+    other = refused(stub.CreateStudy, pb.CreateStudyRequest(study=study(budget=59)))
     assert (other.code, other.reason) == ("ALREADY_EXISTS", "STUDY_EXISTS")
-    again = create(stub, **slow)
+    again = create(stub)
     metadata = pb.DesignMetadata()
     again.metadata.Unpack(metadata)
     assert (again.done, metadata.attempt) == (False, 2)
-    stub.DeleteStudy(pb.DeleteStudyRequest(name=TASTE), timeout=20)
+    stub.DeleteStudy(pb.DeleteStudyRequest(name=TASTE), timeout=PATIENCE)
     assert refused(operations.GetOperation, operations_pb2.GetOperationRequest(name=DESIGN)).code == "NOT_FOUND"
 
 
@@ -398,18 +413,6 @@ async def fail(store: MemoryStudies, failed: DesignFailed) -> None:
     known.end(failed, at_ms=0)
 
 
-@pytest.fixture
-def held() -> Iterator[OperationsStub]:
-    """Operations of a server that works at no design: one ends when it is cancelled."""
-    with (
-        HeldExecutor(1) as designs,
-        study_server(designs=designs) as server,
-        channel_to(server.target) as channel,
-    ):
-        create(PreferenceServiceStub(channel))
-        yield OperationsStub(channel)
-
-
 def wait_request(seconds: float | None = None) -> operations_pb2.WaitOperationRequest:
     request = operations_pb2.WaitOperationRequest(name=DESIGN)
     if seconds is not None:
@@ -417,24 +420,31 @@ def wait_request(seconds: float | None = None) -> operations_pb2.WaitOperationRe
     return request
 
 
-def test_a_wait_ends_with_its_time(held: OperationsStub) -> None:
-    assert not held.WaitOperation(wait_request(0.001), timeout=PATIENCE).done
-    assert list(refused(held.WaitOperation, wait_request(-1.0)).fields) == ["timeout"]
+@pytest.fixture
+def waiting(held: grpc.Channel) -> OperationsStub:
+    """Operations of a server that is asked for a design, and works at none."""
+    create(PreferenceServiceStub(held))
+    return OperationsStub(held)
 
 
-def test_nobody_waits_beyond_the_deadline_of_the_call(held: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_ends_with_its_time(waiting: OperationsStub) -> None:
+    assert not waiting.WaitOperation(wait_request(0.001), timeout=PATIENCE).done
+    assert list(refused(waiting.WaitOperation, wait_request(-1.0)).fields) == ["timeout"]
+
+
+def test_nobody_waits_beyond_the_deadline_of_the_call(waiting: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preference_servicer, "LONGEST_WAIT_SECONDS", 2 * PATIENCE)
     monkeypatch.setattr(preference_servicer, "WAIT_SECONDS_BEFORE_THE_DEADLINE", PATIENCE - 0.5)
-    assert not held.WaitOperation(wait_request(), timeout=PATIENCE).done
+    assert not waiting.WaitOperation(wait_request(), timeout=PATIENCE).done
 
 
-def test_few_may_wait_and_all_who_wait_are_told(held: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_may_wait_and_all_who_wait_are_told(waiting: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preference_servicer, "LONGEST_WAIT_SECONDS", 2 * PATIENCE)
-    many = [held.WaitOperation.future(wait_request()) for _ in range(40)]
+    many = [waiting.WaitOperation.future(wait_request()) for _ in range(40)]
     # A quarter of the calls in flight may wait; the others are answered as soon as the server comes to them.
     until(lambda: sum(call.done() for call in many) == 24, what="24 of 40 are answered")
     assert not any(call.result().done for call in many if call.done())
-    held.CancelOperation(operations_pb2.CancelOperationRequest(name=DESIGN), timeout=PATIENCE)
+    waiting.CancelOperation(operations_pb2.CancelOperationRequest(name=DESIGN), timeout=PATIENCE)
     assert [call.result(timeout=PATIENCE).done for call in many].count(True) == 16
 
 
@@ -442,7 +452,9 @@ def test_operations_are_listed_and_never_deleted_alone(stub: PreferenceServiceSt
     for letter in "abc":
         create(stub, name=f"{TASTE}-{letter}")
     wait(operations, f"{TASTE}-b/operations/design")
-    page = operations.ListOperations(operations_pb2.ListOperationsRequest(name="tenants/acme", page_size=2), timeout=20)
+    page = operations.ListOperations(
+        operations_pb2.ListOperationsRequest(name="tenants/acme", page_size=2), timeout=PATIENCE
+    )
     rest = operations.ListOperations(
         operations_pb2.ListOperationsRequest(name="tenants/acme", page_token=page.next_page_token), timeout=20
     )
@@ -453,9 +465,9 @@ def test_operations_are_listed_and_never_deleted_alone(stub: PreferenceServiceSt
     delete = operations_pb2.DeleteOperationRequest(name=names[0])
     assert refused(operations.DeleteOperation, delete).code == "UNIMPLEMENTED"
     # Cancelling what has ended is no error, and changes nothing.
-    before = operations.GetOperation(operations_pb2.GetOperationRequest(name=names[1]), timeout=20)
-    operations.CancelOperation(operations_pb2.CancelOperationRequest(name=names[1]), timeout=20)
-    assert operations.GetOperation(operations_pb2.GetOperationRequest(name=names[1]), timeout=20) == before
+    before = operations.GetOperation(operations_pb2.GetOperationRequest(name=names[1]), timeout=PATIENCE)
+    operations.CancelOperation(operations_pb2.CancelOperationRequest(name=names[1]), timeout=PATIENCE)
+    assert operations.GetOperation(operations_pb2.GetOperationRequest(name=names[1]), timeout=PATIENCE) == before
 
 
 def test_another_tenant_finds_nothing_and_is_told_the_same(
@@ -490,7 +502,7 @@ def test_another_tenant_finds_nothing_and_is_told_the_same(
         assert (foreign.code, absent.code) == ("NOT_FOUND", "NOT_FOUND"), what
         assert foreign.message.replace(OTHER, "") == absent.message.replace("tenants/other/studies/none", ""), what
         assert refused(call, request("tenants/acme/bandits/taste")).code == "INVALID_ARGUMENT", what
-    assert not stub.ListStudies(pb.ListStudiesRequest(parent="tenants/other"), timeout=20).studies
+    assert not stub.ListStudies(pb.ListStudiesRequest(parent="tenants/other"), timeout=PATIENCE).studies
     assert get(stub).name == TASTE
 
 
@@ -499,8 +511,10 @@ def test_a_tenant_has_a_quota_of_studies(stub: PreferenceServiceStub) -> None:
         create(stub, name=f"{TASTE}-{number}")
     refusal = refused(stub.CreateStudy, pb.CreateStudyRequest(study=study()))
     assert (refusal.code, refusal.reason, refusal.retry_after) == ("RESOURCE_EXHAUSTED", "STUDY_QUOTA", None)
-    page = stub.ListStudies(pb.ListStudiesRequest(parent="tenants/acme", page_size=3), timeout=20)
-    rest = stub.ListStudies(pb.ListStudiesRequest(parent="tenants/acme", page_token=page.next_page_token), timeout=20)
+    page = stub.ListStudies(pb.ListStudiesRequest(parent="tenants/acme", page_size=3), timeout=PATIENCE)
+    rest = stub.ListStudies(
+        pb.ListStudiesRequest(parent="tenants/acme", page_token=page.next_page_token), timeout=PATIENCE
+    )
     names = [one.name for one in (*page.studies, *rest.studies)]
     assert names == [f"{TASTE}-{number}" for number in range(QUOTA)]
 

@@ -12,6 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from grpc_tools import protoc
 from tests.rpc.harness import serving
 from tests.rpc.wire import HOME
+from tests.waiting import PATIENCE
 from tools.proto_folder import main
 
 from topk_bandit.rpc.services import DESCRIPTORS
@@ -65,7 +66,7 @@ def test_grpc_tries_again_as_the_config_says() -> None:
         ):
             running.ledger.handled.clear()
             with pytest.raises(grpc.RpcError) as raised:
-                call(request, timeout=10)
+                call(request, timeout=PATIENCE)
             assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
             running.ledger.wait_handled(tries)
             assert running.ledger.codes == ["UNAVAILABLE"] * tries

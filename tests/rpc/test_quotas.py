@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import pytest
 from tests.contracts.harness import MemoryStores, RedisStores
 from tests.rpc.whole import served
 from tests.servers import running_server, valkey_binary
+from tests.waiting import until_async
 
 from topk_bandit.client import (
     AsyncClient,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     Scenario = Callable[[AsyncClient], Awaitable[None]]
 
 ONCE = RetryPolicy(initial_backoff=1000.0, max_backoff=1000.0)
-PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -62,28 +62,27 @@ def run(stores: Stores, quotas: Quotas, scenario: Scenario) -> None:
 
 async def refused(call: Callable[[int], Awaitable[object]]) -> ResourceExhausted:
     """Call until it is refused, with another number each time: what is there is measured now and then."""
-    deadline, number = time.monotonic() + PATIENCE, 0
-    while time.monotonic() < deadline:
+    numbers, refusals = itertools.count(), list[ResourceExhausted]()
+
+    async def is_refused() -> bool:
         try:
-            await call(number)
+            await call(next(numbers))
         except ResourceExhausted as error:
-            return error
-        number += 1
-        await asyncio.sleep(0.02)
-    pytest.fail("was never refused")
+            refusals.append(error)
+        return bool(refusals)
+
+    await until_async(is_refused, what="a call is refused")
+    return refusals[0]
 
 
 async def let_in(call: Callable[[], Awaitable[object]]) -> None:
     """Call until it is let in."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        try:
-            await call()
-        except ResourceExhausted:
-            await asyncio.sleep(0.05)
-        else:
-            return
-    pytest.fail("was never let in")
+
+    async def is_let_in() -> bool:
+        await call()
+        return True
+
+    await until_async(is_let_in, what="a call is let in")
 
 
 def test_open_slates_are_limited_and_rewards_make_room(stores: Stores) -> None:
@@ -126,7 +125,7 @@ def test_items_are_limited_over_all_bandits(stores: Stores) -> None:
 
 
 @pytest.mark.slow
-def test_bytes_are_limited_for_whatever_makes_logs_longer_but_rewards(stores: Stores) -> None:
+def test_bytes_are_limited_for_whatever_makes_logs_longer_but_rewards(server: RunningServer) -> None:
     async def scenario(client: AsyncClient) -> None:
         first = await client.recommend("home")
         error = await refused(lambda _: client.recommend("home"))
@@ -147,7 +146,7 @@ def test_bytes_are_limited_for_whatever_makes_logs_longer_but_rewards(stores: St
         await client.create_bandit("home", slate_size=2, item_capacity=9)
         await let_in(lambda: client.upsert_items("home", ["a", "b"]))
 
-    run(stores, Quotas({Quota.LOG_BYTES: 100_000}), scenario)
+    run(RedisStores(server.url), Quotas({Quota.LOG_BYTES: 100_000}), scenario)
 
 
 def test_tenants_have_quotas_of_their_own(stores: Stores) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, create, recommend, refused
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -154,16 +155,16 @@ def test_reward_outcomes(server: RunningServer, channel: grpc.Channel, stub: Rec
     reward = pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=0.0)
     for outcome in (pb.REWARD_OUTCOME_ACCEPTED, pb.REWARD_OUTCOME_DUPLICATE):
         told = pb.RewardResponse(outcome=outcome, log_position=2, durability=pb.DURABILITY_MEMORY)
-        assert stub.Reward(reward, timeout=10) == told
+        assert stub.Reward(reward, timeout=PATIENCE) == told
     server.shop.now_ms += 86_400_001
     reward.recommendation_id = "r2"
     late = pb.RewardResponse(outcome=pb.REWARD_OUTCOME_LATE, durability=pb.DURABILITY_MEMORY)
-    assert stub.Reward(reward, timeout=10) == late
+    assert stub.Reward(reward, timeout=PATIENCE) == late
 
 
 def test_reward_conflict_and_unknown_id(channel: grpc.Channel, stub: RecommenderServiceStub) -> None:
     recommend(channel, request_id="r1")
-    stub.Reward(pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=1.0), timeout=10)
+    stub.Reward(pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=1.0), timeout=PATIENCE)
     conflict = refused(stub.Reward, pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=2.0))
     assert (conflict.code, conflict.reason) == ("ALREADY_EXISTS", "REWARD_EXISTS")
     unknown = refused(stub.Reward, pb.RewardRequest(bandit=HOME, recommendation_id="r2", value=2.0))
@@ -215,7 +216,7 @@ def test_batch_reward_gives_each_entry_its_own_result(
         ("r", math.inf),
         ("r", -1.0),
     )
-    results = stub.BatchReward(batch, timeout=10).results
+    results = stub.BatchReward(batch, timeout=PATIENCE).results
     assert [result.outcome for result in results] == [1, 2, 0, 0, 0, 0, 0, 0, 1]
     assert [result.error.code for result in results] == [0, 0, 6, 3, 13, 3, 5, 3, 0]
     assert [result.error.field for result in results if result.error.field] == [
@@ -246,5 +247,5 @@ def test_batch_reward_names_the_bad_field(
 
 def test_batch_reward_takes_a_thousand(channel: grpc.Channel, stub: RecommenderServiceStub) -> None:
     recommend(channel, request_id="p")
-    results = stub.BatchReward(entries(*[("p", 1.0)] * 1000), timeout=30).results
+    results = stub.BatchReward(entries(*[("p", 1.0)] * 1000), timeout=PATIENCE).results
     assert [result.outcome for result in results] == [1] + [2] * 999

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -14,9 +13,11 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from tests.rpc.certificates import certify
 from tests.rpc.harness import RunningServer, channel_to, serving
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc import server as server_module
 from topk_bandit.rpc.server import SERVICE_NAMES
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -42,14 +43,7 @@ def stub(channel: grpc.Channel) -> RecommenderServiceStub:
 
 def check(channel: grpc.Channel, service: str = "") -> int:
     request = health_pb2.HealthCheckRequest(service=service)
-    return health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    return health_pb2_grpc.HealthStub(channel).Check(request, timeout=PATIENCE).status
 
 
 # Metrics
@@ -71,9 +65,9 @@ def test_calls_are_counted_with_their_codes(server: RunningServer, channel: grpc
     codes = ["OK", "OK", "INVALID_ARGUMENT", "OK", "NOT_FOUND"]
     expected = [(*call, code) for call, code in zip(server.ledger.started, codes, strict=True)]
     assert sorted(server.ledger.handled) == sorted(expected)
-    assert all(0 < seconds < 10 for seconds in server.ledger.seconds)
+    assert all(seconds > 0 for seconds in server.ledger.seconds)
     assert len(server.ledger.phases) == codes.count("OK")
-    assert all(0 <= queue < 10 and 0 < encode < 10 for queue, encode in server.ledger.phases)
+    assert all(queue >= 0 and encode > 0 for queue, encode in server.ledger.phases)
 
 
 def test_unknown_methods_are_not_counted(server: RunningServer, channel: grpc.Channel) -> None:
@@ -96,8 +90,8 @@ def test_the_limit_refuses_early_spares_health_and_recovers(narrow: RunningServe
         create(channel)
         stub = RecommenderServiceStub(channel)
         narrow.close_gate()
-        calls = [stub.Recommend.future(RECOMMEND, timeout=30) for _ in range(2)]
-        eventually(lambda: narrow.shop.calls.count("recommend") == 2)
+        calls = [stub.Recommend.future(RECOMMEND, timeout=PATIENCE) for _ in range(2)]
+        until(lambda: narrow.shop.calls.count("recommend") == 2, what="both calls are under way")
         refusal = refused(channel.unary_unary(f"/{RECOMMENDER}/Recommend"), b"\xff not even parsed")
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
         assert refusal.retry_after == pytest.approx(0.1)
@@ -120,11 +114,11 @@ def test_what_became_of_slates_has_room_of_its_own(narrow: RunningServer) -> Non
             (stub.Reward.future, pb.RewardRequest(bandit=HOME, recommendation_id=shown, value=1.0)),
             (stub.Activate.future, pb.ActivateRequest(bandit=HOME, recommendation_id=shown)),
         ]
-        calls = [stub.Recommend.future(RECOMMEND, timeout=30) for _ in range(2)]
-        eventually(lambda: narrow.shop.calls.count("recommend") == 3)
+        calls = [stub.Recommend.future(RECOMMEND, timeout=PATIENCE) for _ in range(2)]
+        until(lambda: narrow.shop.calls.count("recommend") == 3, what="both calls are under way")
         assert refused(stub.Recommend, RECOMMEND).reason == "CALLS_IN_FLIGHT"
-        calls += [method(request, timeout=30) for method, request in told]
-        eventually(lambda: {"reward", "activate"} <= set(narrow.shop.calls))
+        calls += [method(request, timeout=PATIENCE) for method, request in told]
+        until(lambda: {"reward", "activate"} <= set(narrow.shop.calls), what="the others are, too")
         for method in ("Reward", "BatchReward", "Activate", "VoidReward", "AmendReward"):
             refusal = refused(channel.unary_unary(f"/{RECOMMENDER}/{method}"), b"\xff not even parsed")
             assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
@@ -154,8 +148,8 @@ def test_a_write_goes_on_when_its_client_cancels_and_keeps_its_place(narrow: Run
         create(channel)
         stub = RecommenderServiceStub(channel)
         narrow.close_gate()
-        calls = [stub.Recommend.future(RECOMMEND, timeout=30) for _ in range(2)]
-        eventually(lambda: narrow.shop.calls.count("recommend") == 2)
+        calls = [stub.Recommend.future(RECOMMEND, timeout=PATIENCE) for _ in range(2)]
+        until(lambda: narrow.shop.calls.count("recommend") == 2, what="both calls are under way")
         for call in calls:
             call.cancel()
         narrow.ledger.wait_handled(4)
@@ -163,7 +157,7 @@ def test_a_write_goes_on_when_its_client_cancels_and_keeps_its_place(narrow: Run
         assert refused(stub.Recommend, RECOMMEND).code == "RESOURCE_EXHAUSTED"
         assert "r1" not in narrow.shop.loops[NAME].given
         narrow.open_gate()
-        eventually(lambda: "r1" in narrow.shop.loops[NAME].given)
+        until(lambda: "r1" in narrow.shop.loops[NAME].given, what="it is done")
         assert recommend(channel, request_id="r1").recommendation_id == "r1"
 
 
@@ -172,12 +166,12 @@ def test_an_abandoned_write_that_fails_is_logged(
 ) -> None:
     server.shop.faults["recommend"] = ZeroDivisionError("after the client left")
     server.close_gate()
-    call = stub.Recommend.future(RECOMMEND, timeout=30)
-    eventually(lambda: "recommend" in server.shop.calls)
+    call = stub.Recommend.future(RECOMMEND, timeout=PATIENCE)
+    until(lambda: "recommend" in server.shop.calls, what="the call is under way")
     call.cancel()
     server.ledger.wait_handled(3)
     server.open_gate()
-    eventually(lambda: "after the client left" in caplog.text)
+    until(lambda: "after the client left" in caplog.text, what="it is logged")
 
 
 def test_a_read_stops_when_its_client_cancels(narrow: RunningServer) -> None:
@@ -186,10 +180,10 @@ def test_a_read_stops_when_its_client_cancels(narrow: RunningServer) -> None:
         stub = BanditServiceStub(channel)
         narrow.close_gate()
         for _ in range(3):
-            call = stub.GetBandit.future(bandit_pb.GetBanditRequest(name=HOME), timeout=30)
+            call = stub.GetBandit.future(bandit_pb.GetBanditRequest(name=HOME), timeout=PATIENCE)
             started = len(narrow.ledger.handled) + 1
             narrow.ledger.wait_started(started)
-            eventually(lambda: "get_bandit" in narrow.shop.calls)
+            until(lambda: "get_bandit" in narrow.shop.calls, what="the call is under way")
             call.cancel()
             narrow.ledger.wait_handled(started)
         assert narrow.ledger.codes[2:] == ["CANCELLED"] * 3
@@ -199,9 +193,15 @@ def test_a_read_stops_when_its_client_cancels(narrow: RunningServer) -> None:
 @pytest.mark.parametrize("timeout", [0.1, 1.234])
 def test_a_deadline_is_counted_as_such(server: RunningServer, stub: RecommenderServiceStub, timeout: float) -> None:
     server.close_gate()
-    assert refused(stub.Recommend, RECOMMEND, timeout=timeout).code == "DEADLINE_EXCEEDED"
-    server.ledger.wait_handled(3)
-    assert server.ledger.codes[2:] == ["DEADLINE_EXCEEDED"]
+
+    def comes_and_ends() -> bool:
+        """Make a call, which its client may give up before the server hears of it."""
+        assert refused(stub.Recommend, RECOMMEND, timeout=timeout).code == "DEADLINE_EXCEEDED"
+        return len(server.ledger.started) > 2
+
+    until(comes_and_ends, what="a call has come to the server")
+    server.ledger.wait_handled(len(server.ledger.started))
+    assert set(server.ledger.codes[2:]) == {"DEADLINE_EXCEEDED"}
 
 
 def test_something_cancelled_inside_is_answered(
@@ -260,11 +260,13 @@ def test_health_follows_what_is_set(server: RunningServer, channel: grpc.Channel
 @pytest.mark.parametrize("service", ["", "nobody"])
 def test_a_watch_sees_not_serving_and_does_not_hold_up_the_drain(server: RunningServer, service: str) -> None:
     with channel_to(server.target) as channel:
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service), timeout=30)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE
+        )
         first = next(watch).status
         started = time.monotonic()
-        server.stop(grace=20)
-        assert time.monotonic() - started < 5
+        server.stop(grace=2 * PATIENCE)
+        assert time.monotonic() - started < PATIENCE
         rest = [answer.status for answer in watch]
     assert [first, *rest] == ([SERVING, NOT_SERVING] if service == "" else [3])
 
@@ -275,17 +277,17 @@ def test_a_watch_sees_not_serving_and_does_not_hold_up_the_drain(server: Running
 def test_drain_lets_calls_finish_and_accepts_no_more(server: RunningServer, channel: grpc.Channel) -> None:
     create(channel)
     stub = RecommenderServiceStub(channel)
-    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=30)
+    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
     assert next(watch).status == SERVING
     server.close_gate()
-    call = stub.Recommend.future(RECOMMEND, timeout=30)
-    eventually(lambda: "recommend" in server.shop.calls)
+    call = stub.Recommend.future(RECOMMEND, timeout=PATIENCE)
+    until(lambda: "recommend" in server.shop.calls, what="the call is under way")
     with ThreadPoolExecutor(1) as pool:
-        drained = pool.submit(server.run, server.server.drain(20))
+        drained = pool.submit(server.run, server.server.drain(PATIENCE))
         assert next(watch).status == NOT_SERVING
         assert list(watch) == []
         with channel_to(server.target) as newcomer:
-            eventually(lambda: unavailable(newcomer))
+            until(lambda: unavailable(newcomer), what="newcomers are refused")
         assert refused(stub.Recommend, RECOMMEND).code == "UNAVAILABLE"
         assert (
             refused(BanditServiceStub(channel).GetBandit, bandit_pb.GetBanditRequest(name=HOME)).code == "UNAVAILABLE"
@@ -294,7 +296,7 @@ def test_drain_lets_calls_finish_and_accepts_no_more(server: RunningServer, chan
         assert not call.done()
         server.open_gate()
         assert call.result().recommendation_id == "r1"
-        drained.result(timeout=10)
+        drained.result(timeout=PATIENCE)
     assert server.shop.calls.count("recommend") == 1
 
 
@@ -307,18 +309,19 @@ def unavailable(channel: grpc.Channel) -> bool:
 
 
 def test_a_drain_ends_with_its_grace_and_finishes_what_was_begun(
-    server: RunningServer, stub: RecommenderServiceStub
+    server: RunningServer, stub: RecommenderServiceStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(server_module, "_SETTLE_SECONDS", PATIENCE)
     server.close_gate()
-    call = stub.Recommend.future(RECOMMEND, timeout=30)
-    eventually(lambda: "recommend" in server.shop.calls)
-    opener = threading.Timer(0.6, server.open_gate)
-    opener.start()
-    started = time.monotonic()
-    server.stop(grace=0.2)
-    assert 0.5 < time.monotonic() - started < 5
-    opener.join()
-    assert_told_of_shutdown(call)
+    call = stub.Recommend.future(RECOMMEND, timeout=PATIENCE)
+    until(lambda: "recommend" in server.shop.calls, what="the call is under way")
+    with ThreadPoolExecutor(1) as pool:
+        drained = pool.submit(server.run, server.server.drain(0.2))
+        assert_told_of_shutdown(call)
+        assert not drained.done()
+        assert "r1" not in server.shop.loops[NAME].given
+        server.open_gate()
+        drained.result(timeout=PATIENCE)
     assert "r1" in server.shop.loops[NAME].given
 
 
@@ -332,12 +335,12 @@ def test_a_drain_gives_up_on_what_never_ends(
     stub: RecommenderServiceStub, server: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.close_gate()
-    call = stub.Recommend.future(RECOMMEND, timeout=30)
-    eventually(lambda: "recommend" in server.shop.calls)
+    call = stub.Recommend.future(RECOMMEND, timeout=PATIENCE)
+    until(lambda: "recommend" in server.shop.calls, what="the call is under way")
     started = time.monotonic()
     with caplog.at_level(logging.DEBUG, logger="asyncio"):
         server.stop(grace=0.1)
-    assert 1.0 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 1.0
     assert_told_of_shutdown(call)
     assert "never retrieved" not in caplog.text
     assert "destroyed" not in caplog.text
@@ -346,8 +349,8 @@ def test_a_drain_gives_up_on_what_never_ends(
 def test_a_drain_answers_calls_that_only_read_too(server: RunningServer, channel: grpc.Channel) -> None:
     create(channel)
     server.close_gate()
-    call = BanditServiceStub(channel).GetBandit.future(bandit_pb.GetBanditRequest(name=HOME), timeout=30)
-    eventually(lambda: "get_bandit" in server.shop.calls)
+    call = BanditServiceStub(channel).GetBandit.future(bandit_pb.GetBanditRequest(name=HOME), timeout=PATIENCE)
+    until(lambda: "get_bandit" in server.shop.calls, what="the call is under way")
     server.stop(grace=0.1)
     assert_told_of_shutdown(call)
 
@@ -388,4 +391,4 @@ def test_tls(tmp_path: Path) -> None:
             create(channel)
             assert recommend(channel).item_ids
         with channel_to(server.target) as plain:
-            assert refused(RecommenderServiceStub(plain).Recommend, RECOMMEND, timeout=5).code == "UNAVAILABLE"
+            assert refused(RecommenderServiceStub(plain).Recommend, RECOMMEND, timeout=PATIENCE).code == "UNAVAILABLE"

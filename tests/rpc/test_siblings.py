@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.client.routing import read_told
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
@@ -41,7 +42,7 @@ from topk_bandit.v1 import operator_service_pb2 as operator_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.calls import Call
@@ -71,7 +72,7 @@ class Owner:
     async def history(self, name: BanditName) -> None:
         self.asked.append((str(name), RecommendationRequest("", (), None), CURRENT_CALL.get()))
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             self.given_up += 1
             raise
@@ -85,6 +86,12 @@ class Heard:
 
     def passed_on(self, outcome: str) -> None:
         self.outcomes[outcome] += 1
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a worker that answers late not be one that is away."""
+    monkeypatch.setattr(siblings, "SILENT_SECONDS", PATIENCE)
 
 
 @pytest.fixture
@@ -119,8 +126,12 @@ async def worker_1(folder: Path, heard: Heard, *, n_workers: int = 2) -> AsyncIt
     """The first of some workers, once it has found those that listen."""
     paths = [str(folder / f"{number}") for number in range(1, n_workers + 1)]
     async with Siblings(1, paths, hooks=heard) as view:
-        await asyncio.sleep(0.2)
+        await until_async(lambda: all_are_found(view), what="those that listen are found")
         yield view
+
+
+def all_are_found(view: Siblings) -> bool:
+    return all(one.is_there for one in view._others.values() if Path(one._path).exists())
 
 
 async def ask(view: Siblings, bandit: str) -> Any:  # noqa: ANN401 - a message, or None
@@ -129,12 +140,6 @@ async def ask(view: Siblings, bandit: str) -> Any:  # noqa: ANN401 - a message, 
 
 async def ask_for_history(view: Siblings, bandit: str) -> Any:  # noqa: ANN401 - a message, or None
     return await view.ask(HISTORY, bandit, operator_pb.GetBanditHistoryRequest(bandit=bandit))
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 @given(st.text(max_size=30), st.integers(1, 12), st.integers(1, 12))
@@ -217,12 +222,12 @@ def test_who_has_no_owner_to_ask_answers_itself(folder: Path) -> None:
             assert await ask(view, bandit_of(2)) is None  # nobody listens
             assert view.owns(bandit_of(2))
             async with door(folder / "2", owner):
-                await until(lambda: not view.owns(bandit_of(2)))
+                await until_async(lambda: not view.owns(bandit_of(2)), what="its owner is found")
                 owner.fault = UnavailableError("the store is away")
                 assert await ask(view, bandit_of(2)) is None
                 owner.fault = None
                 assert await ask(view, bandit_of(2)) is not None
-            await until(lambda: view.owns(bandit_of(2)))
+            await until_async(lambda: view.owns(bandit_of(2)), what="its owner is gone")
 
     asyncio.run(scene())
     assert heard.outcomes == {"away": 1, "answered": 1}
@@ -234,9 +239,9 @@ def test_a_call_whose_owner_dies_is_answered_elsewhere(folder: Path) -> None:
     async def scene() -> None:
         owner.gate = asyncio.Event()
         async with worker_1(folder, heard) as view, door(folder / "2", owner) as opened:
-            await until(lambda: not view.owns(bandit_of(2)))
+            await until_async(lambda: not view.owns(bandit_of(2)), what="its owner is found")
             asked = asyncio.create_task(ask(view, bandit_of(2)))
-            await until(lambda: owner.asked)
+            await until_async(lambda: owner.asked, what="the owner is asked")
             drained = asyncio.create_task(opened.drain(0.0))
             assert await asked is None
             owner.gate.set()
@@ -253,13 +258,13 @@ def test_an_owner_that_has_no_place_is_not_waited_for(folder: Path) -> None:
         owner.gate = asyncio.Event()
         async with door(folder / "2", owner, max_in_flight=MOST_AT_ONCE + 1), worker_1(folder, heard) as view:
             of_one = [asyncio.create_task(ask(view, bandit_of(2))) for _ in range(MOST_AT_ONCE)]
-            await until(lambda: len(owner.asked) == MOST_AT_ONCE)
+            await until_async(lambda: len(owner.asked) == MOST_AT_ONCE, what="the owner is asked")
             assert await ask(view, bandit_of(2)) is None  # as many calls about this bandit wait as may
             other = next(
                 name for number in range(1000) if (name := f"tenants/a/bandits/{number}") and not view.owns(name)
             )
             of_one.append(asyncio.create_task(ask(view, other)))
-            await until(lambda: len(owner.asked) == MOST_AT_ONCE + 1)
+            await until_async(lambda: len(owner.asked) == MOST_AT_ONCE + 1, what="the owner is asked")
             another = next(
                 name for number in range(1000) if (name := f"tenants/b/bandits/{number}") and not view.owns(name)
             )
@@ -278,7 +283,7 @@ def test_callers_are_told_who_answers_and_who_owns_the_bandit(folder: Path) -> N
             assert len(service) == 8
             assert view.told(bandit_of(2)) == f"1/2;service={service};owner=1", "the other one is not there"
             async with door(folder / "2", Owner()):
-                await until(lambda: not view.owns(bandit_of(2)))
+                await until_async(lambda: not view.owns(bandit_of(2)), what="its owner is found")
                 assert view.told(bandit_of(2)) == f"1/2;service={service};owner=2"
                 assert view.told(bandit_of(1)) == f"1/2;service={service};owner=1"
             assert read_told(view.told(bandit_of(1))) == (1, 2, service, 1, False)
@@ -297,7 +302,7 @@ def test_callers_are_told_that_more_is_asked_than_the_owner_answers(folder: Path
         async with door(folder / "2", owner), worker_1(folder, Heard()) as view:
             calls = [asyncio.create_task(ask(view, bandit_of(2))) for _ in range(MOST_AT_ONCE)]
             calls += [asyncio.create_task(view.answer_here(bandit_of(1), here.wait())) for _ in range(MOST_AT_ONCE)]
-            await until(lambda: len(owner.asked) == MOST_AT_ONCE)
+            await until_async(lambda: len(owner.asked) == MOST_AT_ONCE, what="the owner is asked")
             assert view.told(bandit_of(1)).endswith(";owner=any")
             assert view.told(bandit_of(2)).endswith(";owner=any")
             owner.gate.set()
@@ -313,19 +318,20 @@ def test_what_nobody_waits_for_any_more_ends_at_the_owner(folder: Path) -> None:
     owner, heard = Owner(), Heard()
 
     async def scene() -> None:
-        async with door(folder / "2", owner, max_in_flight=1), worker_1(folder, heard) as view:
+        async with door(folder / "2", owner, max_in_flight=1) as opened, worker_1(folder, heard) as view:
             for number in range(1, 4):  # each in the one place that there is
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(ask_for_history(view, bandit_of(2)), 0.1)
-                await until(lambda number=number: owner.given_up == number)  # type: ignore[misc]
+                asked = asyncio.create_task(ask_for_history(view, bandit_of(2)))
+                await until_async(lambda count=number: len(owner.asked) == count, what="it is asked")  # type: ignore[misc]
+                asked.cancel()
+                await until_async(lambda: not opened._in_flight._works, what="its place is free")
+                assert owner.given_up == number
             owner.gate = asyncio.Event()
             asked = asyncio.create_task(ask(view, bandit_of(2)))
-            await until(lambda: len(owner.asked) == 4)
+            await until_async(lambda: len(owner.asked) == 4, what="the owner is asked")
             asked.cancel()
-            await asyncio.sleep(0.1)
             assert await ask(view, bandit_of(2)) is None  # what may write is done to its end, and has its place
             owner.gate.set()
-            await asyncio.sleep(0.1)
+            await until_async(lambda: not opened._in_flight._works, what="its place is free")
             assert await ask(view, bandit_of(2)) is not None
 
     asyncio.run(scene())
@@ -350,13 +356,20 @@ from pathlib import Path
 async def main():
     async with door(Path(sys.argv[1]), Owner()):
         print("listens", flush=True)
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
 asyncio.run(main())
 """
 
 
-def test_an_owner_that_hangs_is_left_and_found_again(folder: Path) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Have a process stand still, and return once it does."""
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+
+
+def test_an_owner_that_hangs_is_left_and_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(siblings, "SILENT_SECONDS", 1.0)
     heard = Heard()
     process = subprocess.Popen(
         [sys.executable, "-c", HANGING, str(folder / "2")], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
@@ -364,23 +377,24 @@ def test_an_owner_that_hangs_is_left_and_found_again(folder: Path) -> None:
 
     async def scene() -> None:
         async with worker_1(folder, heard) as view:
-            await until(lambda: not view.owns(bandit_of(2)))
-            assert await ask(view, bandit_of(2)) is not None
-            os.kill(process.pid, signal.SIGSTOP)
-            for _ in range(50):  # nobody waits for long
+            await until_async(lambda: ask(view, bandit_of(2)), what="it answers")
+            stop(process)
+
+            async def is_left() -> bool:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(ask_for_history(view, bandit_of(2)), 0.1)
-            assert view.owns(bandit_of(2))
+                    await asyncio.wait_for(ask_for_history(view, bandit_of(2)), 0.1)  # nobody waits for long
+                return view.owns(bandit_of(2))
+
+            await until_async(is_left, what="it is left")
             os.kill(process.pid, signal.SIGCONT)
-            await until(lambda: not view.owns(bandit_of(2)))
-            os.kill(process.pid, signal.SIGSTOP)
+            await until_async(lambda: not view.owns(bandit_of(2)), what="it is found")
+            stop(process)
             assert await ask(view, bandit_of(2)) is None
             # Its socket takes connections as before, and nobody is there.
             await asyncio.sleep(3 * siblings.LOOK_SECONDS)
             assert view.owns(bandit_of(2))
             os.kill(process.pid, signal.SIGCONT)
-            await until(lambda: not view.owns(bandit_of(2)))
-            assert await ask(view, bandit_of(2)) is not None
+            await until_async(lambda: ask(view, bandit_of(2)), what="it answers")
 
     try:
         assert process.stdout is not None

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.waiting import PATIENCE
+
 from topk_bandit.rpc.turns import ALONE_SECONDS, QUIET_ROUNDS, TAKING_IN_SHARE, Turns
 
 if TYPE_CHECKING:
@@ -183,7 +185,7 @@ def test_when_all_give_up_the_next_one_is_not_forgotten() -> None:
     async def play() -> None:
         async with desk() as made:
             await request_and_give_up(made, 3, slice(1, None))
-            await asyncio.wait_for(made.request("later"), 10)
+            await asyncio.wait_for(made.request("later"), PATIENCE)
             assert made.order == ["0", "later"]
 
     asyncio.run(play())

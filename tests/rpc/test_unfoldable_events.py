@@ -14,7 +14,9 @@ from topk_bandit.client import Internal, Source
 from topk_bandit.domain.bandits import BanditName
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from tests.servers import RunningServer
 
     from topk_bandit.client import AsyncClient
     from topk_bandit.store.redis.bandits import RedisStore
@@ -30,6 +32,12 @@ CALLS: dict[str, Callable[[AsyncClient], Awaitable[object]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running_server(valkey_binary(), append_only=False) as server:
+        yield server
+
+
 async def spoil(store: RedisStore) -> None:
     """Have the log tell of a reward for a slate whose context has other numbers than the bandit takes."""
     await store.create_bandit(HOME, SETTINGS, incarnation="first", quota=1)
@@ -41,7 +49,9 @@ async def spoil(store: RedisStore) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_no_caller_is_to_blame_for_an_event_that_can_not_be_folded(call: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_caller_is_to_blame_for_an_event_that_can_not_be_folded(
+    server: RunningServer, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nothing is changed that no model would learn of: slates go on as they were, and a repetition finds the same."""
 
     async def scenario(store: RedisStore) -> None:
@@ -57,6 +67,5 @@ def test_no_caller_is_to_blame_for_an_event_that_can_not_be_folded(call: str, ca
                 assert slate.source is Source.SERVICE
                 before = await dump(store, HOME)
 
-    with running_server(valkey_binary(), append_only=False) as server:
-        run(RedisStores(server.url), scenario)
+    run(RedisStores(server.url), scenario)
     assert "event 3 can't be folded: contexts: expected 3 numbers" in caplog.text

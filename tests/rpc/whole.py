@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.bandits.harness import Notebook, worker_status
 from tests.rpc.harness import Ledger
 from tests.rpc.studies import studies_of
+from tests.waiting import PATIENCE
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.operators import Operators
@@ -36,17 +37,26 @@ if TYPE_CHECKING:
 __all__ = ["served"]
 
 FEW = Quotas({Quota.BANDITS: 2})
-_births = itertools.count()
 
 
 @asynccontextmanager
 async def served(
-    store: Store, *, follows: bool = True, quotas: Quotas = FEW, retry: RetryPolicy | None = None
+    store: Store,
+    *,
+    follows: bool = True,
+    quotas: Quotas = FEW,
+    retry: RetryPolicy | None = None,
+    worker: str = "one",
 ) -> AsyncIterator[AsyncClient]:
-    """Serve a store until the end of the block, and give a client; without `follows` logs are read only when asked."""
+    """Serve a store until the end of the block, and give a client.
+
+    Without `follows` logs are read only when asked. Whatever is drawn depends on ids, which begin with the worker's
+    name and are counted: of several workers on the same data each has a name of its own.
+    """
+    births = itertools.count()
 
     def new_id() -> str:
-        return f"id-{next(_births)}"
+        return f"{worker}-{next(births)}"
 
     async with AsyncExitStack() as stack:
         executor = stack.enter_context(ThreadPoolExecutor(1))
@@ -83,7 +93,13 @@ async def served(
         )
         server = Server("127.0.0.1:0", services=services, max_message_bytes=8 * 1024 * 1024, max_connections=1000)
         port = await server.start()
-        stack.push_async_callback(server.drain, 5.0)
+        stack.push_async_callback(server.drain, PATIENCE)
         yield await stack.enter_async_context(
-            AsyncClient(f"127.0.0.1:{port}", tenant="acme", timeout=60.0, retry=retry)
+            AsyncClient(
+                f"127.0.0.1:{port}",
+                tenant="acme",
+                timeout=PATIENCE,
+                retry=retry,
+                new_request_id=lambda: f"asked-{new_id()}",
+            )
         )

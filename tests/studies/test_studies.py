@@ -400,7 +400,7 @@ def test_a_cancelled_design_lets_its_thread_go() -> None:
             await until_async(lambda: _is_idle(mine), what="the attempt has ended")
         assert (await store.get_study(TASTE)).state is DesignState.CANCELLED
         # The same study again, with less time than it takes: its design is what was found by then.
-        mine._most_seconds = 0.0
+        mine._most_seconds = 0.5
         await one.create_study(TASTE, SLOW)
         record = await one.wait_for_design(TASTE, seconds=PATIENCE)
         assert record.state is DesignState.READY

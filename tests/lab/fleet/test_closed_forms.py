@@ -68,7 +68,7 @@ def erlang_c(servers: int, offered: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cores", "load"), [(1, 0.5), (2, 0.6), (8, 0.8)])
+@pytest.mark.parametrize(("cores", "load"), [(1, 0.5), (8, 0.8)])
 def test_a_worker_of_exponential_work_waits_by_erlang_s_formula(cores: int, load: float) -> None:
     mean = 0.01
     rate = cores * load / mean
@@ -79,9 +79,8 @@ def test_a_worker_of_exponential_work_waits_by_erlang_s_formula(cores: int, load
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", [0.4, 0.7])
-def test_a_worker_of_equal_work_waits_by_pollaczek_and_khinchine(load: float) -> None:
-    work = 0.01
+def test_a_worker_of_equal_work_waits_by_pollaczek_and_khinchine() -> None:
+    work, load = 0.01, 0.7
     wait = load * work / (2.0 * (1.0 - load))
     one = fleet(changed(recommend=work))
     asked = traffic(load / work, calls=CALLS)
@@ -119,7 +118,7 @@ def test_a_shard_that_answers_in_groups_never_has_a_queue(load: float) -> None:
 PAIR = changed(recommend=0.007, reward=0.005, shown=0.001, rewarded=0.004, refit=0.13, rewards_between=100)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 4])
 def test_workers_that_all_follow_a_bandit_are_as_busy_as_the_formula_says(workers: int) -> None:
     most = PAIR.most_pairs(workers)
     assert most == pytest.approx(1.0 / (0.0063 + 0.012 / workers))
