@@ -293,7 +293,7 @@ def test_likelihood_sums_agree_with_the_dense_process(kind: Kind) -> None:
 
 
 def test_rounding_pushes_no_variance_below_zero() -> None:
-    """All slates are known but for the noise, which is less than rounding: nearly all would be below without a guard."""
+    """All slates are known but for noise that is less than rounding: nearly all would be below without a guard."""
     posterior, every = all_but_known()
     variance = posterior.predict([0.7], every).variance
     assert variance.min() >= 0.0
