@@ -466,8 +466,14 @@ FAULTS: list[tuple[Exception, type[ClientError], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("fault", "kind", "attributes"), FAULTS)
 def test_errors_are_typed(
-    server: RunningServer, client: EitherClient, fault: Exception, kind: type[ClientError], attributes: dict[str, Any]
+    server: RunningServer,
+    make: Callable[..., EitherClient],
+    door: str,
+    fault: Exception,
+    kind: type[ClientError],
+    attributes: dict[str, Any],
 ) -> None:
+    client = make(door, retry=ONCE)
     server.shop.faults["reward"] = fault
     with pytest.raises(ClientError) as caught:
         client.reward("home", "r1", 1.0)
