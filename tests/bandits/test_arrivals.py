@@ -222,7 +222,7 @@ def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, *, t
                 [*lines[:event], "{}", *lines[event:]],
                 [*lines[:event], '{"retired":[]}', *lines[event:]],
             ],
-            last: [[*lines[: last - 1], lines[last - 1].replace('"at_ms":1', '"at_ms":2', 1), lines[last]]],
+            last: [[*lines[: last - 1], lines[last - 1].replace('"at_ms":4', '"at_ms":5', 1), lines[last]]],
             last - 1: [[*lines[: last - 1], lines[last]]],
             last + 1: [[*lines, lines[last]]],
         }

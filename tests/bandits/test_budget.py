@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.bandits.harness import (
+    HOUR_MS,
     NAME,
     SETTINGS,
     Archive,
@@ -47,6 +48,16 @@ SOON = MemoryBudget(idle_seconds=0.3)
 
 def rests(worker: Worker, name: BanditName = NAME) -> bool:
     return worker.residents.peek_model(name) is None
+
+
+async def pass_time_until_it_rests(worker: Worker, stores: Stores) -> None:
+    """Let time go on: when a worker has seen the last event, and counts from there, only it knows."""
+
+    async def is_at_rest() -> bool:
+        await stores.pass_time(100)
+        return rests(worker)
+
+    await until_async(is_at_rest, what="the model rests")
 
 
 def test_who_was_used_least_recently_leaves_first() -> None:
@@ -245,14 +256,13 @@ def test_an_item_that_was_retired_meanwhile_is_in_no_slate(stores: Stores) -> No
 @pytest.mark.parametrize("default_reward", [None, 0.5])
 def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, default_reward: float | None) -> None:
     async def scenario(store: Store) -> None:
-        settings = replace(SETTINGS, reward_wait_ms=700, default_reward=default_reward)
+        settings = replace(SETTINGS, reward_wait_ms=HOUR_MS, default_reward=default_reward)
         async with running_worker(store, budget=SOON, look_seconds=0.05) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(settings)
             shown = [await shop.recommend() for _ in range(5)]
-            await stores.pass_time(400)
-            await until_async(lambda: rests(worker), what="the model rests")
-            await stores.pass_time(400)
+            await pass_time_until_it_rests(worker, stores)
+            await stores.pass_time(HOUR_MS)
             assert (await store.get_bandit(NAME)).pending == 5, "nobody looks after a bandit at rest"
             late = await worker.recommender.reward(NAME, shown[0].recommendation_id, 9.0)
             assert late.outcome is RewardOutcome.LATE
@@ -297,8 +307,7 @@ def test_a_bandit_that_trickles_rewards_stays(stores: Stores) -> None:
                 await stores.pass_time(100)
                 await worker.recommender.reward(NAME, one.recommendation_id, 1.0)
             assert not rests(worker)
-            await stores.pass_time(400)
-            await until_async(lambda: rests(worker), what="the model rests")
+            await pass_time_until_it_rests(worker, stores)
 
     run(stores, scenario)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -136,7 +137,11 @@ def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(mon
                 assert any(refits)
                 assert not all(took_threads)
                 assert not any(refit and not thread for refit, thread in zip(refits, took_threads, strict=True))
-                await worker.bandits.upsert_items(NAME, [Item("another")])
+                change = asyncio.create_task(worker.bandits.upsert_items(NAME, [Item("another")]))
+                while not change.done():  # it waits for a follower that says nothing, but for a while alone
+                    await stores.pass_time(1000)
+                    await asyncio.sleep(0.01)
+                await change
                 assert await follows_in_a_thread()
 
     stores = MemoryStores()
@@ -382,7 +387,7 @@ def test_who_knows_of_newer_items_has_not_announced_its_own(stores: Stores, monk
                 model = await walker.load()
                 assert walker.has_announced
                 await store.change_items(NAME, upserted=[], retired=["i1"])
-                times.append(0.25)
+                times.append(0.41)  # twice the time between two announcements, and more
                 assert not walker.has_announced
                 assert not await walker.announce_items(model)
                 assert not walker.has_announced
