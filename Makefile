@@ -82,7 +82,7 @@ mutants-sample: compile  ## Try a few mutants of one module, in some three minut
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow mutants-sample bits-quick typescript sbom  ## Run all that CI runs, but for the image
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow bits-quick typescript sbom  ## Run all that CI runs, but for the image
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format
