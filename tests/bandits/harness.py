@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tests.contracts.harness import home_of, whole_log
 
-from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.administration import FOLLOWER_SILENCE_MS, Bandits
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.residents import Residents
@@ -41,7 +42,7 @@ from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.timing import time_calls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from tests.contracts.harness import Stores
 
@@ -351,14 +352,21 @@ class Shop:
     async def _change_items(self) -> None:
         turn = self.rounds // 45
         changed = [Item(f"i{turn % 7}", available=False), Item(f"i{(turn - 1) % 7}")]
-        await self.worker.bandits.upsert_items(NAME, [*changed, Item("early")] if turn < 5 else changed)
+        await self._insist(self.worker.bandits.upsert_items(NAME, [*changed, Item("early")] if turn < 5 else changed))
         if turn in {5, 9}:
-            await self.worker.bandits.retire_items(NAME, ["early"] if turn == 5 else ["i7"])
+            await self._insist(self.worker.bandits.retire_items(NAME, ["early"] if turn == 5 else ["i7"]))
         # Two a turn: more than the bandit has room for, if retired ones kept their places.
         brief = [one.item_id for one in await self.worker.store.list_items(NAME) if one.item_id.startswith("brief")]
         if brief:
-            await self.worker.bandits.retire_items(NAME, brief)
-        await self.worker.bandits.upsert_items(NAME, [Item(f"brief-{turn}-{n}") for n in range(2)])
+            await self._insist(self.worker.bandits.retire_items(NAME, brief))
+        await self._insist(self.worker.bandits.upsert_items(NAME, [Item(f"brief-{turn}-{n}") for n in range(2)]))
+
+    async def _insist(self, change: Coroutine[Any, Any, object]) -> None:
+        """Have items changed; where a follower says nothing any more it is waited for until enough time has gone by."""
+        changing = asyncio.create_task(change)
+        while not (await asyncio.wait([changing], timeout=0.5))[0]:
+            await self.stores.pass_time(FOLLOWER_SILENCE_MS + 1)
+        await changing
 
     async def _change_settings(self) -> None:
         beta = ConstantBeta(float(self.rng.random())) if self.rounds % 140 == 40 else PaperBeta(0.2)

@@ -446,6 +446,7 @@ def test_a_log_that_lost_its_end_is_noticed_and_followed_anew(tmp_path: Path, be
                 return
             async with connected(server) as (_, other_stores):
                 other_stores.prefix = stores.prefix  # type: ignore[attr-defined]
+                other_stores.clock = stores.clock
                 async with other_stores.connect() as elsewhere, running_worker(elsewhere) as other:
                     rng = np.random.default_rng(99)
                     elsewhere_shop = Shop(other, stores, rng, open=open_then, rounds=rounds_then)
