@@ -52,6 +52,7 @@ def test_a_returned_array_is_reversed_and_a_returned_number_is_not() -> None:
     assert changes("def f() -> NDArray[np.int32]:\n    return a\n") == ["a => a[::-1]"]
     assert changes("def f() -> tuple[int, ...]:\n    return a\n") == ["a => a[::-1]"]
     assert changes("def f() -> float:\n    return a\n") == []
+    assert changes("def f() -> tuple[int, ...]:\n    return ()\n") == []
 
 
 def test_arguments_of_different_types_are_not_swapped() -> None:
@@ -104,6 +105,7 @@ def test_an_id_stays_when_something_else_is_edited() -> None:
         ("  write('HSET', key)", ["write('HSET', key) => do end"]),
         ("x =\n  write('HSET', key)", []),
         ("x = math.min(a, b)", ["min => max"]),
+        ("  refuse(KEYS[1])", ["refuse(KEYS[1]) => do end"]),
     ],
 )
 def test_lua_is_changed_too(line: str, expected: list[str]) -> None:

@@ -273,7 +273,7 @@ class _Walk(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> None:
-        if self._rows and node.value is not None:
+        if self._rows and isinstance(node.value, ast.expr) and not _is_empty(node.value):
             self._note("reverse", node.value, _reverse(node.value))
         self.generic_visit(node)
 
@@ -325,6 +325,10 @@ def _is_left_alone(node: ast.AST) -> bool:
     return logs or isinstance(node, ast.Raise | ast.JoinedStr)
 
 
+def _is_empty(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Tuple | ast.List) and not node.elts)
+
+
 def _needs_ends(node: ast.AST) -> bool:
     """Tell whether a node has to be put in parentheses to stay one beside operators."""
     return isinstance(node, ast.BinOp | ast.BoolOp | ast.Compare | ast.UnaryOp | ast.IfExp | ast.Lambda)
@@ -337,13 +341,19 @@ _TOKEN = re.compile(
 )
 _LUA_PAIRS = ("== ~=", "< <=", "> >=", "and or", "true false", "min max", "+ -", "* /")
 _LUA = {one: other for pair in _LUA_PAIRS for one, other in (pair.split(), pair.split()[::-1])} | {"not": ""}
+_ERROR = re.compile(r"refuse\(.*\)$", re.MULTILINE)
 _FUNCTION = re.compile(r"^local function (\w+)", re.MULTILINE)
 _IF = re.compile(r"^\s*(?:else)?if (.+) then$", re.MULTILINE)
 _CALL = re.compile(r"(?<![=,({]\n)^ *([\w.]+\(.*\))$", re.MULTILINE)
 
 
 def _changes_of_lua(source: str) -> list[_Change]:
-    tokens = [(token.group(), token.start()) for token in _TOKEN.finditer(source)]
+    told = [match.span() for match in _ERROR.finditer(source)]
+    tokens = [
+        (token.group(), token.start())
+        for token in _TOKEN.finditer(source)
+        if not any(start <= token.start() < end for start, end in told)
+    ]
     changes = [
         ("constant" if text[0].isdigit() else "sign", start, start + len(text), after)
         for text, start, after in _changed_tokens(tokens)

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from tests.learning.contents import attributes
 from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, Sample, assert_close, same, sample
 from tests.learning.happenings import (
     ASK_CONTEXT,
@@ -25,6 +26,8 @@ from tests.learning.happenings import (
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.learning.kendall import CONSTANTS, CONTENTS, Shape, adaptive_kendall
+from topk_bandit.learning.kernel_choice import LEAST_SHARED, MOST_SHARED
 from topk_bandit.learning.limits import Limits, most_bytes_of
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.posterior import Posterior
@@ -298,3 +301,24 @@ def test_a_state_that_forgets_is_one_that_begins_but_for_its_counts(encoded: boo
     assert forgot.usual_contexts is begun.usual_contexts
     assert (forgot.remembered, forgot.observations > 20, forgot.unrewarded > 0) == (0, True, True)
     assert same(forgot.predict(ASK_CONTEXT, EVERYTHING), begun.predict(ASK_CONTEXT, EVERYTHING))
+
+
+def shaped(shape: Shape, *, features: bool = False, **changes: float | bool) -> State:
+    kernel = adaptive_kendall(N_ITEMS, SLATE_SIZE, shape)
+    kernel = kernel.with_item_features(attributes(N_ITEMS, 2)) if features else kernel
+    return replace(State.initial(kernel, context_dim=CONTEXT_DIM, limits=Limits()), **changes)
+
+
+def test_the_largest_of_what_is_tried_is_an_edge_and_what_is_not_counted_has_none() -> None:
+    for constant in CONSTANTS:
+        expected = ("constant",) if constant == max(CONSTANTS) else ()
+        assert shaped(Shape(constant=constant)).edges_reached == expected
+    for content in CONTENTS:
+        expected = ("content",) if content == max(CONTENTS) else ()
+        assert shaped(Shape(content=content), features=True).edges_reached == expected
+        assert shaped(Shape(content=content)).edges_reached == ()
+    for shared, expected in ((LEAST_SHARED, ("shared",)), (1.0, ()), (MOST_SHARED, ("shared",))):
+        assert shaped(Shape(), shared=shared).edges_reached == expected
+    assert shaped(Shape(), noise_at_edge=True).edges_reached == ("noise",)
+    everything = shaped(Shape(0.5, 1.0, max(CONSTANTS), max(CONTENTS)), features=True, shared=MOST_SHARED)
+    assert replace(everything, noise_at_edge=True).edges_reached == ("noise", "constant", "content", "shared")

@@ -267,6 +267,20 @@ def test_a_clock_that_was_set_back_ends_no_forgetting(valkey: RunningServer) -> 
     run(stores, scenario)
 
 
+def test_no_slice_turns_in_which_nothing_was_closed(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.unix_url, record_retention_ms=150, clock=StoreClock())
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
+        for _ in range(5):
+            await stores.pass_time(1000)
+            await store.expire_due(NAME, limit=1)
+            with valkey.client() as client:
+                assert client.hget(KeySpace(stores.prefix).bandit(NAME).meta, "closed").decode() == NOTHING_CLOSED
+
+    run(stores, scenario)
+
+
 def test_slices_turn_by_time() -> None:
     now_ms, kept_ms = 1_790_000_000_000, DEFAULT_RECORD_RETENTION_MS
     third = kept_ms // (SLICES - 1)
