@@ -69,7 +69,7 @@ def test_decisions_of_vw_are_imported(service: Service, data: Path, tmp_path: Pa
 def test_a_ranking_is_what_a_bandit_begins_with(service: Service, data: Path, tmp_path: Path) -> None:
     printed = run_page("from-linear-ranking.md", service, tmp_path, data)
     [first, later] = (part.strip().splitlines()[:5] for part in re.split(r"first slates:|later ones:", printed)[1:])
-    # Exploration draws one slate in twenty, and none of five would be as good a test as most of them.
+    # A slate that waits for its reward has the next one look elsewhere.
     assert sum("tea" in slate and "coffee" in slate for slate in first) >= 3
     assert sum("tea" in slate and "juice" in slate for slate in later) >= 3
     assert "3 rows imported, 0 left out" in printed

@@ -43,14 +43,14 @@ LIMITS = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX
 class Traded:
     """A bandit with a history in the embedded store of a folder, and the model that its worker came to."""
 
-    def __init__(self, folder: Path, store: EmbeddedStore) -> None:
+    def __init__(self, folder: Path, store: EmbeddedStore, *, rounds: int = ROUNDS) -> None:
         self.folder, self.stores, found = folder, RedisStores(store.url), []
 
         async def scenario(store: Store) -> None:
             async with running_worker(store, limits=LIMITS) as worker:
                 shop = Shop(worker, self.stores, np.random.default_rng(5))
                 await shop.create()
-                await shop.trade(ROUNDS)
+                await shop.trade(rounds)
                 found.append(await worker.residents.follow(NAME))
 
         run(self.stores, scenario)
@@ -213,31 +213,29 @@ def test_an_event_that_names_an_unknown_item_is_told_with_its_file_and_position(
     assert f"log.jsonl: event {position} can't be folded: the log names the item 'nobody'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["dump", "shop"], "bandit: "),
-        (["dump", "shop/nowhere"], "tenants/shop/bandits/nowhere not found"),
-        (["dump", "shop/home", "--data-dir=/nowhere"], "there is no store in /nowhere"),
-        (["dump", "shop/home", "--out=/nowhere/log"], "/nowhere/log can't be written"),
-        (["replay", "/nowhere"], "/nowhere can't be read"),
-        (["replay", "EMPTY"], "line 1: not JSON"),
-        (["replay", "TORN"], "line 3: not JSON"),
-        (["replay", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
-        (["diff", "MIDDLE", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
-    ],
-)
-def test_what_cannot_be_used_is_named(
-    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
-) -> None:
+UNUSABLE = [
+    (["dump", "shop"], "bandit: "),
+    (["dump", "shop/nowhere"], "tenants/shop/bandits/nowhere not found"),
+    (["dump", "shop/home", "--data-dir=/nowhere"], "there is no store in /nowhere"),
+    (["dump", "shop/home", "--out=/nowhere/log"], "/nowhere/log can't be written"),
+    (["replay", "/nowhere"], "/nowhere can't be read"),
+    (["replay", "EMPTY"], "line 1: not JSON"),
+    (["replay", "TORN"], "line 3: not JSON"),
+    (["replay", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
+    (["diff", "MIDDLE", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
+]
+
+
+def test_what_cannot_be_used_is_named(traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {name: tmp_path / name for name in ("EMPTY", "TORN", "MIDDLE")}
     files["EMPTY"].write_text("")
     files["TORN"].write_text(traded.dump(tmp_path / "log.jsonl", "--to=2").read_text(encoding="utf-8")[:-9])
     traded.dump(files["MIDDLE"], "--from=5", "--to=9")
-    given = [str(files.get(word, word)) for word in words]
-    own = [] if words[0] != "dump" or "--data-dir=/nowhere" in words else traded.words
-    assert main(["log", *given, *own]) == 1
-    assert problem in capsys.readouterr().err
+    for words, problem in UNUSABLE:
+        given = [str(files.get(word, word)) for word in words]
+        own = [] if words[0] != "dump" or "--data-dir=/nowhere" in words else traded.words
+        assert main(["log", *given, *own]) == 1, words
+        assert problem in capsys.readouterr().err, words
 
 
 @pytest.mark.slow
@@ -253,7 +251,7 @@ def test_who_stops_reading_hears_no_complaint(traded: Traded) -> None:
 
 def test_a_store_that_nobody_runs_is_started_for_it(tmp_path: Path) -> None:
     with EmbeddedStore.start(tmp_path / "data", fsync="everysec") as store:
-        traded = Traded(tmp_path / "data", store)
+        traded = Traded(tmp_path / "data", store, rounds=20)
     assert read_file(traded.dump(tmp_path / "log.jsonl")).events[-1] == traded.live.last
 
 
@@ -269,6 +267,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_commands_in_the_documentation_can_be_given(words: list[str]) -> None:
-    assert callable(_parser().parse_args(words).run)
+def test_commands_in_the_documentation_can_be_given() -> None:
+    assert len(COMMANDS) > 5
+    parser = _parser()
+    assert all(callable(parser.parse_args(words).run) for words in COMMANDS)
