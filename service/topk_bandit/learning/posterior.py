@@ -48,9 +48,12 @@ if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.prior_mean import PriorMean
 
-__all__ = ["Moments", "Observations", "PendingSlates", "Posterior", "capacity_for"]
+__all__ = ["LEAST_NOISE", "Moments", "Observations", "PendingSlates", "Posterior", "capacity_for"]
 
 FloatArray = NDArray[np.float64]
+
+LEAST_NOISE = 1e-6
+"""Least noise of a row that is appended, relative to its c.c: with less, the rounding of each grows in those behind."""
 
 
 class _Sums(NamedTuple):
@@ -128,7 +131,7 @@ class Posterior:
         context_dim
             C, at least 1.
         noise_variance
-            sigma^2 > 0, in units of the kernel. A row's noise is at least 1e-13 of its c.c.
+            sigma^2 > 0, in units of the kernel. The noise of a row that is appended is at least 1e-6 of its c.c.
         prior_mean
             h, made for this kernel.
         """
@@ -240,7 +243,7 @@ class Posterior:
     def colour(self, normals: FloatArray) -> FloatArray:
         """Return noise of all rows, shape (N + P,), from standard normal numbers, at an amplitude of one."""
         contexts, shape = self.all_rows.contexts, self._fitted.noise_shape
-        noise = np.sqrt(self.noise_variance + NOISE_FLOOR * (contexts * contexts).sum(axis=1)) * normals
+        noise = np.sqrt(self._noise_of((contexts * contexts).sum(axis=1))) * normals
         if shape is not None:
             folded = self._fitted.n_rows
             floor = np.diag(NOISE_FLOOR * (contexts[:folded] ** 2).sum(axis=1))
@@ -811,16 +814,20 @@ class Posterior:
             raise InvalidArgumentError("contexts", f"expected one for each of {len(orders)} rankings, got {len(rows)}")
         return rows, orders
 
+    def _noise_of(self, squares: FloatArray | float) -> FloatArray:
+        """Return the noise of rows that are appended, from the squares of their contexts."""
+        return np.maximum(self.noise_variance + NOISE_FLOOR * squares, LEAST_NOISE * squares)
+
     def _with_pending(self, context: FloatArray, ranking: NDArray[np.int32]) -> Posterior:
         n, rows, pending = self.n_rows, self._rows, self._pending
         covariance = self._cross(context, ranking[None])[:, 0]
         whitener = rows.whitener[:n, :n]
         ell, beside = covariance[:n] @ whitener, covariance @ pending.whitened
         square = float(context @ context)
-        noise = self.noise_variance + NOISE_FLOOR * square
+        noise = float(self._noise_of(square))
         square = float(self._prior_variances(context, square, ranking[None])[0])
-        # In exact arithmetic at least the noise is left.
-        diagonal = math.sqrt(max(square + noise - float(ell @ ell) - float(beside @ beside), 0.5 * noise))
+        # At least about the noise is left, since rounding is far below it.
+        diagonal = math.sqrt(square + noise - float(ell @ ell) - float(beside @ beside))
         row = np.ones(len(covariance) + 1)
         row[:-1] = -(pending.whitened @ beside)
         row[:n] -= whitener @ ell
