@@ -269,12 +269,13 @@ def test_slates_on_screen_are_not_shown_again_at_once() -> None:
 def test_contexts_of_any_size_leave_every_figure_finite(
     n_items: int, slate_size: int, norm: float, spread: float
 ) -> None:
-    state = State.initial(WCK.make(n_items, slate_size), context_dim=2, limits=Limits())
+    state = State.initial(WCK.make(n_items, slate_size), context_dim=3, limits=Limits())
     exploration = Exploration(ConstantBeta(1.0), uniform_share=0.0)
-    eligible = np.arange(n_items, dtype=np.int32)
+    eligible, customers = np.arange(n_items, dtype=np.int32), np.random.default_rng(0).normal(size=(4, 3))
+    customers *= norm / np.linalg.norm(customers, axis=1, keepdims=True)
     for place in range(64):
         rng = np.random.default_rng(place)
-        context = norm * np.array([0.6, 0.8]) * (1.0 + spread * rng.normal(size=2))
+        context = customers[place % 4] * (1.0 + spread * rng.normal(size=3))
         decision = decide(state, exploration, context=context, eligible=eligible, rng=rng)
         assert math.isfinite(decision.mean)
         assert 0.0 <= decision.standard_deviation <= norm * (1.0 + 1e-4)
