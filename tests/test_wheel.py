@@ -30,9 +30,10 @@ SERVED = ["rpc/pages/index.html", "v1/openapi.json", "v1/service_config.json", "
 CONSOLE = [f"rpc/console/{file.name}" for file in (ROOT / "service/topk_bandit/rpc/console").iterdir()]
 
 
-@pytest.mark.parametrize("name", [*SERVED, *CONSOLE])
-def test_it_has_the_documents_that_are_served(unpacked: Path, name: str) -> None:
-    assert (unpacked / "topk_bandit" / name).stat().st_size or name == "py.typed"
+def test_it_has_the_documents_that_are_served(unpacked: Path) -> None:
+    files = {name: unpacked / "topk_bandit" / name for name in (*SERVED, *CONSOLE)}
+    assert [name for name, file in files.items() if not file.is_file()] == []
+    assert [name for name, file in files.items() if not file.stat().st_size] == ["py.typed"]
 
 
 def test_its_protos_compile_from_where_it_is_installed(unpacked: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -35,9 +36,8 @@ def run(scenario: Callable[[Door], Awaitable[None]], **options: object) -> None:
     asyncio.run(session())
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
-    async def scenario(door: Door) -> None:
+def test_a_rank_has_the_fields_and_types_of_its_answer() -> None:
+    async def rank(door: Door, version: str) -> None:
         answer = await door.post(path_of(version, "rank"), rank_body())
         assert answer.status == 201
         assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
@@ -53,12 +53,15 @@ def test_a_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
         await door.done(path_of(version, f"events/{EVENT}/reward"), {"value": 0.5})
         await door.done(path_of(version, f"events/{EVENT}/activate"))
 
+    async def scenario(door: Door) -> None:
+        for version in VERSIONS:
+            await rank(door, version)
+
     run(scenario)
 
 
-@pytest.mark.parametrize("version", VERSIONS[1:])
-def test_a_multi_slot_rank_has_the_fields_and_types_of_its_answer(version: str) -> None:
-    async def scenario(door: Door) -> None:
+def test_a_multi_slot_rank_has_the_fields_and_types_of_its_answer() -> None:
+    async def rank(door: Door, version: str) -> None:
         answer = await door.post(path_of(version, "multislot/rank"), slots_body())
         assert answer.status == 201
         assert sorted(answer.body) == ["eventId", "slots"]
@@ -71,15 +74,19 @@ def test_a_multi_slot_rank_has_the_fields_and_types_of_its_answer(version: str) 
         await door.done(path_of(version, f"{path}/reward"), {"reward": [{"slotId": "Main Article", "value": 1}]})
         await door.done(path_of(version, f"{path}/activate"))
 
+    async def scenario(door: Door) -> None:
+        for version in VERSIONS[1:]:
+            await rank(door, version)
+
     run(scenario)
 
 
-@pytest.mark.parametrize("path", ["rank", "rank?api-version=2019-01-01", "multislot/rank?api-version="])
-def test_a_path_without_a_version_needs_the_one_of_its_query(path: str) -> None:
+def test_a_path_without_a_version_needs_the_one_of_its_query() -> None:
     async def scenario(door: Door) -> None:
-        refused = await door.post(path, rank_body())
-        assert (refused.status, refused.body["error"]["code"]) == (400, "BadRequest")
-        assert "api-version" in refused.body["error"]["message"]
+        for path in ("rank", "rank?api-version=2019-01-01", "multislot/rank?api-version="):
+            refused = await door.post(path, rank_body())
+            assert (refused.status, refused.body["error"]["code"]) == (400, "BadRequest"), path
+            assert "api-version" in refused.body["error"]["message"], path
 
     run(scenario)
 
@@ -217,13 +224,13 @@ async def learned(door: Door, bandit: str) -> tuple[int, float]:
     return stats.observation_count, stats.mean_reward
 
 
-@pytest.mark.parametrize("event_id", ["{0c9a}", "a/b c", "größe", "50%25", "x" * 256])
-def test_event_ids_may_have_any_characters(event_id: str) -> None:
+def test_event_ids_may_have_any_characters() -> None:
     async def scenario(door: Door) -> None:
-        assert (await door.rank(rank_body(eventId=event_id)))["eventId"] == event_id
-        url = URL(f"{door.base}/v1.0/events/{quote(event_id, safe='')}/reward", encoded=True)
-        async with door.session.post(url, json={"value": 1}, headers={KEY_HEADER: KEY}) as answer:
-            assert answer.status == 204, await answer.text()
+        for event_id in ("{0c9a}", "a/b c", "größe", "50%25", "x" * 256):
+            assert (await door.rank(rank_body(eventId=event_id)))["eventId"] == event_id
+            url = URL(f"{door.base}/v1.0/events/{quote(event_id, safe='')}/reward", encoded=True)
+            async with door.session.post(url, json={"value": 1}, headers={KEY_HEADER: KEY}) as answer:
+                assert answer.status == 204, (event_id, await answer.text())
 
     run(scenario)
 
@@ -367,12 +374,14 @@ def test_what_can_not_be_read_is_refused_in_personalizers_shape() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b'{"a":' * 100_000, b'{"actions": NaN}'])
-def test_what_is_no_json_is_refused(raw: bytes) -> None:
+def test_what_is_no_json_is_refused() -> None:
+    paths = ("v1.0/rank", "v1.0/events/e/reward", "v1.1-preview.1/multislot/rank")
+    bodies = (b"", b"{", b"\xff", b'{"a":' * 100_000, b'{"actions": NaN}')
+
     async def scenario(door: Door) -> None:
-        for path in ("v1.0/rank", "v1.0/events/e/reward", "v1.1-preview.1/multislot/rank"):
+        for path, raw in itertools.product(paths, bodies):
             answer = await door.post(path, raw=raw)
-            assert (answer.status, answer.error["target"]) == (400, "body")
+            assert (answer.status, answer.error["target"]) == (400, "body"), (path, raw[:20])
 
     run(scenario)
 
@@ -399,35 +408,33 @@ def test_other_refusals_have_the_shape_too() -> None:
 
 
 HEAD = "POST /personalizer/v1.0/rank HTTP/1.1\r\nHost: x\r\n"
-UNREADABLE = [
-    f"{HEAD}{KEY_HEADER} : {KEY}\r\n\r\n",
-    f"{KEY} \x00\r\n\r\n",
-    f"{HEAD}{KEY_HEADER}: {KEY}\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{{}}",
-    f"{HEAD}{KEY_HEADER}: {KEY}\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}",
-]
+UNREADABLE = {
+    "header": f"{HEAD}{KEY_HEADER} : {KEY}\r\n\r\n",
+    "line": f"{KEY} \x00\r\n\r\n",
+    "unknown packing": f"{HEAD}{KEY_HEADER}: {KEY}\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{{}}",
+    "not packed": f"{HEAD}{KEY_HEADER}: {KEY}\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}",
+}
 
 
-@pytest.mark.parametrize("sent", UNREADABLE, ids=["header", "line", "unknown packing", "not packed"])
-def test_what_can_not_be_read_is_refused_and_not_repeated_in_the_log(
-    sent: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_can_not_be_read_is_refused_and_not_repeated_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(door: Door) -> None:
         port = URL(door.base).port
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(sent.encode())
-        assert (await reader.readline()).split()[1] == b"400"
-        writer.close()
+        for problem, sent in UNREADABLE.items():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent.encode())
+            assert (await reader.readline()).split()[1] == b"400", problem
+            writer.close()
 
     run(scenario)
     told = [record for record in caplog.records if record.name.startswith(("aiohttp", "topk_bandit.compat"))]
     assert told == []
 
 
-@pytest.mark.parametrize("value", ["9" * 400, "-1e999", "true", '"1"'])
-def test_a_reward_that_is_no_number_is_refused(value: str) -> None:
+def test_a_reward_that_is_no_number_is_refused() -> None:
     async def scenario(door: Door) -> None:
-        refused = await door.post(f"v1.0/events/{EVENT}/reward", raw=b'{"value": %s}' % value.encode())
-        assert (refused.status, refused.error["target"]) == (400, "value")
+        for value in (b"9" * 400, b"-1e999", b"true", b'"1"'):
+            refused = await door.post(f"v1.0/events/{EVENT}/reward", raw=b'{"value": %s}' % value)
+            assert (refused.status, refused.error["target"]) == (400, "value"), value
 
     run(scenario)
 
