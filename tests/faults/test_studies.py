@@ -35,8 +35,10 @@ def items(count: int, width: int) -> dict[str, list[float]]:
 
 
 def begin_slow_design(client: Client, study: str) -> None:
-    """Begin a design that takes as long as one may, a minute."""
-    client.create_study(study, items(8000, 64), answer_kind=AnswerKind.RANKING, list_size=10, budget=10)
+    """Begin a design that takes as long as one may, a minute: it has as many features and pairs as are allowed."""
+    client.create_study(
+        study, items(2000, 64), queries=items(5, 4), answer_kind=AnswerKind.RANKING, list_size=10, budget=10
+    )
 
 
 def is_under_way(client: Client, study: str) -> bool:
