@@ -181,6 +181,10 @@ class Service:
         assert self.worker_pids is not None
         return alive(self.pid, *self._children, *self._store_pids)
 
+    def until_gone(self) -> None:
+        """Wait until no process of the service runs; one that Python keeps for itself ends a little after it."""
+        until(lambda: not self.everything(), what="all processes have ended")
+
     def client(self, *, tenant: str = "shop", timeout: float = PATIENCE) -> Client:
         return Client(self.address, tenant=tenant, timeout=timeout)
 

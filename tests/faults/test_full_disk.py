@@ -134,7 +134,7 @@ def test_a_service_without_its_store_can_be_stopped() -> None:
             until(lambda: "is away" in service.log, what="it has noticed")
             os.kill(service.pid, signal.SIGTERM)
             assert service.wait() == 0
-        assert service.everything() == set()
+        service.until_gone()
 
 
 def test_a_start_on_a_full_disk_says_so_in_one_line() -> None:
@@ -144,7 +144,7 @@ def test_a_start_on_a_full_disk_says_so_in_one_line() -> None:
         said = [record["raw"] for record in service.records if "raw" in record]
         problem = "1 MiB can't be written to it: No space left on device"
         assert said == [f"topk-bandit: data folder {disk}/data can't be used: {problem}"]
-        assert service.everything() == set()
+        service.until_gone()
 
 
 def test_a_store_that_does_not_start_is_tried_until_it_does(folder: Path) -> None:

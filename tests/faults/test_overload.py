@@ -260,7 +260,7 @@ def test_a_drain_lets_calls_finish_and_leaves_nothing_behind(folder: Path, how: 
             os.kill(service.store_pid, signal.SIGCONT)
         assert [call.result().outcome for call in calls] == [rpb.REWARD_OUTCOME_ACCEPTED] * 5
         assert service.wait() == 0
-        assert service.everything() == set()
+        service.until_gone()
         for port in (service.metrics_port, int(service.address.rpartition(":")[2])):
             with socket.socket() as probe:
                 assert probe.connect_ex(("127.0.0.1", port)) != 0
@@ -286,7 +286,7 @@ def test_a_call_that_does_not_end_is_not_waited_for_without_end(folder: Path) ->
         finally:
             os.kill(service.store_pid, signal.SIGCONT)
         assert service.wait() == 0
-        assert service.everything() == set()
+        service.until_gone()
 
 
 def refused_start(*flags: str) -> str:

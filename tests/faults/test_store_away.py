@@ -194,7 +194,7 @@ def test_a_service_that_waits_for_the_store_can_be_stopped(server: RunningServer
             until(lambda: "waiting for the store" in service.log, what="it waits")
             os.kill(service.pid, signal.SIGTERM)
             assert service.wait() == 0
-            assert service.everything() == set()
+            service.until_gone()
     finally:
         server.start()
 
@@ -221,7 +221,7 @@ def test_a_store_that_forgets_is_refused(folder: Path) -> None:
         assert service.wait() == 1
         for problem in ("append-only file is off", "maxmemory-policy is allkeys-lru"):
             assert problem in service.log.splitlines()[-1]
-        assert service.everything() == set()
+        service.until_gone()
 
 
 @pytest.mark.long_form

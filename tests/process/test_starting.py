@@ -94,4 +94,4 @@ def test_a_first_start_says_how_far_it_has_compiled_and_can_be_stopped(
         assert compile_reports(service.log) == sorted(compile_reports(service.log))
         os.kill(service.pid, signal.SIGTERM)
         assert service.wait(10) == 0
-        assert service.everything() == set()
+        service.until_gone()

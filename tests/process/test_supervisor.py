@@ -163,5 +163,5 @@ def test_sigterm_while_it_starts_ends_it(tmp_path_factory: pytest.TempPathFactor
         until(lambda: "embedded store is up" in service.log, what="it is starting")
         os.kill(service.pid, signal.SIGTERM)
         assert service.wait() == 0
-        assert service.everything() == set()
+        service.until_gone()
         assert service.address == ""
