@@ -13,7 +13,7 @@ import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, request, running_worker
 from tests.bandits.test_operators import trim
 from tests.contracts.archives import Sender, archived, ended
-from tests.contracts.harness import dump, run
+from tests.contracts.harness import MemoryStores, dump, run
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import RowsOfImport
@@ -28,6 +28,27 @@ if TYPE_CHECKING:
     from topk_bandit.store.recorded import Recorded
 
 COPY = BanditName("other", "home-2")
+
+Traded = dict[bool, list[str]]
+"""Lines of a bandit, by whether its log was trimmed."""
+
+
+@pytest.fixture(scope="module")
+def traded() -> Traded:
+    """Return a bandit that has traded a little; any store writes the same."""
+    stores, lines = MemoryStores(), Traded()
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(33))
+            await shop.create()
+            await shop.trade(70)
+            lines[False] = await archived(store, NAME)
+            await trim(store)
+            lines[True] = await archived(store, NAME)
+
+    run(stores, scenario)
+    return lines
 
 
 async def open_slates(store: Store, name: BanditName) -> list[Recorded]:
@@ -128,10 +149,9 @@ def test_slates_of_every_kind_await_what_they_awaited(stores: Stores, *, trimmed
     run(stores, scenario)
 
 
-def test_an_import_goes_on_where_it_stands_and_serves_only_at_its_end(stores: Stores) -> None:
+def test_an_import_goes_on_where_it_stands_and_serves_only_at_its_end(stores: Stores, traded: Traded) -> None:
     async def scenario(store: Store, elsewhere: Store) -> None:
-        lines = await _traded(store, stores)
-        await store.delete_bandit(NAME)
+        lines = traded[False]
         sender, other = Sender(store, limits=LIMITS), Sender(elsewhere, limits=LIMITS)
         assert (await sender.send(NAME, [])).next_line == 0
         half = len(lines) // 2
@@ -160,10 +180,9 @@ def test_an_import_goes_on_where_it_stands_and_serves_only_at_its_end(stores: St
     run(stores, scenario, connections=2)
 
 
-def test_an_import_that_begins_takes_the_place_of_one_that_did_not_end(stores: Stores) -> None:
+def test_an_import_that_begins_takes_the_place_of_one_that_did_not_end(stores: Stores, traded: Traded) -> None:
     async def scenario(store: Store) -> None:
-        lines = await _traded(store, stores)
-        await store.delete_bandit(NAME)
+        lines = traded[False]
         sender = Sender(store, limits=LIMITS, bandits=1)
         await sender.send(NAME, lines[:-5], import_id="old")
         await sender.send(NAME, lines[:5], import_id="new")
@@ -179,9 +198,9 @@ def test_an_import_that_begins_takes_the_place_of_one_that_did_not_end(stores: S
     run(stores, scenario)
 
 
-def test_an_import_that_sends_what_another_one_sent_is_still_another_one(stores: Stores) -> None:
+def test_an_import_that_sends_what_another_one_sent_is_still_another_one(stores: Stores, traded: Traded) -> None:
     async def scenario(store: Store) -> None:
-        lines = await _traded(store, stores)
+        lines = traded[False]
         sender = Sender(store, limits=LIMITS)
         await sender.send(COPY, lines[:5], import_id="old")
         await sender.send(COPY, lines[:5], import_id="new")
@@ -191,9 +210,11 @@ def test_an_import_that_sends_what_another_one_sent_is_still_another_one(stores:
     run(stores, scenario)
 
 
-def test_an_import_whose_lines_are_all_there_is_ended_by_whoever_asks_how_far_it_is(stores: Stores) -> None:
+def test_an_import_whose_lines_are_all_there_is_ended_by_whoever_asks_how_far_it_is(
+    stores: Stores, traded: Traded
+) -> None:
     async def scenario(store: Store) -> None:
-        lines = await _traded(store, stores)
+        lines = traded[False]
         with pytest.raises(QuotaError):
             await Sender(store, limits=LIMITS, bandits=0).send(COPY, lines)
         with pytest.raises(NotFoundError):
@@ -205,10 +226,9 @@ def test_an_import_whose_lines_are_all_there_is_ended_by_whoever_asks_how_far_it
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, *, trimmed: bool) -> None:
+def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, traded: Traded, *, trimmed: bool) -> None:
     async def scenario(store: Store) -> None:
-        lines = await _traded(store, stores, trimmed=trimmed)
-        await store.delete_bandit(NAME)
+        lines = traded[trimmed]
         sender, last = Sender(store, limits=LIMITS), len(lines) - 1
         event = next(place for place, line in enumerate(lines) if line.startswith('{"position"')) + 1
         broken = {
@@ -261,12 +281,11 @@ def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, *, t
         ("incarnation", "a b\n"),
     ],
 )
-def test_a_file_that_no_service_wrote_is_refused(stores: Stores, field: str, value: object) -> None:
+def test_a_file_that_no_service_wrote_is_refused(stores: Stores, traded: Traded, field: str, value: object) -> None:
     """Its digests are true, but no answer could tell its times, and no worker could hold its model."""
 
     async def scenario(store: Store) -> None:
-        lines = await _traded(store, stores)
-        await store.delete_bandit(NAME)
+        lines = traded[False]
         told = re.compile(rf'"{field}":("[^"]*"|\d+)')
         forged = [told.sub(lambda _: f'"{field}":{json.dumps(value)}', line) for line in lines[:-1]]
         assert forged != lines[:-1]
@@ -288,10 +307,11 @@ def test_a_file_that_no_service_wrote_is_refused(stores: Stores, field: str, val
         (r'"slate":\["[^"]*",', '"slate":[', "slate"),
     ],
 )
-def test_what_no_learner_could_take_is_refused(stores: Stores, told: str, instead: str, field: str) -> None:
+def test_what_no_learner_could_take_is_refused(
+    stores: Stores, traded: Traded, told: str, instead: str, field: str
+) -> None:
     async def scenario(store: Store) -> None:
-        lines = await _traded(store, stores)
-        await store.delete_bandit(NAME)
+        lines = traded[False]
         event = re.compile(r'\{"position":.*"type":"(recommended|rewarded)"')
         place = max(place for place, line in enumerate(lines) if event.match(line) and re.search(told, line))
         forged = [*lines[:place], re.sub(told, instead, lines[place]), *lines[place + 1 : -1]]
@@ -319,13 +339,12 @@ UNFOLDABLE = [
 @pytest.mark.parametrize("trimmed", [False, True])
 @pytest.mark.parametrize(("kind", "told", "instead", "field"), UNFOLDABLE)
 def test_an_event_at_which_every_learner_would_stop_is_refused(
-    stores: Stores, kind: str, told: str, instead: str, field: str, *, trimmed: bool
+    stores: Stores, traded: Traded, kind: str, told: str, instead: str, field: str, *, trimmed: bool
 ) -> None:
     """Its place in the log matters, so the parts before it are known also to a worker that did not take them."""
 
     async def scenario(store: Store) -> None:
-        lines = await _traded(store, stores, trimmed=trimmed)
-        await store.delete_bandit(NAME)
+        lines = traded[trimmed]
         places = [place for place, line in enumerate(lines) if f'"type":"{kind}"' in line and '{"position"' in line]
         if not places:
             assert trimmed
@@ -368,14 +387,3 @@ def test_a_log_that_grows_while_it_is_read_comes_back_as_it_was_at_its_end(store
             assert (len(items), sum(item.available for item in items)) == (stats.items, stats.available_items)
 
     run(stores, scenario)
-
-
-async def _traded(store: Store, stores: Stores, *, trimmed: bool = False) -> list[str]:
-    """Return the lines of a bandit that has traded a little."""
-    async with running_worker(store) as worker:
-        shop = Shop(worker, stores, np.random.default_rng(33))
-        await shop.create()
-        await shop.trade(70)
-        if trimmed:
-            await trim(store)
-        return await archived(store, NAME)

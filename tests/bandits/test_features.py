@@ -22,11 +22,11 @@ from topk_bandit.domain.features import Boolean, Categorical, Feature, Features,
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker
-    from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent
     from topk_bandit.domain.features import FeatureSchema
+    from topk_bandit.store.embedded import EmbeddedStore
     from topk_bandit.store.log import Store
 
 SCHEMA = (
@@ -70,13 +70,10 @@ class History:
         self.models = replayed(live.incarnation, events)
 
 
-@pytest.fixture(scope="module", params=["memory", "embedded"])
-def history(request: pytest.FixtureRequest) -> History:
+@pytest.fixture(scope="module")
+def history(embedded: EmbeddedStore) -> History:
     """A trade in which statistics are taken, the schema grows and a prior is named while slates are open."""
-    memory = request.param == "memory"
-    stores: Stores = (
-        MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url, clock=StoreClock())
-    )
+    stores = RedisStores(embedded.url, clock=StoreClock())
     found: list[History] = []
 
     async def scenario(store: Store) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from tests.bandits.harness import NAME, Shop, assert_same, rebuilt, replayed, running_worker, whole_log
-from tests.contracts.harness import run
+from tests.contracts.harness import MemoryStores, run
 
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
-    from tests.contracts.harness import Stores
-
     from topk_bandit.bandits.model import Model
     from topk_bandit.store.log import Store
 
@@ -26,13 +23,13 @@ def has_parts(model: Model) -> bool:
     return model.state.posterior.observed_rows.parts is not None
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_replay_and_a_snapshot_are_the_model_to_the_bit(stores: Stores, seed: int) -> None:
+def test_a_replay_and_a_snapshot_are_the_model_to_the_bit() -> None:
     """Through changes of items, capacity, half-life and prior, late rewards and slates that end without one."""
+    stores = MemoryStores()
 
     async def scenario(store: Store) -> None:
         async with running_worker(store, limits=LIMITS) as worker:
-            shop = Shop(worker, stores, np.random.default_rng(seed))
+            shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             with_parts = 0
             for _ in range(12):
@@ -45,7 +42,9 @@ def test_a_replay_and_a_snapshot_are_the_model_to_the_bit(stores: Stores, seed: 
     run(stores, scenario)
 
 
-def test_it_goes_on_from_any_checkpoint(stores: Stores) -> None:
+def test_it_goes_on_from_any_checkpoint() -> None:
+    stores = MemoryStores()
+
     async def scenario(store: Store) -> None:
         async with running_worker(store, limits=LIMITS) as worker:
             shop = Shop(worker, stores, np.random.default_rng(3))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, replayed, request, running_worker
 from tests.contracts.clocks import StoreClock
-from tests.contracts.harness import MemoryStores, RedisStores, run
+from tests.contracts.harness import RedisStores, run
 
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.recommender import choose_slate
@@ -18,10 +18,9 @@ from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged
 
 if TYPE_CHECKING:
-    from tests.contracts.harness import Stores
-
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.embedded import EmbeddedStore
     from topk_bandit.store.log import Store
 
 pytestmark = pytest.mark.bits
@@ -42,12 +41,9 @@ class History:
         return self.models[position - 1]
 
 
-@pytest.fixture(scope="module", params=["memory", "embedded"])
-def history(request: pytest.FixtureRequest) -> History:
-    memory = request.param == "memory"
-    stores: Stores = (
-        MemoryStores() if memory else RedisStores(request.getfixturevalue("embedded").url, clock=StoreClock())
-    )
+@pytest.fixture(scope="module")
+def history(embedded: EmbeddedStore) -> History:
+    stores = RedisStores(embedded.url, clock=StoreClock())
     found: list[History] = []
 
     async def scenario(store: Store) -> None:

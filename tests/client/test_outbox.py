@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.client.conftest import Blocking
 from tests.client.outboxes import outbox_of
 from tests.waiting import PATIENCE, until
 
@@ -38,6 +39,14 @@ if TYPE_CHECKING:
     from tests.rpc.harness import RunningServer
 
 NAME = BanditName("acme", "home")
+
+
+@pytest.fixture(params=[(Client, "grpc"), (Blocking, "http")], ids=["Client", "AsyncClient"])
+def client(request: pytest.FixtureRequest, server: RunningServer) -> Iterator[EitherClient]:
+    """Each kind of client by one of the ways: an outbox knows nothing of that."""
+    kind, way = request.param
+    with kind(server.target if way == "grpc" else server.open_http(), tenant="acme", timeout=PATIENCE) as opened:
+        yield opened
 
 
 @pytest.fixture

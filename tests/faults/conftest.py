@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 QUICK = {
-    *("test_bad_answers", "test_bad_calls", "test_cluster", "test_crash", "test_damaged_bandit"),
-    *("test_duplicates", "test_store_limits", "test_storefront"),
+    *("test_bad_answers", "test_bad_calls", "test_cluster", "test_crash", "test_duplicates"),
+    *("test_store_limits", "test_storefront"),
 }
 """Modules that tell most in the least time."""
 

@@ -54,6 +54,7 @@ def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(rf"^{HOURS} hours, .* no promise broken", told, flags=re.MULTILINE)
 
 
+@pytest.mark.slow
 # The seed chooses what the bandit is like: how many rewards a slate may have, and whether it has to be activated.
 @pytest.mark.parametrize(
     ("bug", "seed", "told"),
