@@ -69,6 +69,7 @@ def stress(file: Path, *options: str, workers: int) -> list[str]:
     return [*tool, *options, "--", *PYTEST, f"-n{workers}", str(file)]
 
 
+@pytest.mark.slow
 def test_each_test_that_ever_failed_is_printed_with_its_reason(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(FAILS_ONCE)
@@ -87,6 +88,7 @@ def test_each_test_that_ever_failed_is_printed_with_its_reason(tmp_path: Path) -
     assert kept.read_text() in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_when_it_is_ended_it_prints_what_it_has_seen_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     file = tmp_path / "test_some.py"
@@ -104,6 +106,7 @@ def test_when_it_is_ended_it_prints_what_it_has_seen_and_leaves_nothing(tmp_path
     assert not any(map(runs, (one.pid for one in started)))
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_over_ends_it(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(HANGS)
@@ -113,6 +116,7 @@ def test_a_limit_that_is_over_ends_it(tmp_path: Path) -> None:
     assert done.stdout.endswith("It was ended before all rounds were complete.\n0 rounds, 0 tests, 0 failed\n")
 
 
+@pytest.mark.slow
 def test_tests_that_cannot_run_are_a_failure(tmp_path: Path) -> None:
     command = stress(tmp_path / "test_that_is_not_there.py", "--busy", "0", "--no-pauses", workers=0)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -228,6 +232,7 @@ def test_parts_rotate_over_all_files_and_are_never_the_whole() -> None:
     assert {len(one) for one in parts} == {150 // PARTS, 150 // PARTS + 1}
 
 
+@pytest.mark.slow
 def test_make_runs_the_tests_of_make_test() -> None:
     targets = ["test", "test-stress", "test-stress-sample"]
     given = ["TESTS=tests/store tests/rpc/test_turns.py", "ROUNDS=3", "STRESS=--seed 4"]

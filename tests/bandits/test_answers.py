@@ -130,8 +130,7 @@ def live(twins: Twins, rounds: int) -> Counter[str]:
     return kinds
 
 
-@pytest.mark.parametrize("beta", [0.0, 1.0])
-@pytest.mark.parametrize("kernel", PRIORS)
+@pytest.mark.parametrize(("kernel", "beta"), [*((kernel, 1.0) for kernel in PRIORS), (next(iter(PRIORS)), 0.0)])
 def test_each_answer_is_the_textbooks(kernel: Kernel, beta: float) -> None:
     twins = Twins.of(kernel, beta)
     kinds = live(twins, 45)

@@ -429,6 +429,7 @@ def errors_of(state: State, seed: int) -> tuple[FloatArray, FloatArray, FloatArr
     return moments.mean - truth, np.sqrt(moments.variance), truth
 
 
+@pytest.mark.slow
 def test_it_goes_on_learning_where_no_basis_spans_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
     errors, _, truth = errors_of(learned_from(0, 1500), 0)
     monkeypatch.setattr(observed_rows, "_OUTGROWN", math.inf)
@@ -472,6 +473,7 @@ def test_rewards_that_differ_for_the_first_time_after_others_left_are_learned(le
     assert int(np.argmax(means)) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("since", [0, 400])
 def test_a_study_of_a_large_catalogue_leads_nowhere(since: int) -> None:
     """Utilities with as much noise as they tell, from the start or later: no slope runs away, and means are right."""

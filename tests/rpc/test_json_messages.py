@@ -135,7 +135,7 @@ def objects(descriptor: Descriptor, *, odd: bool) -> st.SearchStrategy[Any]:
 def test_what_is_parsed_and_refused_is_what_the_library_parses_and_refuses(method: MethodDescriptor) -> None:
     ours, librarys = handler_of(method).request_deserializer, library_of(method)
 
-    @settings(max_examples=examples(60))
+    @settings(max_examples=examples(20))
     @given(told=objects(method.input_type, odd=False) | objects(method.input_type, odd=True) | st.sampled_from(ODD))
     def check(told: object) -> None:
         payload = json.dumps(told).encode()
@@ -300,7 +300,7 @@ def shown(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 def test_what_is_printed_is_what_the_library_prints(method: MethodDescriptor) -> None:
     show = handler_of(method).response_serializer
 
-    @settings(max_examples=examples(40))
+    @settings(max_examples=examples(15))
     @given(message=messages(method.output_type))
     def check(message: Message) -> None:
         told = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)

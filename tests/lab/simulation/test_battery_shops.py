@@ -125,6 +125,7 @@ def test_the_best_slate_of_each_request_is_the_best_of_all(name: str) -> None:
         assert shop.best(request) == pytest.approx(values.max(), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_what_can_be_reached_in_a_shop(name: str) -> None:
     shop = tiny(name)

@@ -97,6 +97,7 @@ def test_balanced_weights_make_the_narrowest_intervals_of_policies_far_from_the_
         assert width(target, "balanced") < 0.75 * width(target, "dr-pi")
 
 
+@pytest.mark.slow
 def test_the_errors_are_those_that_are_told() -> None:
     """Standard errors are neither far too small nor, where nothing is rare, far too large."""
     for estimator in ("ips", "pseudo-inverse", "dr-ips", "dr-pi"):
