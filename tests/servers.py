@@ -266,13 +266,21 @@ class ReplicatedCluster:
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
 
     def _replica_of(self, server: RunningServer) -> RunningServer:
-        rows = self._ask("CLUSTER SLOTS")
-        return next(self._servers[replica[1]] for _, _, primary, replica, *_ in rows if primary[1] == server.port)
+        """Return the server that follows another by its own word: the others may not have heard of it yet."""
+        return next(one for one in self._up() if _primary_port(one) == server.port)
+
+    def _up(self) -> Iterator[RunningServer]:
+        return (server for port, server in self._servers.items() if port not in self._down)
 
     def _ask(self, command: str) -> Any:  # noqa: ANN401 - as the server answers
-        port = next(port for port in self._servers if port not in self._down)
-        with self._servers[port].client() as client:
+        with next(self._up()).client() as client:
             return client.execute_command(command)
+
+
+def _primary_port(server: RunningServer) -> int | None:
+    """Return the port of the primary that a server follows, if it does."""
+    with server.client() as client:
+        return client.info("replication").get("master_port")
 
 
 def _is_whole(client: redis.Redis) -> bool:
