@@ -11,7 +11,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-fast test-stress test-stress-sample compile faults mutants mutants-sample bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve test test-slow test-fast test-stress test-stress-sample faults mutants mutants-sample bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe grafana typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
@@ -37,32 +37,33 @@ serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl
 	$(BIN)/topk-bandit serve --log-format text
 
 # Once, side by side; each process of the tests would else compile all of it by itself, the tests too.
-compile: $(VENV)/dev.stamp
+$(VENV)/compiled.stamp: $(VENV)/dev.stamp $(wildcard $(shell git ls-files '*.py'))
 	@$(BIN)/python -m compileall -q service
 	@$(BIN)/python -m pytest --collect-only -q >/dev/null & \
 	$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up; warm_up()" & \
 	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
+	@touch $@
 
 # Four processes for two cores: much of the time is waiting. A file's tests stay together, because they share servers, and
 # files keep their order: those with few tests, which take longest, would else all come last.
 IN_FOUR = $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 QUICK_TESTS = $(IN_FOUR) -m "not slow and not processors"
 
-test: compile  ## Run all tests but the slow ones, in less than ten minutes
+test: $(VENV)/compiled.stamp  ## Run all tests but the slow ones, in some five minutes
 	$(QUICK_TESTS) --durations=10 --durations-min=5
 
 # Of TESTS, if that is given; more in STRESS: --seed, --minutes, --no-pauses.
-test-stress: compile  ## Run them ROUNDS times beside BUSY loops a core, with processes stopped at random
+test-stress: $(VENV)/compiled.stamp  ## Run them ROUNDS times beside BUSY loops a core, with processes stopped at random
 	$(BIN)/python tools/stress.py $(ROUNDS:%=--rounds %) $(BUSY:%=--busy %) $(STRESS) -- $(QUICK_TESTS) $(TESTS)
 
-test-stress-sample: compile
+test-stress-sample: $(VENV)/compiled.stamp
 	$(BIN)/python tools/stress.py --sample --minutes 4 -- $(QUICK_TESTS)
 
-test-slow: compile  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
+test-slow: $(VENV)/compiled.stamp  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
 	$(IN_FOUR) -m "slow and not processors" --durations=30 --durations-min=5
 
 # Without what runs services and waits for them, the laboratory, searches by hypothesis, and stores but memory and one Valkey.
-test-fast: compile  ## Run what tells most in the least time
+test-fast: $(VENV)/compiled.stamp  ## Run what tells most in the least time
 	$(IN_FOUR) -m "not long_form and not processors and not slow" -k "not Redis and not Cluster" $(FAST)
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
@@ -72,11 +73,11 @@ bits-quick: $(VENV)/dev.stamp  ## The same for the oldest kind alone; `make test
 	$(BIN)/python -m tests.bits --quick
 
 # COUNT=200 SEED=1 draws some; ONLY=learning/search.py takes those with this text in their id.
-mutants: compile  ## Change the core one small change at a time: the tests of its room have to notice; all of it takes a day
+mutants: $(VENV)/compiled.stamp  ## Change the core one small change at a time: the tests of its room have to notice; all of it takes a day
 	$(BIN)/python tools/mutants.py $(COUNT:%=--count %) $(SEED:%=--seed %) $(ONLY:%=--only %)
 
 # Another module and other mutants after each commit.
-mutants-sample: compile  ## Try a few mutants of one module, in some three minutes
+mutants-sample: $(VENV)/compiled.stamp  ## Try a few mutants of one module, in some three minutes
 	$(BIN)/python tools/mutants.py --sample --count 8 --seed $$(git rev-parse HEAD)
 
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for

@@ -134,8 +134,8 @@ def test_each_room_names_tests_that_there_are() -> None:
 
 def test_each_listed_survivor_is_a_mutant_and_has_a_reason() -> None:
     every = [one for path in mutants.ROOMS for one in mutants.find_mutants(path)]
-    assert mutants.complaints_about(mutants.read_survivors(), every) == []
-    listed = tomllib.loads((ROOT / mutants.SURVIVORS).read_text(encoding="utf-8")).get("survivor", [])
+    assert mutants.complaints_about(mutants.read_known().survivors, every) == []
+    listed = tomllib.loads((ROOT / mutants.SURVIVORS).read_text(encoding="utf-8"))["survivor"]
     assert all(len(one["reason"]) > 20 for one in listed)
 
 
@@ -146,14 +146,24 @@ def test_a_listed_survivor_that_is_no_mutant_any_more_is_a_complaint() -> None:
     assert mutants.complaints_about({"a.py::module::compare::1": "a < b => (a <= b)"}, found)
 
 
-def test_a_sample_is_of_one_module_and_has_no_listed_survivor() -> None:
-    every = [one for path in ("store/arrivals.py", "learning/search.py") for one in mutants.find_mutants(path)]
-    for seed in "abcdefgh":
-        options = mutants.parse(["--sample", "--count", "5", "--seed", seed])
-        chosen = mutants.choose(every, {every[0].id: ""}, options)
-        assert chosen == mutants.choose(every, {every[0].id: ""}, options)
-        assert len({one.path for one in chosen}) <= 1
+def test_a_sample_is_of_one_complete_module_and_has_no_listed_survivor() -> None:
+    paths = ["learning/search.py", "learning/propensities.py", "store/arrivals.py"]
+    every = [one for path in paths for one in mutants.find_mutants(path)]
+    known, sampled = mutants.Known({every[0].id: every[0].change}, paths[:2]), set()
+    for seed in range(20):
+        options = mutants.parse(["--sample", "--count", "5", "--seed", str(seed)])
+        chosen = mutants.choose(every, known, options)
+        assert chosen == mutants.choose(every, known, options)
+        [path] = {one.path for one in chosen}
+        sampled.add(path)
         assert every[0] not in chosen
+    assert sampled == set(paths[:2])
+
+
+def test_the_complete_modules_are_rooms() -> None:
+    complete = mutants.read_known().complete
+    assert complete
+    assert set(complete) <= set(mutants.ROOMS)
 
 
 IN_A_PROCESS_OF_ITS_OWN = """

@@ -36,7 +36,7 @@ from mutations import Mutant, mutants_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["ROOMS", "Outcome", "Worker", "complaints_about", "find_mutants", "main"]
+__all__ = ["ROOMS", "Known", "Outcome", "Worker", "complaints_about", "find_mutants", "main", "read_known"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "service/topk_bandit"
@@ -249,10 +249,17 @@ class Crew:
         return outcome
 
 
-def read_survivors() -> dict[str, str]:
-    """Return the change of each mutant that is known to survive, by its id."""
-    listed = tomllib.loads((ROOT / SURVIVORS).read_text(encoding="utf-8")).get("survivor", [])
-    return {one["id"]: one["change"] for one in listed}
+class Known(NamedTuple):
+    """What is known of mutants: the change of each that survives, by its id, and modules of which all were tried."""
+
+    survivors: Mapping[str, str]
+    complete: Sequence[str]
+
+
+def read_known() -> Known:
+    """Return what ``tests/mutants.toml`` says."""
+    listed = tomllib.loads((ROOT / SURVIVORS).read_text(encoding="utf-8"))
+    return Known({one["id"]: one["change"] for one in listed["survivor"]}, listed["complete"])
 
 
 def complaints_about(known: Mapping[str, str], mutants: Iterable[Mutant]) -> list[str]:
@@ -261,13 +268,16 @@ def complaints_about(known: Mapping[str, str], mutants: Iterable[Mutant]) -> lis
     return [f"{name} is no mutant any more" for name, change in known.items() if changes.get(name) != change]
 
 
-def choose(mutants: Sequence[Mutant], known: Mapping[str, str], options: argparse.Namespace) -> list[Mutant]:
-    """Return the mutants to try: all, those that are asked for, or some at random; of one module for a sample."""
+def choose(mutants: Sequence[Mutant], known: Known, options: argparse.Namespace) -> list[Mutant]:
+    """Return the mutants to try: all, those that are asked for, or some at random; of one module for a sample.
+
+    A sample is of a module all of whose mutants were tried: any that survives is new there.
+    """
     rng = random.Random(options.seed)  # noqa: S311 - no secret
     wanted = [one for one in mutants if options.only in one.id]
     if options.sample:
-        path = rng.choice(sorted(ROOMS))
-        wanted = [one for one in wanted if one.path == path and one.id not in known]
+        path = rng.choice(known.complete)
+        wanted = [one for one in wanted if one.path == path and one.id not in known.survivors]
     if options.count:
         wanted = rng.sample(wanted, min(options.count, len(wanted)))
     return wanted
@@ -302,7 +312,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=0, help="how many mutants to try, drawn at random (default: all)")
     parser.add_argument("--seed", default="0", help="of what is drawn")
     parser.add_argument("--only", default="", help="try mutants with this text in their id alone")
-    parser.add_argument("--sample", action="store_true", help="draw from one module, and none that is listed")
+    parser.add_argument("--sample", action="store_true", help="draw from one complete module, and none that is listed")
     parser.add_argument("--workers", type=int, default=2)
     return parser.parse_args(words)
 
@@ -310,13 +320,13 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Try mutants, and return 1 if one survives that is not listed, or one that is listed is none."""
     options, console = parse(words), Console(soft_wrap=True, highlight=False, markup=False)
-    known, mutants = read_survivors(), [one for path in ROOMS for one in find_mutants(path)]
-    problems = complaints_about(known, mutants)
+    known, mutants = read_known(), [one for path in ROOMS for one in find_mutants(path)]
+    problems = complaints_about(known.survivors, mutants)
     chosen = choose(mutants, known, options)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         workers = [Worker.in_folder(Path(folder) / str(number)) for number in range(options.workers)]
         outcomes = try_all(Crew(workers, console), chosen, console)
-    problems += [f"new: {line_of(one)}" for one in report(outcomes, known, console)]
+    problems += [f"new: {line_of(one)}" for one in report(outcomes, known.survivors, console)]
     console.print(*problems, sep="\n")
     return int(bool(problems))
 
