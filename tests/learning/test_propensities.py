@@ -72,6 +72,18 @@ def test_slates_are_drawn_as_often_as_their_propensities_say(uniform: float, nea
     assert BEST.tolist() == [5, 1, 9], "a draw changes nothing"
 
 
+class LeastNumbers:
+    """A generator whose every number is the least one that there is."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def test_a_share_of_zero_draws_nothing() -> None:
+    slate, by_share = distribution(0.0, 0.0).draw(LeastNumbers())  # type: ignore[arg-type]
+    assert (slate.tolist(), by_share) == (BEST.tolist(), False)
+
+
 @pytest.mark.parametrize(("best", "eligible"), [([3], [3]), ([3], [1, 3]), ([2, 0], [0, 2]), ([2, 0, 1], [0, 1, 2])])
 def test_small_shops_have_what_slates_there_are(best: list[int], eligible: list[int]) -> None:
     one, items = np.array(best, dtype=np.int32), np.array(eligible, dtype=np.int32)

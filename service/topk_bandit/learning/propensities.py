@@ -74,11 +74,9 @@ class SlateDistribution:
         """Return the probabilities of showing each item of an eligible slate at its position, shape (k,)."""
         k, n_eligible = len(self.best), len(self.eligible)
         uniform, is_best = self.uniform_share / n_eligible, slate == self.best
-        if not self._near:
-            return np.asarray(uniform + self.best_share * is_best)
         # One replacement or one exchange puts any other item there; those of other positions leave the best one's.
         ways = np.where(is_best, self._near - (n_eligible - k) - (k - 1), 1)
-        return np.asarray(uniform + self.best_share * is_best + self.near_share * ways / self._near)
+        return np.asarray(uniform + self.best_share * is_best + self.near_share * ways / max(self._near, 1))
 
     @property
     def _near(self) -> int:
@@ -94,7 +92,7 @@ class SlateDistribution:
         place = int(rng.integers(self._near))
         if place < k * n_others:
             position, other = divmod(place, n_others)
-            slate[position] = np.setdiff1d(self.eligible, slate, assume_unique=True)[other]
+            slate[position] = np.setdiff1d(self.eligible, slate)[other]
             return slate
         first, second = np.triu_indices(k, 1)
         pair = [first[place - k * n_others], second[place - k * n_others]]
