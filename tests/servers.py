@@ -242,10 +242,11 @@ class ReplicatedCluster:
         with self._replica_of(server).client() as client:
             client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
 
-    def bring_back(self, server: RunningServer) -> None:
-        """Start a server again, which finds that it is a replica now."""
+    def bring_back(self, server: RunningServer, primary: RunningServer) -> None:
+        """Start a server again, and have it follow the one that took over."""
         server.start()
         self._down.discard(server.port)
+        until(lambda: _made_follow(server, primary), what="what was killed follows what took over")
 
     def until_replicated(self) -> None:
         """Wait until each primary has a replica that confirms what it writes, and all know it."""
@@ -275,6 +276,14 @@ class ReplicatedCluster:
     def _ask(self, command: str) -> Any:  # noqa: ANN401 - as the server answers
         with next(self._up()).client() as client:
             return client.execute_command(command)
+
+
+def _made_follow(server: RunningServer, primary: RunningServer) -> bool:
+    """Return whether a server follows a primary; one that merely finds that all it had is lost is told to."""
+    if _primary_port(server) == primary.port:
+        return True
+    with server.client() as client, primary.client() as other:
+        return bool(client.execute_command("CLUSTER REPLICATE", other.execute_command("CLUSTER MYID")))
 
 
 def _primary_port(server: RunningServer) -> int | None:

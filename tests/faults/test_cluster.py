@@ -57,7 +57,7 @@ def fail_over(cluster: ReplicatedCluster, key: str) -> None:
     if not LONG:  # else the others notice by themselves
         cluster.promote_replica_of(killed)
     until(lambda: cluster.primary_of(key) is not killed, what="its replica takes over")
-    cluster.bring_back(killed)
+    cluster.bring_back(killed, cluster.primary_of(key))
 
 
 def move_the_slot(cluster: ReplicatedCluster, key: str) -> None:
