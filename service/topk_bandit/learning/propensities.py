@@ -76,7 +76,8 @@ class SlateDistribution:
         uniform, is_best = self.uniform_share / n_eligible, slate == self.best
         # One replacement or one exchange puts any other item there; those of other positions leave the best one's.
         ways = np.where(is_best, self._near - (n_eligible - k) - (k - 1), 1)
-        return np.asarray(uniform + self.best_share * is_best + self.near_share * ways / max(self._near, 1))
+        beside = self.near_share * ways / self._near if self._near else 0.0
+        return np.asarray(uniform + self.best_share * is_best + beside)
 
     @property
     def _near(self) -> int:

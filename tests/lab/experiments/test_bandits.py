@@ -81,7 +81,6 @@ def by_hand(policy: Policy, *, seed: int, trial: int, rounds: int) -> np.ndarray
     return episode.regret.cumsum()
 
 
-@pytest.mark.slow
 def test_figure_2_is_what_the_policies_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines, told = experiment(tmp_path, "figure-2", "--trials=2", "--rounds=6", "--seed=4")
     policies = lineups.of_the_paper()
@@ -103,7 +102,6 @@ def test_figure_2_is_what_the_policies_play(tmp_path: Path, capsys: pytest.Captu
     )
 
 
-@pytest.mark.slow
 def test_figure_5_shows_reward_and_regret(tmp_path: Path) -> None:
     lines, told = experiment(tmp_path, "figure-5", "--trials=1", "--rounds=3")
     claims = [target["claim"] for target in told["targets"]]  # type: ignore[attr-defined]
@@ -156,7 +154,6 @@ def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatc
     assert target["figure"].startswith(f"{np.mean(expected):.3f} ± ")  # type: ignore[index]
 
 
-@pytest.mark.slow
 def test_rivals_without_vowpalwabbit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"VW CCB", "VW slates"} <= {policy.family for policy in lineups.rivals()[0]}
     monkeypatch.setattr(lineups, "find_spec", lambda name: None if name == "vowpalwabbit" else find_spec(name))
@@ -238,7 +235,6 @@ def test_parts_of_all_are_asked_for_with_the_same_flags() -> None:
         assert getattr(one, "trials", 1) < getattr(flags(name), "trials", 2) or name == "table-1"
 
 
-@pytest.mark.slow
 def test_table_3_has_regret_below_the_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bound_plans, "_SETTINGS", (FIGURE_2[2], FIGURE_5[0]))
     lines, told = experiment(tmp_path, "table-3", "--trials=1", "--rounds=12")
@@ -252,7 +248,6 @@ def test_table_3_has_regret_below_the_bounds(tmp_path: Path, monkeypatch: pytest
     assert len(told["targets"]) == 2 * 3  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("setting", [FIGURE_2[0], FIGURE_2[2]], ids=lambda setting: setting.key)
 def test_wck_has_much_less_regret_than_random_slates(setting: Setting) -> None:
     """The bounds of Table 3 are 10 to 10,000 times the regret of random slates, so being below them says nothing.
@@ -271,7 +266,6 @@ def test_wck_has_much_less_regret_than_random_slates(setting: Setting) -> None:
     assert totals[0] <= 0.7 * totals[1]
 
 
-@pytest.mark.slow
 def test_circumstances_that_change_nothing_have_the_same_numbers(tmp_path: Path) -> None:
     lines, _ = experiment(tmp_path, "late-rewards", "--trials=1", "--rounds=8")
     regret = {(line["panel"], line["method"], line["point"]): line["mean"] for line in lines}
@@ -305,7 +299,6 @@ def test_table_2_and_figure_4(tmp_path: Path) -> None:
     assert [target["figure"] for target in told["targets"]] == ["3 of 3"] * 4  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
 def test_factors_come_from_one_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "f.npz", U=0.3 * rng.normal(size=(8, 4)), V=0.5 * rng.normal(size=(60, 4)))

@@ -37,7 +37,6 @@ def lines(folder: Path) -> dict[tuple[str, str, str], float]:
         return {(line["panel"], line["method"], line["round"]): float(line["mean"]) for line in csv.DictReader(file)}
 
 
-@pytest.mark.slow
 def test_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--quick", "--rounds=6,17", "--shops=clicks-8,additive", "--seeds=2", "--seed=4")
     assert shops(tmp_path, *words) == 0
@@ -140,7 +139,6 @@ def test_a_wrong_call_is_told(
     assert problem in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_one_s_own_ratings(tmp_path: Path) -> None:
     pytest.importorskip("implicit")
     rng = np.random.default_rng(0)

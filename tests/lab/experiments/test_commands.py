@@ -64,7 +64,6 @@ def rankings(path: Path, *, n_lists: int, size: int) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_dope_in_the_source_s_setting(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +81,6 @@ def test_dope_in_the_source_s_setting(
     assert f"Wrote {folder / 'dope.png'}" in told
 
 
-@pytest.mark.slow
 def test_dope_on_one_s_own_rankings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[np.ndarray] = []
     losses = design_loss.ranking_losses
@@ -106,7 +104,6 @@ def test_dope_on_one_s_own_rankings(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [settings[name] for name in ("data", "lists", "list_size", "features")] == ["rankings.csv", 40, 3, 3]
 
 
-@pytest.mark.slow
 def test_dopewolfe_on_one_s_own_rankings_in_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
@@ -132,7 +129,6 @@ def test_dopewolfe_of_a_hundred_answers(tmp_path: Path, capsys: pytest.CaptureFi
     assert "random subsets where there are more: K = none." in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_aggregation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert experiment(tmp_path, "aggregation", "--trials=1", "--items=6,8") == 0
     lines = check_files(tmp_path, "aggregation", panels=3, methods=4, points=2, trials=1)
@@ -155,7 +151,6 @@ def test_warm_start(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert "warm <= 0.6 x cold after 6 rounds: " in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
     data = rankings(tmp_path / "rankings.csv", n_lists=4, size=4)
     words = ("dopewolfe", "--trials=2", "--questions=5", "--list-sizes=2", f"--data={data}")
@@ -237,7 +232,6 @@ def test_all_that_is_missing_is_told_at_once(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -263,14 +257,12 @@ def test_a_missing_file_is_told_before_anything_slow_is_imported(
     assert (run.returncode, run.stdout, run.stderr) == (1, "", f"topk-bandit: {problem}\n")
 
 
-@pytest.mark.slow
 def test_a_quick_look_at_one_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert experiment(tmp_path, "aggregation", "--quick", "--items=6,8") == 0
     check_files(tmp_path, "aggregation", panels=3, methods=4, points=2, trials=2)
     assert "A quick look, with few trials and rounds: what is met or missed says little." in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_all_makes_again_what_is_not_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told(*words: str) -> str:
         assert experiment(tmp_path, "all", "--only=figure-4", "--quick", *words) == 0
@@ -297,7 +289,6 @@ def test_without_a_package_all_says_so_before_it_begins(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.slow
 def test_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._FEW_WORKERS", (1, 4))
     monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._HALVINGS", 4)

@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from topk_bandit.commands.cli import main
 from topk_bandit.lab.experiments import arguments, plans
@@ -16,6 +15,8 @@ from topk_bandit.lab.simulation.off_policy import TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from topk_bandit.lab.experiments.plan import Plan
 
@@ -26,7 +27,6 @@ def plan_of(*words: str) -> Plan:
     return plans.make_plan(parser.parse_args(["off-policy", *words, "--out=here"]))
 
 
-@pytest.mark.slow
 def test_it_runs_and_writes_what_it_depends_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--trials=2", "--rounds=300", "--near-share=0.1", "--uniform-share=0.2", "--processes=1"]
     assert main(["experiment", "off-policy", *words, f"--out={tmp_path}"]) == 0

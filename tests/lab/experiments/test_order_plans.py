@@ -110,7 +110,6 @@ def difference_by_hand(*, seed: int, trial: int) -> np.ndarray:
     return np.cumsum(regrets["WCK"] - regrets["CK"])
 
 
-@pytest.mark.slow
 def test_the_command_writes_differences_and_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("order", f"--trials={TRIALS}", f"--rounds={ROUNDS}", "--seed=4")
     assert main(["experiment", *words, f"--out={tmp_path}", "--processes=1"]) == 0

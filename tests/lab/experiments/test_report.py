@@ -25,7 +25,6 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
         yield browser
 
 
-@pytest.mark.slow
 def test_the_page_of_all_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str], browser: Chrome) -> None:
     words = ["experiment", "all", "--quick", f"--only={ONLY}", "--processes=1", f"--out={tmp_path / 'out'}"]
     assert main(words) == 0

@@ -52,7 +52,6 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.slow
 def test_killed_half_way_it_goes_on_to_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-c", KILLED, "experiment", *WORDS, "--processes=2", f"--out={tmp_path / 'a'}"]
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL) as process:

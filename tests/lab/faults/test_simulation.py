@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 HOURS = usual_or_long(15, long=1000)
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.timeout(1500)
 def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +53,6 @@ def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(rf"^{HOURS} hours, .* no promise broken", told, flags=re.MULTILINE)
 
 
-@pytest.mark.slow
 # The seed chooses what the bandit is like: how many rewards a slate may have, and whether it has to be activated.
 @pytest.mark.parametrize(
     ("bug", "seed", "told"),
@@ -84,7 +82,6 @@ def test_a_planted_bug_is_found(bug: Callable[[Stores], Stores], seed: int, told
     assert any(told in violation for violation in outcome.violations)
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize(
     ("bug", "seed", "promise", "kinds"),
@@ -110,7 +107,6 @@ def test_a_violation_is_told_with_the_fewest_actions_and_the_command_that_repeat
     assert any(promise in violation for violation in repeated.violations)
 
 
-@pytest.mark.slow
 def test_the_same_seed_is_the_same_run_in_any_process() -> None:
     mine = simulate(3, hours=2)
     assert mine == simulate(3, hours=2)
@@ -131,7 +127,6 @@ def test_every_kind_of_action_is_planned_and_leaving_some_out_moves_no_other() -
     assert {number for _, number, _ in outcome.trace} <= {-1, 0, 2}
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 def test_runs_have_faults_that_matter() -> None:
     outcomes = [simulate(seed, hours=usual_or_long(8, long=20)) for seed in (0, 5, 6)]

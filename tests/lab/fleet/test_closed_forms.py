@@ -67,7 +67,6 @@ def erlang_c(servers: int, offered: float) -> float:
     return last / (sum(terms) + last)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cores", "load"), [(1, 0.5), (8, 0.8)])
 def test_a_worker_of_exponential_work_waits_by_erlang_s_formula(cores: int, load: float) -> None:
     mean = 0.01
@@ -78,7 +77,6 @@ def test_a_worker_of_exponential_work_waits_by_erlang_s_formula(cores: int, load
     check(mean + wait, lambda seed: mean_wait(simulate(of_cores, asked, seed=seed)), within=0.12)
 
 
-@pytest.mark.slow
 def test_a_worker_of_equal_work_waits_by_pollaczek_and_khinchine() -> None:
     work, load = 0.01, 0.7
     wait = load * work / (2.0 * (1.0 - load))

@@ -39,7 +39,6 @@ def test_a_hot_bandit_has_as_many_readers_as_it_needs_and_there_are() -> None:
     assert readers(rates, most_pairs=30.0, workers=8).tolist() == [1, 1, 2, 4, 8]
 
 
-@pytest.mark.slow
 def test_bandits_are_asked_for_by_zipf_s_law() -> None:
     shares = popularity(Traffic(pairs=1.0, bandits=4, zipf=1.0))
     np.testing.assert_allclose(shares, np.array([12, 6, 4, 3]) / 25)

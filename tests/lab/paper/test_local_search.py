@@ -57,7 +57,6 @@ def test_the_search_finds_the_best_of_all() -> None:
     assert found.evaluations % 6 == 1000 % 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_where_few_slates_are_drawn_a_climb_ends_at_the_best_of_all(seed: int) -> None:
     """1,000 of 43,680: no neighbour is better, nor is any other ranking."""

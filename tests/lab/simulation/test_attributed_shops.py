@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
@@ -93,7 +92,6 @@ def test_rewards_are_the_discounted_worth_and_noise() -> None:
     assert regret(shop, Clairvoyant(shop, worst=True), rounds=100) > 1.0
 
 
-@pytest.mark.slow
 def test_attributes_make_up_for_items_that_are_seldom_seen() -> None:
     """With true attributes regret is less than half, as it is for linear sampling; useless ones do little harm."""
     for seed in range(2):

@@ -89,7 +89,6 @@ def test_a_shop_that_does_not_exist() -> None:
         build("flight", seed=0, rounds=5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SHOPS if name not in {"films", "headlines", "thousand"}])
 def test_a_seed_makes_one_shop(name: str) -> None:
     one, same, other = (build(name, seed=seed, rounds=100) for seed in (4, 4, 5))
@@ -105,7 +104,6 @@ def test_a_seed_makes_one_shop(name: str) -> None:
     assert drawn[0] != drawn[2]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_expected_rewards_are_the_mean_of_many_draws(name: str) -> None:
     shop, rng = tiny(name), _rng()
@@ -125,7 +123,6 @@ def test_the_best_slate_of_each_request_is_the_best_of_all(name: str) -> None:
         assert shop.best(request) == pytest.approx(values.max(), rel=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_what_can_be_reached_in_a_shop(name: str) -> None:
     shop = tiny(name)
@@ -146,7 +143,6 @@ def _rng() -> np.random.Generator:
     return np.random.default_rng(11)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "main effect", "films"])
 def test_noise_is_as_large_as_the_spread_of_the_slates(name: str) -> None:
     shop, rng = tiny(name) if name in TINY else build(name, seed=1, rounds=ROUNDS), _rng()
@@ -242,7 +238,6 @@ def test_slow_change_has_the_half_life_it_says() -> None:
     np.testing.assert_allclose(phases[40].std(axis=0), items.std(axis=0), rtol=0.06)
 
 
-@pytest.mark.slow
 def test_shops_of_given_factors() -> None:
     factors = synthetic(_rng(), n_users=60, n_items=55, dim=3)
     shop = replace(SHOPS["candidates"], n_items=300).build("candidates", seed=0, rounds=10, factors=factors)

@@ -123,7 +123,6 @@ def test_the_best_of_the_papers_large_shop_is_that_of_all_its_rankings(objective
         assert shop.best(customer) == pytest.approx(float(shop.expect_rewards(customer, everything).max()), abs=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("objective", [Objective.NDCG_DIVERSITY, Objective.MOSTLY_NDCG, Objective.NDCG_VARIETY])
 @pytest.mark.parametrize(("n_items", "slate_size"), [(50, 3), (16, 6)])
 def test_climbs_end_at_the_best_slate(

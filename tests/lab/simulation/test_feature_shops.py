@@ -42,7 +42,6 @@ def test_every_telling_has_a_length_of_about_one() -> None:
         assert 0.75 < float((contexts**2).sum(axis=1).mean()) < 1.25, name
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize(
     ("telling", "than", "most"),
@@ -61,7 +60,6 @@ def test_named_features_are_learned_as_soon(telling: str, than: str, most: float
     assert ours <= most * theirs
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 @pytest.mark.parametrize("telling", ["dollars as differences", "dollars", "expert's vector"])
 def test_one_wild_request_that_is_rewarded_does_no_harm(telling: str) -> None:

@@ -28,7 +28,6 @@ def correlation(shop: Shop, slopes: np.ndarray) -> float:
     return float(np.corrcoef((shop.customers @ slopes.T).ravel(), true.ravel())[0, 1])
 
 
-@pytest.mark.slow
 def test_more_decisive_people_and_better_features_teach_more() -> None:
     shop = Shop.random(np.random.default_rng(1), n_items=15, slate_size=3)
 
