@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import http.server
 import socket
+import socketserver
 import ssl
 import sys
 import threading
@@ -194,23 +195,21 @@ def dripping(begun: bytes, drop: bytes) -> Iterator[str]:
     """Answer each call with the beginning of an answer, and then a drop of it each 20 ms, for ever."""
     ended = threading.Event()
 
-    def drip(connection: socket.socket) -> None:
-        with suppress(OSError), connection:
-            connection.recv(1 << 16)
-            connection.sendall(begun)
-            while not ended.wait(0.02):
-                connection.sendall(drop)
+    class Dripping(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.recv(1 << 16)
+                self.request.sendall(begun)
+                while not ended.wait(0.02):
+                    self.request.sendall(drop)
 
-    def accept(listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                threading.Thread(target=drip, args=(connection,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=accept, args=(listener,), daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Dripping) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
         ended.set()
+        server.shutdown()
+        thread.join()
 
 
 @pytest.mark.parametrize(
