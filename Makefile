@@ -76,14 +76,14 @@ bits-quick: $(VENV)/dev.stamp  ## The same for the oldest kind alone; `make test
 mutants: $(VENV)/compiled.stamp  ## Change the core one small change at a time: the tests of its room have to notice; all of it takes a day
 	$(BIN)/python tools/mutants.py $(COUNT:%=--count %) $(SEED:%=--seed %) $(ONLY:%=--only %)
 
-# Another module and other mutants after each commit.
+# Of a complete module (tests/mutants.toml), and others after each commit.
 mutants-sample: $(VENV)/compiled.stamp  ## Try a few mutants of one module, in some three minutes
 	$(BIN)/python tools/mutants.py --sample --count 8 --seed $$(git rev-parse HEAD)
 
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
 
-check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow bits-quick typescript sbom  ## Run all that CI runs, but for the image
+check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow mutants-sample test-stress-sample bits-quick typescript sbom  ## Run all that CI runs, but for the image
 
 format: $(VENV)/dev.stamp  ## Format the code
 	$(BIN)/ruff format

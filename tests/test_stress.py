@@ -233,7 +233,7 @@ def test_parts_rotate_over_all_files_and_are_never_the_whole() -> None:
 
 
 @pytest.mark.slow
-def test_make_runs_the_tests_of_make_test() -> None:
+def test_make_and_ci_run_the_tests_of_make_test() -> None:
     targets = ["test", "test-stress", "test-stress-sample"]
     given = ["TESTS=tests/store tests/rpc/test_turns.py", "ROUNDS=3", "STRESS=--seed 4"]
     dry = ["make", "--dry-run", "--assume-old=.venv/dev.stamp", *targets, *given]
@@ -243,3 +243,4 @@ def test_make_runs_the_tests_of_make_test() -> None:
     tool = ".venv/bin/python tools/stress.py "
     assert whole == f"{tool}--rounds 3  --seed 4 -- {command} tests/store tests/rpc/test_turns.py"
     assert sample == f"{tool}--sample --minutes 4 -- {command}"
+    assert "\nmake test-stress-sample\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")
