@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -19,12 +20,24 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.load_profile("repeatable")
 
 
+SLOW = [Path(__file__).parent / name for name in ("faults", "lab")]
+"""Folders whose tests run whole services and wait for them, or are of the laboratory, on which no service depends."""
+
+QUICK = {
+    *("test_bad_answers", "test_bad_calls", "test_cluster", "test_crash", "test_duplicates"),
+    *("test_store_limits", "test_storefront"),
+}
+"""Their modules that tell most in the least time."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what draws examples: its long form draws more."""
+    """Mark what draws examples, since its long form draws more, and what is slow because of where it is."""
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("long_form")
+        if item.path.stem not in QUICK and any(folder in item.path.parents for folder in SLOW):
+            item.add_marker("slow")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

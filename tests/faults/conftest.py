@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
 
 
-QUICK = {
-    *("test_bad_answers", "test_bad_calls", "test_cluster", "test_crash", "test_duplicates"),
-    *("test_store_limits", "test_storefront"),
-}
-"""Modules that tell most in the least time."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the others of this folder as slow: they run whole services, and wait for them."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents and item.path.stem not in QUICK:
-            item.add_marker("slow")
-
-
 @contextmanager
 def short_folder() -> Iterator[Path]:
     """A data folder with a path so short that the store's socket is in it."""
