@@ -254,12 +254,11 @@ class Agreement(RuleBasedStateMachine):
         self.both(lambda store: self.everything(store, name))
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 def test_stores_agree(valkey: RunningServer) -> None:
     class Machine(Agreement):
         url = valkey.unix_url
 
     run_state_machine_as_test(
-        Machine, settings=how(max_examples=examples(60), stateful_step_count=60, deadline=None, derandomize=True)
+        Machine, settings=how(max_examples=examples(12), stateful_step_count=60, deadline=None, derandomize=True)
     )

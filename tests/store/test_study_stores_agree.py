@@ -173,12 +173,11 @@ class Agreement(RuleBasedStateMachine):
         self.both(lambda store: store.list_studies(name.tenant, after="", limit=9))
 
 
-@pytest.mark.slow
 @pytest.mark.long_form
 def test_stores_agree(valkey: RunningServer) -> None:
     class Machine(Agreement):
         url = valkey.unix_url
 
     run_state_machine_as_test(
-        Machine, settings=how(max_examples=examples(25), stateful_step_count=30, deadline=None, derandomize=True)
+        Machine, settings=how(max_examples=examples(8), stateful_step_count=30, deadline=None, derandomize=True)
     )
