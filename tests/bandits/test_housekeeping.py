@@ -86,7 +86,7 @@ def test_a_round_touches_only_what_has_something_due() -> None:
             assert isinstance((await whole_log(store, name))[-1].event, Expired)
 
     with running_server(valkey_binary(), append_only=False) as server:
-        stores = RedisStores(server.url)
+        stores = RedisStores(server.url, clock=StoreClock())
         run(stores, scenario)
 
 
