@@ -93,6 +93,8 @@ def test_a_bandit_comes_back_the_same(stores: Stores, *, trimmed: bool) -> None:
                     assert receipt.outcome is RewardOutcome.ACCEPTED
                 again_paid = await worker.recommender.reward(name, paid.recommendation_id, 2.5)
                 assert again_paid.outcome is RewardOutcome.DUPLICATE
+                corrected = await worker.recommender.correct_reward(name, paid.recommendation_id, 3.5)
+                assert corrected.outcome is RewardOutcome.ACCEPTED
                 with pytest.raises(ConflictError, match="retired"):
                     await worker.bandits.upsert_items(name, [Item("gone/one")])
                 await worker.bandits.upsert_items(name, [Item("new")])

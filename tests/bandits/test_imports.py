@@ -16,6 +16,7 @@ from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import (
     BanditCreated,
+    BanditReset,
     BanditSettings,
     Imported,
     Item,
@@ -152,6 +153,7 @@ def test_imported_rows_are_no_recommendations() -> None:
     assert (model.open_slates, model.tally.explored, model.tally.regret_bound_sum) == (0, 0, 0.0)
     assert (model.totals.recommendations, model.totals.rewarded, model.totals.observations) == (20, 20, 520)
     assert model.state.rewarded_share == shown_before
+    assert life.add(BanditReset("anew")).state.imported == 500
 
 
 def test_pending_slates_stay_pending_and_are_learned_later() -> None:
@@ -168,13 +170,15 @@ def test_rows_count_for_less_the_older_they_are() -> None:
     fresh = tuple(replace(row, at_ms=now) for row in past(120))
     wrong = tuple(replace(row, reward=-row.reward, at_ms=now - 40 * HOUR_MS) for row in past(120))
     half = tuple(replace(row, at_ms=now - HOUR_MS) for row in past(120))
-    alone, both, halved = Life(aging), Life(aging), Life(aging)
+    alone, both, halved, undated = Life(aging), Life(aging), Life(aging), Life(aging)
     alone.add(Imported("x", 0, fresh), at_ms=now)
     both.add(Imported("x", 0, wrong + fresh), at_ms=now)
     halved.add(Imported("x", 0, half), at_ms=now)
+    undated.add(Imported("x", 0, tuple(replace(row, at_ms=None) for row in past(120))), at_ms=now)
     assert np.abs(predictions(alone.model) - predictions(both.model)).max() < 0.02
     assert halved.model.state.posterior.n_observations == pytest.approx(60.0)
     assert alone.model.state.posterior.n_observations == pytest.approx(120.0)
+    assert np.array_equal(predictions(undated.model), predictions(alone.model)), "rows without a time are of now"
 
 
 @pytest.mark.slow

@@ -130,6 +130,23 @@ def test_a_posterior_is_a_gaussian_process_with_that_mean(kind: Kind, context_di
 
 @each_of
 @each_kind
+def test_what_scale_and_slope_are_chosen_by_is_left_of_the_generalised_least_squares_means(kind: Kind, of: str) -> None:
+    """S_ab = (a - mean a)' A^-1 (b - mean b) of rewards and h, by the textbook."""
+    data, utilities = repeating(kind, 21, count=25, context_dim=2), drawn(22, context_dim=2, of=of)
+    posterior = believing(kind, utilities, context_dim=2).observe(*data.rows)
+    process = dense(kind, data, utilities).gp
+    targets = np.column_stack([data.rewards, utilities.h(kind, *process.rewarded), np.ones(25)])
+    solved = np.linalg.solve(process.noisy(process.rewarded), targets)
+    left = targets[:, :2] - (targets[:, 2] @ solved[:, :2]) / (targets[:, 2] @ solved[:, 2])
+    expected = left.T @ np.linalg.solve(process.noisy(process.rewarded), left)
+    for products in (posterior.centred_products, posterior.slope_products):
+        told = products.yy, products.yh, products.hh
+        np.testing.assert_allclose(told, expected[[0, 0, 1], [0, 1, 1]], rtol=1e-7)
+        assert products.observations == 25.0
+
+
+@each_of
+@each_kind
 @each_case
 def test_folding_changes_no_prediction(kind: Kind, case: dict[str, int], of: str) -> None:
     data, c = repeating(kind, 9, **case), case["context_dim"]

@@ -316,9 +316,7 @@ class Posterior:
     @property
     def slope_products(self) -> Products:
         """The same with all that rows which left told of the slope."""
-        parts = self._fitted.parts
-        gone = 0.0 if parts is None else parts.observations
-        return self._centre_products(self._all_products, self._sums.observations + gone)
+        return self._centre_products(self._all_products, self._sums.observations)
 
     def _centre_products(self, products: FloatArray, observations: float) -> Products:
         """Return S_yy, S_yh and S_hh of products of the targets."""
