@@ -57,7 +57,7 @@ test-stress: $(VENV)/compiled.stamp  ## Run them ROUNDS times beside BUSY loops 
 	$(BIN)/python tools/stress.py $(ROUNDS:%=--rounds %) $(BUSY:%=--busy %) $(STRESS) -- $(QUICK_TESTS) $(TESTS)
 
 test-stress-sample: $(VENV)/compiled.stamp
-	$(BIN)/python tools/stress.py --sample --minutes 4 -- $(QUICK_TESTS)
+	$(BIN)/python tools/stress.py --sample --minutes 3 -- $(QUICK_TESTS)
 
 test-slow: $(VENV)/compiled.stamp  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
 	$(IN_FOUR) -m "slow and not processors" --durations=30 --durations-min=5
@@ -78,7 +78,7 @@ mutants: $(VENV)/compiled.stamp  ## Change the core one small change at a time: 
 
 # Of a complete module (tests/mutants.toml), and others after each commit.
 mutants-sample: $(VENV)/compiled.stamp  ## Try a few mutants of one module, in some three minutes
-	$(BIN)/python tools/mutants.py --sample --count 8 --seed $$(git rev-parse HEAD)
+	$(BIN)/python tools/mutants.py --sample --count 6 --seed $$(git rev-parse HEAD)
 
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500

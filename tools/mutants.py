@@ -43,6 +43,7 @@ PACKAGE = "service/topk_bandit"
 SURVIVORS = "tests/mutants.toml"
 
 _MODEL = "bandits/test_recorded_log bandits/test_recommender bandits/test_replay"
+_LIVES = "bandits/test_features bandits/test_item_features bandits/test_places bandits/test_imports bandits/test_reset"
 _MEMORY = "contracts/test_store_contract.py::TestMemoryStore"
 _SERVER = "contracts/test_store_contract.py::TestValkeyCluster store/test_stores_agree store/test_closed_bytes"
 _SCRIPTS = ("activate", "correct_reward", "expire_due", "record_recommendation", "record_reward")
@@ -58,11 +59,12 @@ ROOMS: Mapping[str, str] = {
         learning/test_falling_shares bandits/test_answers learning/test_item_draws learning/test_decide
         learning/test_thompson learning/test_content learning/test_prior_mean learning/test_search
         learning/test_believing_policy learning/test_stand_ins bandits/test_large_catalogue {_MODEL}""",
-    "learning/policy.py": """
+    "learning/policy.py": f"""
         learning/test_policy learning/test_ageing learning/test_corrections learning/test_digests
         learning/test_times learning/test_usual_rewards learning/test_usual_contexts learning/test_feature_shares
         learning/test_mean_parts learning/test_no_rows_left learning/test_noticed_changes learning/test_content
-        learning/test_prior_mean learning/test_item_parts learning/test_believing_policy""",
+        learning/test_prior_mean learning/test_item_parts learning/test_believing_policy bandits/test_corrections
+        {_LIVES}""",
     "learning/posterior.py": """
         learning/test_posterior learning/test_posterior_values learning/test_corrections learning/test_digests
         learning/test_context_posterior learning/test_rotations learning/test_hyperparameters

@@ -15,6 +15,7 @@ from tests.learning.test_context_posterior import replaced
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning import observed_rows
 from topk_bandit.learning.digests import digest_state
+from topk_bandit.learning.hyperparameters import scaling
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.item_parts import ItemParts, LeavingRows
 from topk_bandit.learning.kendall import Shape, adaptive_kendall
@@ -25,6 +26,7 @@ from topk_bandit.learning.policy import PastRows, State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import all_rankings
+from topk_bandit.learning.scales import scale_best, slope_prior
 from topk_bandit.learning.search import local_search
 from topk_bandit.learning.thompson import draw_function
 
@@ -259,6 +261,51 @@ def test_parts_of_a_mean_add_up_to_it(shape: Shape) -> None:
     for ranking in SLATES[::41]:
         parts = split_mean(posterior, CONTEXT, ranking)
         assert parts.total == pytest.approx(float(posterior.predict(CONTEXT, ranking[None]).mean[0]), abs=1e-12)
+
+
+@each_shape
+def test_what_each_number_of_a_context_adds_is_all_of_the_mean_that_differs(shape: Shape) -> None:
+    posterior, _ = posterior_of(shape, pending=2)
+    of_numbers, _ = posterior.parts_of_mean(np.tile(CONTEXT, (len(SLATES), 1)), SLATES)
+    alike = OFFSET + posterior.constant_mean(CONTEXT)
+    expected = posterior.predict(CONTEXT, SLATES).mean
+    np.testing.assert_allclose(of_numbers.sum(axis=1) + alike, expected, atol=1e-9)
+
+
+def believing(shape: Shape) -> Posterior:
+    """Return such a posterior with a prior mean."""
+    kernel, rng = kernel_of(shape), np.random.default_rng(3)
+    utilities = rng.normal(size=N_ITEMS), rng.normal(size=(N_ITEMS, CONTEXT_DIM))
+    prior = PriorMean.of(kernel, *utilities, np.arange(N_ITEMS))
+    return posterior_of(shape)[0].with_prior_mean(prior, noise_variance=NOISE)
+
+
+@each_shape
+def test_the_slope_changes_weights_by_what_rows_that_left_told_too(shape: Shape) -> None:
+    posterior, items = believing(shape), np.array([0, 2, 3, 5, 7], dtype=np.int32)
+    low, high = (
+        posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=AMPLITUDE).at(CONTEXT, items)
+        for slope in (-0.5, 1.5)
+    )
+    difference = (high.contraction.weights - low.contraction.weights)[: 2 * len(items)]
+    weights = posterior.weights_of_slope(CONTEXT, items)
+    np.testing.assert_allclose(2.0 * weights.reshape(-1), difference, atol=1e-9)
+
+
+@each_shape
+def test_the_slope_is_the_best_for_all_rows_also_for_those_that_left(shape: Shape) -> None:
+    """By the closed form, which is held to the textbook elsewhere, with the products of the targets of all rows."""
+    believed = believing(shape)
+    rows, leaving = believed.observed_rows, np.random.default_rng(4).normal(size=(5, 3))
+    assert rows.parts is not None
+    rows = replace(rows, parts=replace(rows.parts, products=leaving.T @ leaving))
+    scaled = scale_best(believed.refit(rows, noise_variance=NOISE))
+    prior = slope_prior(scaled.prior_mean, scaled)
+    assert prior is not None
+    of_all = scaling(scaled.slope_products, prior, amplitude=scaled.amplitude)
+    of_rows_here = scaling(scaled.centred_products, prior, amplitude=scaled.amplitude)
+    assert scaled.slope == pytest.approx(float(of_all.slope), rel=1e-9)
+    assert abs(scaled.slope - float(of_rows_here.slope)) > 0.01 * abs(scaled.slope)
 
 
 @each_shape

@@ -317,6 +317,8 @@ def test_the_largest_of_what_is_tried_is_an_edge_and_what_is_not_counted_has_non
         expected = ("content",) if content == max(CONTENTS) else ()
         assert shaped(Shape(content=content), features=True).edges_reached == expected
         assert shaped(Shape(content=content)).edges_reached == ()
+        assert shaped(Shape(content=content), features=True).content_share == content
+        assert shaped(Shape(content=content)).content_share == 0.0
     for shared, expected in ((LEAST_SHARED, ("shared",)), (1.0, ()), (MOST_SHARED, ("shared",))):
         assert shaped(Shape(), shared=shared).edges_reached == expected
     assert shaped(Shape(), noise_at_edge=True).edges_reached == ("noise",)

@@ -128,6 +128,12 @@ def test_a_posterior_is_a_gaussian_process_with_that_mean(kind: Kind, context_di
     np.testing.assert_allclose(scaled(posterior).at(context, few).means(among), some.mean, atol=1e-9)
 
 
+@each_kind
+def test_a_posterior_of_nothing_expects_nothing_until_it_is_scaled(kind: Kind) -> None:
+    posterior = believing(kind, drawn(20, context_dim=2, of="items"), context_dim=2)
+    assert not posterior.predict(question(2), TO_ASK).mean.any()
+
+
 @each_of
 @each_kind
 def test_what_scale_and_slope_are_chosen_by_is_left_of_the_generalised_least_squares_means(kind: Kind, of: str) -> None:

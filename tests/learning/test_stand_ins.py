@@ -9,6 +9,7 @@ from tests.learning.dense import WCK, rankings_of
 from tests.learning.test_believing_policy import utilities
 
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
+from topk_bandit.learning import decisions
 from topk_bandit.learning.decisions import NEW_PER_PLACE, Search, search_best
 from topk_bandit.learning.kendall import Shape, adaptive_kendall
 from topk_bandit.learning.limits import Limits
@@ -75,3 +76,20 @@ def test_of_items_with_features_more_are_looked_at_and_a_quarter_are_any() -> No
     assert len(looked_at) == NEW_PER_PLACE * SLATE_SIZE
     assert set(best[: 3 * len(best) // 4]) < looked_at
     assert looked_at != set(best)
+
+
+def test_of_more_known_items_than_a_search_looks_at_the_best_and_the_rarest_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decisions, "MOST_ITEMS_TO_SEARCH", most := 19)
+    state, rng = PLAIN, np.random.default_rng(3)
+    for number in range(90):
+        # The later an item comes, the rarer it is.
+        ranking = np.unique((N_ITEMS * rng.random(9) ** 2).astype(np.int32))[:SLATE_SIZE]
+        state = state.rewarded(str(number), CONTEXT, rng.permutation(ranking), reward=float(rng.normal()))
+    known = ELIGIBLE[state.posterior.shown_counts()[ELIGIBLE] > 0]
+    room = most - SLATE_SIZE
+    by_mean = known[np.argsort(-state.posterior.item_means(CONTEXT, known))]
+    rest = by_mean[3 * room // 4 :]
+    rarest = rest[np.argsort(state.posterior.shown_counts()[rest], kind="stable")][: room - 3 * room // 4]
+    assert set(searched(state).items.tolist()) & set(known.tolist()) == {*by_mean[: 3 * room // 4], *rarest}
