@@ -293,6 +293,23 @@ def test_what_was_learned_is_kept_when_an_adaptive_kernel_has_more_items() -> No
     assert_same(restored, after)
 
 
+@pytest.mark.parametrize("n_pending", [0, 3])
+def test_contexts_in_turned_coordinates_change_no_prediction(n_pending: int) -> None:
+    """Own numbers are turned, and the one that all contexts share stays."""
+    state = State.initial(kernel_of(Kernel.ADAPTIVE, N_ITEMS, SLATE_SIZE), context_dim=CONTEXT_DIM, limits=Limits())
+    state = folded(state, happenings(11, 60))
+    for number in range(n_pending):
+        state = state.shown(f"more {number}", ASK_CONTEXT + number, EVERYTHING[7 * number])
+    state = state.refit()
+    turn, _ = np.linalg.qr(np.random.default_rng(12).normal(size=(CONTEXT_DIM, CONTEXT_DIM)))
+    turned = state.with_contexts(
+        lambda contexts, _: np.column_stack([contexts[:, :CONTEXT_DIM] @ turn.T, contexts[:, CONTEXT_DIM:]])
+    )
+    one, other = state.predict(ASK_CONTEXT, EVERYTHING), turned.predict(turn @ ASK_CONTEXT, EVERYTHING)
+    np.testing.assert_allclose(other.mean, one.mean, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(other.variance, one.variance, rtol=1e-6)
+
+
 @pytest.mark.parametrize("encoded", [True, False])
 def test_a_state_that_forgets_is_one_that_begins_but_for_its_counts(encoded: bool) -> None:  # noqa: FBT001
     begun = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), half_life=80.0, encoded=encoded)
