@@ -29,12 +29,14 @@ $(BIN)/uv: requirements/installer.lock | $(BIN)/python
 	@touch $@
 
 $(VENV)/runtime.stamp: requirements/runtime.lock pyproject.toml | $(BIN)/uv
-	$(INSTALL) --require-hashes -r requirements/runtime.lock
-	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@echo 'Installing what requirements/runtime.lock lists'
+	@$(INSTALL) --require-hashes -r requirements/runtime.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/runtime.stamp
-	$(INSTALL) --require-hashes -r requirements/dev.lock
+	@echo 'Installing what requirements/dev.lock lists'
+	@$(INSTALL) --require-hashes -r requirements/dev.lock
 	@touch $@
 
 demo: $(VENV)/runtime.stamp  ## Watch it learn in a simulated shop, in about half a minute
@@ -115,7 +117,8 @@ docs-check: $(VENV)/dev.stamp
 	$(BIN)/python tools/api_pages.py --check
 
 $(VENV)/docs.stamp: requirements/docs.lock $(VENV)/dev.stamp
-	$(INSTALL) --require-hashes -r requirements/docs.lock
+	@echo 'Installing what requirements/docs.lock lists'
+	@$(INSTALL) --require-hashes -r requirements/docs.lock
 	@touch $@
 
 # From nothing each time, about half a minute: what is left of an older build would hide a page that is gone.
