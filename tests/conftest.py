@@ -30,13 +30,22 @@ QUICK = {
 """Their modules that tell most in the least time."""
 
 
+def _is_slow(path: Path) -> bool:
+    return path.name.startswith("test_") and path.stem not in QUICK and any(one in path.parents for one in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what is slow where nothing slow is run: to import it takes each process some seconds."""
+    return True if "not slow" in config.option.markexpr and _is_slow(collection_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what draws examples, since its long form draws more, and what is slow because of where it is."""
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("long_form")
-        if item.path.stem not in QUICK and any(folder in item.path.parents for folder in SLOW):
+        if _is_slow(item.path):
             item.add_marker("slow")
 
 
