@@ -571,8 +571,8 @@ def test_all_names_are_there() -> None:
 def test_tls(make: Callable[..., EitherClient], tmp_path: Path) -> None:
     certificate = certify(tmp_path)
     pair = certificate.pair
-    with serving(tls=certificate, address="localhost:0") as server:
-        target = f"localhost:{server.port}"
+    with serving(tls=certificate, address="127.0.0.1:0") as server:
+        target = f"127.0.0.1:{server.port}"
         assert list(make(target, tls=Tls(root_certificates=pair.certificate)).list_bandits()) == []
         with pytest.raises(Unavailable):
             make(target, retry=ONCE).get_bandit("home")

@@ -85,9 +85,8 @@ def somebody(context: ssl.SSLContext | None = None, **answer: object) -> Iterato
             server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
         thread.start()
-        host = "127.0.0.1" if context is None else "localhost"
         try:
-            yield f"http{'' if context is None else 's'}://{host}:{server.server_address[1]}", seen
+            yield f"http{'' if context is None else 's'}://127.0.0.1:{server.server_address[1]}", seen
         finally:
             server.shutdown()
             thread.join()
@@ -122,7 +121,7 @@ def test_tls(make: Make, tmp_path: Path) -> None:
     certificate = certify(own)
     strange = write_pair(other)[0].read_bytes()
     with serving() as server:
-        target = server.open_http(tls=certificate).replace("127.0.0.1", "localhost")
+        target = server.open_http(tls=certificate)
         mine = Tls(root_certificates=certificate.pair.certificate)
         assert list(make(target, tls=mine).list_bandits()) == []
         for tls in (None, Tls(root_certificates=strange)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,6 +16,7 @@ from topk_bandit.client import (
     AnswerKind,
     AnswerOutcome,
     Cancelled,
+    Client,
     DeadlineExceeded,
     DesignState,
     FailedPrecondition,
@@ -158,6 +160,28 @@ def test_a_design_that_is_not_there(client: EitherClient) -> None:
     design = client.design("slow")
     assert (design.study, design.attempt, design.done, design.result) == ("slow", 1, True, None)
     assert isinstance(design.error, Cancelled)
+
+
+class Crowded(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not subscriptable at run time
+    """A service that has no time for anybody."""
+
+    def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        def refuse(_: bytes, context: grpc.ServicerContext) -> None:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "others were before it, and its time is all but up")
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+def test_a_wait_that_is_refused_until_its_end_has_taken_too_long() -> None:
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((Crowded(),))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        with Client(address, tenant="acme") as client, pytest.raises(DeadlineExceeded):
+            client.wait_for_design("slow", timeout=0.3)
+    finally:
+        server.stop(None).wait()
 
 
 def test_a_budget_that_is_used_up_is_told_at_once(client: EitherClient) -> None:

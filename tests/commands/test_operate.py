@@ -253,7 +253,7 @@ def encrypted(certificate: bytes, private_key: bytes) -> Iterator[str]:
     """Serve nothing over TLS, and yield the flag with the address."""
     server = grpc.server(ThreadPoolExecutor(1))
     credentials = grpc.ssl_server_credentials([(private_key, certificate)])
-    flag = f"--address=localhost:{server.add_secure_port('localhost:0', credentials)}"
+    flag = f"--address=127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
     server.start()
     yield flag
     server.stop(None)

@@ -81,7 +81,7 @@ def run(command: list[str], variables: dict[str, str]) -> subprocess.CompletedPr
 
 
 def target(service: Service) -> str:
-    return f"localhost:{service.address.rpartition(':')[2]}"
+    return f"127.0.0.1:{service.address.rpartition(':')[2]}"
 
 
 def until_logged(service: Service, words: str, count: int = WORKERS) -> None:
@@ -157,7 +157,7 @@ def connect(service: Service, files: Files, shown: tuple[Path, Path]) -> http.cl
     context = ssl.create_default_context(cafile=files.certificate)
     context.load_cert_chain(*shown)
     port = int(service.http_address.rpartition(":")[2])
-    connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
     connection.connect()
     return connection
 

@@ -42,8 +42,7 @@ class Locked:
 
     def client(self, key: str | None, *, tenant: str = "shop") -> Client:
         tls = Tls(root_certificates=self.certificate.read_bytes())
-        target = f"localhost:{self.service.address.rpartition(':')[2]}"
-        return Client(target, tenant=tenant, key=key, tls=tls, timeout=20.0)
+        return Client(self.service.address, tenant=tenant, key=key, tls=tls, timeout=20.0)
 
     def shown_certificates(self) -> set[str]:
         """Return what new connections of both doors are shown, several times, so that each worker is seen."""
@@ -138,7 +137,7 @@ def curl(locked: Locked, key: str) -> int:
     """Return the status of a call over HTTP."""
     trust = ssl.create_default_context(cafile=locked.certificate)
     port = int(locked.service.http_address.rpartition(":")[2])
-    connection = http.client.HTTPSConnection("localhost", port, context=trust, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=20)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     body = json.dumps({"bandit": "tenants/shop/bandits/home"})
     try:

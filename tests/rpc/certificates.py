@@ -1,4 +1,7 @@
-"""Certificates that vouch for themselves, for localhost; and an authority that vouches for callers."""
+"""Certificates that vouch for themselves, for this machine; and an authority that vouches for callers.
+
+Tests use 127.0.0.1 alone: a name has two addresses, and at the other one the same port may be of another test.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def write_pair(folder: Path, name: str = "localhost", *extensions: str) -> tuple
     """Write a certificate and its private key; return their paths."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     made = [find_program("openssl"), "req", "-x509", *_KEY]
-    subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
+    subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     more = [word for extension in extensions for word in ("-addext", extension)]
     subprocess.run([*made, *subject, *more, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     return certificate, key

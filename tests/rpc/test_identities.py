@@ -150,7 +150,7 @@ class Doors:
 
     async def open_http(self) -> None:
         limits = {"max_message_bytes": 1_000_000, "max_connections": 100}
-        self.http = HttpServer("localhost:0", services=self.running.services, tls=self.tls, **limits)
+        self.http = HttpServer("127.0.0.1:0", services=self.running.services, tls=self.tls, **limits)
         self.http_port = await self.http.start()
 
     @property
@@ -166,7 +166,7 @@ class Doors:
         trusting = grpc.ssl_channel_credentials(self.tls.pair.certificate, private_key, certificate)
         options = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
         metadata = (("authorization", key),) if key else ()
-        with grpc.secure_channel(f"localhost:{self.running.port}", trusting, options=options) as channel:
+        with grpc.secure_channel(f"127.0.0.1:{self.running.port}", trusting, options=options) as channel:
             try:
                 channel.unary_unary(path)(payload, timeout=PATIENCE, metadata=metadata)
             except grpc.RpcError as error:
@@ -178,7 +178,7 @@ class Doors:
         trusting = ssl.create_default_context(cadata=self.tls.pair.certificate.decode())
         if shown:
             trusting.load_cert_chain(*shown)
-        return http.client.HTTPSConnection("localhost", self.http_port, context=trusting, timeout=PATIENCE)
+        return http.client.HTTPSConnection("127.0.0.1", self.http_port, context=trusting, timeout=PATIENCE)
 
     def by_http(self, shown: Shown, path: str, payload: bytes, key: str | None = None) -> Answer:
         headers = {"Content-Type": "application/proto"} | ({"Authorization": key} if key else {})
@@ -204,7 +204,7 @@ def opened(folder: Path, **options: object) -> Iterator[Doors]:
     roots.write_bytes(authority.certificate.read_bytes())
     tls = ServerCertificate(*write_pair(folder), roots)
     known = parse_identities(KNOWN)
-    with serving(keys=ring(), identities=known, tls=tls, address="localhost:0", **options) as running:
+    with serving(keys=ring(), identities=known, tls=tls, address="127.0.0.1:0", **options) as running:
         doors = Doors(running, folder, tls, authority)
         running.run(doors.open_http())
         made = bandit_pb.CreateBanditRequest(bandit=bandit_pb.Bandit(name=HOME, slate_size=2, item_capacity=9))
@@ -349,7 +349,7 @@ def connected(
     """Return whether a new connection went on with a session, and the session that it has in the end."""
     port = doors.running.port if door == "grpc" else doors.http_port
     with (
-        socket.create_connection(("localhost", port), timeout=PATIENCE) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
     ):
         connection.sendall(SAID[door])

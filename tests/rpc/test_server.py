@@ -385,9 +385,9 @@ def test_a_unix_socket(tmp_path: Path) -> None:
 
 def test_tls(tmp_path: Path) -> None:
     certificate = certify(tmp_path)
-    with serving(tls=certificate, address="localhost:0") as server:
+    with serving(tls=certificate, address="127.0.0.1:0") as server:
         trusting = grpc.ssl_channel_credentials(root_certificates=certificate.pair.certificate)
-        with grpc.secure_channel(f"localhost:{server.port}", trusting) as channel:
+        with grpc.secure_channel(f"127.0.0.1:{server.port}", trusting) as channel:
             create(channel)
             assert recommend(channel).item_ids
         with channel_to(server.target) as plain:
