@@ -86,7 +86,7 @@ mutants: $(VENV)/compiled.stamp  ## Change the core one small change at a time: 
 	$(BIN)/python tools/mutants.py $(COUNT:%=--count %) $(SEED:%=--seed %) $(ONLY:%=--only %)
 
 # Of a complete module (tests/mutants.toml), and others after each commit.
-mutants-sample: $(VENV)/compiled.stamp  ## Try a few mutants of one module, in some three minutes
+mutants-sample: $(VENV)/compiled.stamp  ## Try a few mutants of one module, in half a minute
 	$(BIN)/python tools/mutants.py --sample --count 6 --seed $$(git rev-parse HEAD)
 
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 OWN = ["z", "y", "x", "w"]
 
-TOO_LATE = [{"DEADLINE_EXCEEDED": 1}, {"RESOURCE_EXHAUSTED": 1}]
-"""What becomes of a call that is not answered in time: on a busy machine it is refused when its time is all but up."""
-
 
 @pytest.fixture
 def home(client: EitherClient) -> str:
@@ -82,7 +79,7 @@ def test_a_service_that_hangs_is_not_waited_for(
     assert client.recommend(home, fallback=OWN, **named).source is Source.FALLBACK
     seconds = time.monotonic() - began
     assert named.get("timeout", 0.1) * 0.9 < seconds < PATIENCE / 2
-    assert client.fallbacks in TOO_LATE
+    assert client.fallbacks == {"DEADLINE_EXCEEDED": 1}
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
@@ -281,7 +278,7 @@ def test_both_attempts_end_at_the_deadline(make: Callable[..., EitherClient], se
     server.close_gate()
     assert client.recommend("home", fallback=OWN).source is Source.FALLBACK
     assert server.shop.calls.count("recommend") <= 2
-    assert client.fallbacks in TOO_LATE
+    assert client.fallbacks == {"DEADLINE_EXCEEDED": 1}
 
 
 def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(

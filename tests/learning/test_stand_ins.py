@@ -84,7 +84,7 @@ def test_of_more_known_items_than_a_search_looks_at_the_best_and_the_rarest_are_
     monkeypatch.setattr(decisions, "MOST_ITEMS_TO_SEARCH", most := 19)
     state, rng = PLAIN, np.random.default_rng(3)
     for number in range(90):
-        # The later an item comes, the rarer it is.
+        # The larger an item's index, the rarer it is.
         ranking = np.unique((N_ITEMS * rng.random(9) ** 2).astype(np.int32))[:SLATE_SIZE]
         state = state.rewarded(str(number), CONTEXT, rng.permutation(ranking), reward=float(rng.normal()))
     known = ELIGIBLE[state.posterior.shown_counts()[ELIGIBLE] > 0]

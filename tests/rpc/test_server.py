@@ -196,12 +196,12 @@ def test_a_deadline_is_counted_as_such(server: RunningServer, stub: RecommenderS
     server.close_gate()
 
     def comes_and_ends() -> bool:
-        """Make a call, which its client may give up before the server hears of it, or when its turn is too late."""
+        """Make a call, which its client may give up before the server hears of it, or whose turn comes too late."""
         assert refused(stub.Recommend, RECOMMEND, timeout=timeout).code in too_late
-        return len(server.ledger.started) > 2
+        server.ledger.wait_handled(len(server.ledger.started))
+        return "DEADLINE_EXCEEDED" in server.ledger.codes[2:]
 
-    until(comes_and_ends, what="a call has come to the server")
-    server.ledger.wait_handled(len(server.ledger.started))
+    until(comes_and_ends, what="a call has come to the server, and ended at its deadline")
     assert set(server.ledger.codes[2:]) <= too_late
 
 

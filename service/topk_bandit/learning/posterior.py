@@ -306,7 +306,7 @@ class Posterior:
     @property
     def centred_products(self) -> Products:
         """S_yy, S_yh and S_hh of a posterior with a prior mean, at an amplitude of one."""
-        return self._centre_products(self._sums.products, self._sums.observations)
+        return self._centre_products(self._sums.products)
 
     @property
     def has_item_parts(self) -> bool:
@@ -316,16 +316,16 @@ class Posterior:
     @property
     def slope_products(self) -> Products:
         """The same with all that rows which left told of the slope."""
-        return self._centre_products(self._all_products, self._sums.observations)
+        return self._centre_products(self._all_products)
 
-    def _centre_products(self, products: FloatArray, observations: float) -> Products:
+    def _centre_products(self, products: FloatArray) -> Products:
         """Return S_yy, S_yh and S_hh of products of the targets."""
         mean_y, mean_h = self._mean_of(0), self._mean_of(2)
         return Products(
             np.float64(_square(products, mean_y)),
             products[0, 2] - mean_y * products[1, 2],
             products[2, 2] - mean_h * products[1, 2],
-            observations,
+            self._sums.observations,
         )
 
     @property
