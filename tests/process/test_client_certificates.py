@@ -80,6 +80,10 @@ def run(command: list[str], variables: dict[str, str]) -> subprocess.CompletedPr
     return subprocess.run(command, check=False, capture_output=True, text=True, env=variables)
 
 
+def target(service: Service) -> str:
+    return f"127.0.0.1:{service.address.rpartition(':')[2]}"
+
+
 def until_logged(service: Service, words: str, count: int = WORKERS) -> None:
     until(
         lambda: sum(words in str(record.get("message")) for record in service.records) >= count,
@@ -89,7 +93,7 @@ def until_logged(service: Service, words: str, count: int = WORKERS) -> None:
 
 def test_identities_are_changed_while_it_serves(service: Service, files: Files, tmp_path: Path) -> None:
     tls = files.tls(files.authority.issue("checkout", "URI:spiffe://shop.example/checkout"))
-    shop = Client(service.address, tenant="shop", tls=tls, timeout=20.0)
+    shop = Client(target(service), tenant="shop", tls=tls, timeout=20.0)
     shop.create_bandit("home", slate_size=2, item_capacity=9)
     shop.upsert_items("home", ["tea", "coffee", "milk"])
     shop.reward("home", shop.recommend("home").id, 1.0)
@@ -97,13 +101,13 @@ def test_identities_are_changed_while_it_serves(service: Service, files: Files, 
         shop.stats("home")
     assert denied.value.reason == "SCOPE_NEEDED"
     with (
-        Client(service.address, tenant="other", tls=tls, timeout=20.0) as other,
+        Client(target(service), tenant="other", tls=tls, timeout=20.0) as other,
         pytest.raises(PermissionDenied) as denied,
     ):
         other.recommend("home")
     assert denied.value.reason == "TENANT_NEEDED"
     strangers = files.tls(Authority(tmp_path / "other").issue("checkout", "URI:spiffe://shop.example/checkout"))
-    with Client(service.address, tenant="shop", tls=strangers, timeout=2.0) as stranger, pytest.raises(Unavailable):
+    with Client(target(service), tenant="shop", tls=strangers, timeout=2.0) as stranger, pytest.raises(Unavailable):
         stranger.recommend("home")
 
     # A broken file changes nothing.
@@ -131,7 +135,7 @@ def test_a_name_that_is_taken_out_is_refused_on_the_connection_that_it_has(servi
     text = TEXT + TEXT.partition('["DNS')[0].replace("checkout", "till")
     files.identities.write_text(text)
     until_logged(service, "client_identities was read again")
-    with Client(service.address, tenant="shop", tls=files.tls(shown["checkout"]), timeout=20.0) as shop:
+    with Client(target(service), tenant="shop", tls=files.tls(shown["checkout"]), timeout=20.0) as shop:
         shop.create_bandit("home", slate_size=2, item_capacity=9)
         shop.upsert_items("home", ["tea", "coffee", "milk"])
         webs = {name: connect(service, files, pair) for name, pair in shown.items()}
@@ -171,7 +175,7 @@ def test_the_asynchronous_client_shows_its_certificate(service: Service, files: 
     tls = files.tls(files.authority.issue("checkout", "URI:spiffe://shop.example/checkout"))
 
     async def create() -> str:
-        async with AsyncClient(service.address, tenant="shop", tls=tls, timeout=20.0) as shop:
+        async with AsyncClient(target(service), tenant="shop", tls=tls, timeout=20.0) as shop:
             return (await shop.create_bandit("home", slate_size=2, item_capacity=9)).name
 
     assert asyncio.run(create()) == "home"
@@ -179,7 +183,7 @@ def test_the_asynchronous_client_shows_its_certificate(service: Service, files: 
 
 def test_commands_show_a_certificate(service: Service, files: Files) -> None:
     certificate, private_key = files.authority.issue("operator", "DNS:operator.example")
-    asked = [COMMAND, "tenants", "list", "--address", service.address, "--tls-roots", str(files.certificate)]
+    asked = [COMMAND, "tenants", "list", "--address", target(service), "--tls-roots", str(files.certificate)]
     shown = ["--client-certificate", str(certificate), "--client-private-key", str(private_key)]
     variables = {
         "TOPK_BANDIT_CLIENT_CERTIFICATE": str(certificate),

@@ -42,7 +42,8 @@ class Locked:
 
     def client(self, key: str | None, *, tenant: str = "shop") -> Client:
         tls = Tls(root_certificates=self.certificate.read_bytes())
-        return Client(self.service.address, tenant=tenant, key=key, tls=tls, timeout=20.0)
+        target = f"127.0.0.1:{self.service.address.rpartition(':')[2]}"
+        return Client(target, tenant=tenant, key=key, tls=tls, timeout=20.0)
 
     def shown_certificates(self) -> set[str]:
         """Return what new connections of both doors are shown, several times, so that each worker is seen."""
