@@ -237,10 +237,17 @@ class ReplicatedCluster:
         self._down.add(server.port)
         server.kill()
 
-    def promote_replica_of(self, server: RunningServer) -> None:
-        """Have a replica take over from a primary, without waiting until the others take that for dead."""
-        with self._replica_of(server).client() as client:
-            client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
+    def promote_replica_of(self, server: RunningServer, key: str) -> None:
+        """Have a replica take over a primary and its key, without waiting until the others take that for dead."""
+
+        def has_taken_over() -> bool:
+            # One that does not know yet how recent its primary's claim is makes an older one, which nobody believes.
+            for replica in [one for one in self._up() if _primary_port(one) == server.port]:
+                with replica.client() as client:
+                    client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
+            return self.primary_of(key) is not server
+
+        until(has_taken_over, what="a replica takes over")
 
     def bring_back(self, server: RunningServer, primary: RunningServer) -> None:
         """Start a server again, and have it follow the one that took over."""
@@ -265,10 +272,6 @@ class ReplicatedCluster:
                 here.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, int(1000 * PATIENCE), "KEYS", *keys)
             for client in (there, here):
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
-
-    def _replica_of(self, server: RunningServer) -> RunningServer:
-        """Return the server that follows another by its own word: the others may not have heard of it yet."""
-        return next(one for one in self._up() if _primary_port(one) == server.port)
 
     def _up(self) -> Iterator[RunningServer]:
         return (server for port, server in self._servers.items() if port not in self._down)

@@ -83,6 +83,18 @@ def test_what_one_has_taken_others_leave_alone_until_its_lease_is_over(path: Pat
         assert taken(other) == ["a", "b", "c"]
 
 
+def test_one_takes_out_what_two_have_sent(path: Path, clock: Clock) -> None:
+    with opened(path, clock, count=2) as [one, other]:
+        for name in "ab":
+            add(one, name)
+        early = one.take(1)
+        clock.now += LEASE
+        late = other.take(2)
+        assert other.remove(late) == {call.number for call in late}
+        assert one.remove(early) == set()
+        assert one.pending() == 0
+
+
 def test_a_clock_that_is_set_back_binds_nobody(path: Path, clock: Clock) -> None:
     with opened(path, clock, count=2) as [one, other]:
         add(one, "a")

@@ -55,7 +55,7 @@ def fail_over(cluster: ReplicatedCluster, key: str) -> None:
     killed = cluster.primary_of(key)
     cluster.kill(killed)
     if not LONG:  # else the others notice by themselves
-        cluster.promote_replica_of(killed)
+        cluster.promote_replica_of(killed, key)
     until(lambda: cluster.primary_of(key) is not killed, what="its replica takes over")
     cluster.bring_back(killed, cluster.primary_of(key))
 

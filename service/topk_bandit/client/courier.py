@@ -268,7 +268,7 @@ class Courier:
         """Take out what was answered for; return what has to be sent again, and why."""
         again: list[tuple[KeptCall, ClientError]] = []
         ended: list[KeptCall] = []
-        refused = 0
+        delivered: set[int] = set()
         for call, answer in zip(taken, answers, strict=False):
             error = self._error_of(call, answer)
             if error is not None and not _is_refusal(error):
@@ -277,11 +277,13 @@ class Courier:
             ended.append(call)
             if error is not None:
                 self._refuse(call, error)
-                refused += 1
-        self._file.remove(ended)
+            else:
+                delivered.add(call.number)
+        # After its lease a call may be sent by two: it was delivered once.
+        delivered &= self._file.remove(ended)
         self._put_back(taken[len(answers) :], 0.0)
         with self._lock:
-            self._delivered += len(ended) - refused
+            self._delivered += len(delivered)
         return again
 
     def _error_of(self, call: KeptCall, answer: _Answer) -> ClientError | None:

@@ -187,10 +187,11 @@ class OutboxFile:
         with self._changing() as connection:
             _set_due(connection, calls, self._now() + min(seconds, self._lease))
 
-    def remove(self, calls: Iterable[KeptCall]) -> None:
-        """Take them out for good."""
+    def remove(self, calls: Iterable[KeptCall]) -> set[int]:
+        """Take them out for good; return the numbers of those that nobody had taken out before."""
+        delete = "DELETE FROM calls WHERE number = ?"
         with self._changing() as connection:
-            connection.executemany("DELETE FROM calls WHERE number = ?", [(one.number,) for one in calls])
+            return {one.number for one in calls if connection.execute(delete, (one.number,)).rowcount}
 
     def pending(self) -> int:
         """Return how many calls it holds, of all processes."""
