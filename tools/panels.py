@@ -393,6 +393,13 @@ FOLDING = Row(
             ),
         ),
         Panel(
+            "Which rewards are not learned?",
+            "Rewards that are far from all others, or whose contexts are. They are learned once others show that "
+            "they are usual.",
+            "ops",
+            ((rate("topk_bandit_outliers_total", by="kind"), "{{kind}}"),),
+        ),
+        Panel(
             "What becomes of answers to studies?",
             "Answers to studies' questions, by outcome.",
             "reqps",

@@ -111,6 +111,10 @@ class RecordedHooks(Hooks):
         self.backed_by: list[tuple[int, float, int]] = []
         self.folded_events = 0
         self.counts: Counter[str] = Counter()
+        self.doubts: Counter[str] = Counter()
+
+    def doubted(self, kind: str, count: int) -> None:
+        self.doubts[kind] += count
 
     def followed(self, bandit: str, lag_events: int, waiting_seconds: float) -> None:
         if bandit == str(NAME):

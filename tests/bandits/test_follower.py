@@ -124,12 +124,14 @@ def test_only_refits_many_events_and_changes_of_items_are_folded_in_a_thread(mon
                     assert_same(await walker.follow(), await rebuilt(store))
                     return threads.works > before
 
+                while (await walker.follow()).events_before_refit <= 5:  # each of the first rewards may bring one
+                    await shop.trade(1)
                 for count, in_a_thread in ((EVENTS_AT_ONCE, True), (1, False), (4, False), (5, True)):
                     for _ in range(count):
                         await shop.recommend()
                     assert await follows_in_a_thread() == in_a_thread
                 took_threads, refits = [], []
-                for value in range(12):
+                for value in range(20):
                     chosen, before = await shop.recommend(), walker.hooks.counts["refits"]
                     await worker.recommender.reward(NAME, chosen.recommendation_id, float(value))
                     took_threads.append(await follows_in_a_thread())
@@ -354,6 +356,27 @@ def test_what_is_learned_is_told_and_how_far_the_newest_snapshot_is_behind(store
             assert hooks.backed_by[-1][2] == len((await store.load_snapshots(NAME))[0].payload)
 
     run(stores, scenario)
+
+
+def test_wild_rewards_are_reported_once_each_and_logged_ever_less_often(
+    stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(1))
+            await shop.create()
+            for value in [*shop.rng.random(30).tolist(), *[1e6, -1e6] * 5]:
+                chosen = await shop.recommend()
+                await worker.recommender.reward(NAME, chosen.recommendation_id, value)
+                await worker.residents.follow(NAME)
+            assert worker.hooks.doubts == {"reward": 10}
+        async with running_worker(store) as later:
+            await later.residents.follow(NAME)
+            assert later.hooks.doubts == {}, "they were reported when they came"
+
+    run(stores, scenario)
+    said = [record.getMessage() for record in caplog.records if "are not learned" in record.getMessage()]
+    assert [int(one.split(" ", 1)[0]) for one in said] == [1, 2, 4, 8]
 
 
 def test_a_broken_log_is_said_and_slates_are_still_chosen(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,11 @@ LOG = read_slice(
     ],
     start=1,
 )
-SNAPSHOT = decode_snapshot(base64.b64decode(RECORDED["snapshot"]))
+SNAPSHOT, SNAPSHOT_BEFORE = (
+    decode_snapshot(base64.b64decode(RECORDED[key])) for key in ("snapshot", "snapshot_before")
+)
+"""One of this program, and one of the program before, which knew less of what values are usual."""
+
 RECORDED_VERSION = 1
 """The data version of the recording."""
 
@@ -73,14 +77,31 @@ def test_a_recorded_log_is_replayed_to_the_posterior_that_it_had() -> None:
 def test_the_program_that_recorded_it_could_read_what_is_written_for_it() -> None:
     told = [json.loads(entry.split(" ", 4)[4]) for entry in RECORDED["entries"]]
     assert [json.loads(encode_event(undated(logged.event), RECORDED_VERSION)) for logged in LOG.events] == told
-    model = decode_model(SNAPSHOT.payload, limits=LIMITS)
-    with np.load(BytesIO(encode_model(model, RECORDED_VERSION))) as ours, np.load(BytesIO(SNAPSHOT.payload)) as theirs:
-        assert set(ours) == set(theirs)
-        for name in set(ours) - {"header"}:
+    model = decode_model(SNAPSHOT_BEFORE.payload, limits=LIMITS)
+    payloads = encode_model(model, RECORDED_VERSION), SNAPSHOT_BEFORE.payload
+    with np.load(BytesIO(payloads[0])) as ours, np.load(BytesIO(payloads[1])) as theirs:
+        assert all(name.startswith(("recent", "usual")) for name in set(ours) - set(theirs))
+        for name in set(theirs) - {"header"}:
             np.testing.assert_array_equal(ours[name], theirs[name])
         header, recorded = (json.loads(one["header"].tobytes()) for one in (ours, theirs))
-    assert {**header, "digests": recorded["digests"]} == recorded
-    assert encode_snapshot(SNAPSHOT, RECORDED_VERSION) == base64.b64decode(RECORDED["snapshot"])
+    # It reads what it knows, and takes no notice of what it doesn't.
+    beside = {"judged", "digests", "usual_rewards", "usual_contexts"}
+    ours, theirs = ({name: one[name] for name in set(one) - beside} for one in (header, recorded))
+    assert ours == theirs
+    assert [type(one) for one in header["usual_rewards"]] == [type(one) for one in recorded["usual_rewards"]]
+    assert (header["usual_contexts"] is None) == (recorded["usual_contexts"] is None)
+    for snapshot, key in ((SNAPSHOT, "snapshot"), (SNAPSHOT_BEFORE, "snapshot_before")):
+        assert encode_snapshot(snapshot, RECORDED_VERSION) == base64.b64decode(RECORDED[key])
+
+
+def test_one_goes_on_from_what_the_program_before_has_learned() -> None:
+    before = decode_model(SNAPSHOT_BEFORE.payload, limits=LIMITS)
+    model = before
+    for logged in LOG.events[SNAPSHOT_BEFORE.position :]:
+        model = fold(model, logged)
+    assert before.state.observations < model.state.observations
+    assert len(model.state.recent) == model.state.observations - before.state.observations
+    assert model.tally.recommendations == replayed(LOG.incarnation, LOG.events)[-1].tally.recommendations
 
 
 def undated(event: Event) -> Event:

@@ -417,6 +417,9 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     assert (stats.outlier_count, stats.pair_scale, stats.edges_reached) == (14, 0.25, ("noise",))
     assert stats.noticed_change_count == 34
     assert stats.set_aside_count == 35
+    assert stats.outlier_context_count == 51
+    assert stats.spread_factor == 52.0
+    assert stats.has_reward_range
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

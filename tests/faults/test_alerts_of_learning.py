@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from tests.faults.alarms import SHORT_HOLD, Fault, long_only, name_of, see_alerts
 from tests.faults.service import serving
@@ -28,7 +29,7 @@ from topk_bandit.store.codec import decode_snapshot
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.faults.service import Service
     from tests.servers import RunningServer
@@ -188,6 +189,41 @@ def refused_snapshots(shop: Shop) -> Iterator[None]:
     asyncio.run(ask(shop.service.address, "busy", slates=600))  # a snapshot comes when the log grows
 
 
+@contextlib.contextmanager
+def erring_client(shop: Shop) -> Iterator[None]:
+    """A client posts rewards of a million where they are about one, and mends its code."""
+    with shop.service.client(tenant="acme") as client:
+        client.create_bandit("odd", slate_size=2, item_capacity=6)
+        client.upsert_items("odd", [f"i{number}" for number in range(6)])
+
+        def post(rewards: Iterable[float]) -> None:
+            for reward in rewards:
+                client.reward("odd", client.recommend("odd").id, reward)
+
+        post(0.1 * (number % 7) for number in range(60))
+        post([1e6] * 40)
+        yield
+        post(0.1 * (number % 7) for number in range(300))
+
+
+@contextlib.contextmanager
+def unsteady_client(shop: Shop) -> Iterator[None]:
+    """A client posts rewards that vary four times as much as before, and mends its code."""
+    rng = np.random.default_rng(3)
+    with shop.service.client(tenant="acme") as client:
+        client.create_bandit("unsteady", slate_size=2, item_capacity=6)
+        client.upsert_items("unsteady", [f"i{number}" for number in range(6)])
+
+        def post(count: int, *, spread: float) -> None:
+            for reward in (1.0 + spread * rng.normal(size=count)).tolist():
+                client.reward("unsteady", client.recommend("unsteady").id, reward)
+
+        post(200, spread=0.2)
+        post(50, spread=0.8)
+        yield
+        post(400, spread=0.2)
+
+
 async def ask(address: str, bandit: str, *, slates: int) -> None:
     """Ask for so many slates, some of them at once."""
     async with AsyncClient(address, tenant="acme", timeout=PATIENCE) as client:
@@ -202,6 +238,8 @@ async def ask(address: str, bandit: str, *, slates: int) -> None:
 FAULTS = [
     Fault(silent_storefront, {"JoinRateDropped", "DefaultsRose"}),
     Fault(backlog, {"RewardsLate"}),
+    Fault(erring_client, {"Outliers"}, {"Outliers"}),
+    Fault(unsteady_client, {"SpreadsTooSmall"}, {"SpreadsTooSmall"}),
     Fault(damaged_event, {"LearnerLags", "ModelOld"}, {"LearnerLags", "ModelOld"}),
     Fault(spoiled_snapshot, {"SnapshotsFail"}),
     Fault(refused_snapshots, {"SnapshotsLate"}, {"SnapshotsLate"}),

@@ -139,6 +139,8 @@ def test_two_clicks_from_all_bandits_to_regret_over_time_and_to_why_a_slate_was_
         f"estimated {stats.estimated_regret_sum:.4g}."
     )
     assert browser.find_elements(By.CSS_SELECTOR, "#regret polyline")
+    remarks = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#remarks li")]
+    assert [one for one in remarks if "rewards of any size" in one]
     now = facts(browser, "figures")
     assert (now["Slates"], now["Rows"]) == (str(ROUNDS + 1), str(stats.posterior_row_count))
     assert len(rows(browser, "#best")) == 5

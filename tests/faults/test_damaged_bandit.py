@@ -66,6 +66,7 @@ def test_a_bandit_that_lost_its_record_is_told_of_and_deleted(tmp_path: Path) ->
             status, said = command("doctor", f"--redis-url={server.url}")
             assert status == 1
             assert "tenants/acme/bandits/lost: its record is gone" in said
+            assert "rewards: tenants/acme/bandits/well take rewards of any size" in said
             assert [known.name for known in client.list_bandits()] == ["well"]
             assert client.recommend("well", context=[0.1, 0.2, 0.3]).id
             with pytest.raises(NotFound):

@@ -14,8 +14,9 @@ from tests.learning.test_policy import EVERYTHING
 from topk_bandit.learning.hyperparameters import best_noise
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, project
-from topk_bandit.learning.policy import PastRows, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
+from topk_bandit.learning.recent_observations import PastRows
 
 NOISE = 0.2
 DATA = sample(WCK, np.random.default_rng(0), n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=CONTEXT_DIM, count=40)

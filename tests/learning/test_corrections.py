@@ -64,20 +64,27 @@ class Life:
 
 
 def assert_alike(one: State, other: State) -> None:
-    assert (one.observations, one.since_refit, one.unrewarded) == (
-        other.observations,
-        other.since_refit,
-        other.unrewarded,
-    )
-    assert one.usual == pytest.approx(other.usual, rel=1e-12)
-    assert one.recent == other.recent
-    assert one.pending_ids == other.pending_ids
+    assert one.since_refit == other.since_refit
+    for name in ("count", "outliers", "reach"):
+        assert getattr(one.usual_rewards, name) == getattr(other.usual_rewards, name), name
+    assert one.recent.ids == other.recent.ids
+    for name in ("contexts", "rankings", "rewards", "times", "verdicts") if one.recent.ids else ():
+        assert np.array_equal(getattr(one.recent, name), getattr(other.recent, name)), name
     assert one.compared == other.compared
+    mine, theirs = one.posterior.observed_rows, other.posterior.observed_rows
+    assert np.abs(mine.targets - theirs.targets).max(initial=0.0) <= MOST_APART
+    assert_predicts_alike(one, other)
+
+
+def assert_predicts_alike(one: State, other: State) -> None:
+    """What is not learned at first, because it is wild, is a later row once it is corrected."""
+    assert (one.observations, one.unrewarded) == (other.observations, other.unrewarded)
+    assert one.counted == pytest.approx(other.counted)
+    assert one.pending_ids == other.pending_ids
     mine, theirs = one.posterior, other.posterior
     assert mine.kernel.shape == theirs.kernel.shape
     for name in ("noise_variance", "amplitude", "offset", "slope", "context_square", "n_observations"):
         assert getattr(mine, name) == pytest.approx(getattr(theirs, name), rel=MOST_APART, abs=1e-12), name
-    assert np.abs(mine.observed_rows.targets - theirs.observed_rows.targets).max(initial=0.0) <= MOST_APART
     rng = np.random.default_rng(7)
     rankings = random_rankings(ITEMS, slate_size=SLATE_SIZE, count=30, rng=rng)
     for context in rng.normal(size=(4, DIM)):
@@ -98,7 +105,7 @@ CASES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 5, 60])
 @pytest.mark.parametrize(("kernel", "rows", "prior"), CASES)
-@pytest.mark.parametrize(("wrong", "right"), [(3.0, 0.25), (1e4, 0.25), (0.25, -1e4), (0.25, None), (1e4, None)])
+@pytest.mark.parametrize(("wrong", "right"), [(1.5, 0.25), (1e4, 0.25), (0.25, -1e4), (0.25, None), (1e4, None)])
 def test_a_corrected_state_is_that_of_the_corrected_life(
     wrong: float, right: float | None, kernel: Kernel, rows: int, before: int, *, prior: bool
 ) -> None:
@@ -116,14 +123,18 @@ def test_a_corrected_state_is_that_of_the_corrected_life(
         for shown in others[:3]:
             life.reward(shown, float(life.rng.normal()))
         slates.append(wild)
-    assert mistaken.state.is_recent(slates[0][0])
+    assert mistaken.state.can_correct(slates[0][0])
     mistaken.state = mistaken.state.corrected(slates[0][0], right)
     if right is None:
         truthful.state = truthful.state.closed(slates[0][0])
-    assert_alike(mistaken.state, truthful.state)
+    is_wild = max(abs(wrong), abs(right or 0.0)) > 100.0
+    compare = assert_predicts_alike if is_wild else assert_alike
+    compare(mistaken.state, truthful.state)
+    if is_wild and not before:
+        return  # a few that are judged anew are refit at once
     for life in (mistaken, truthful):
         life.live(40)  # beyond the next refits
-    assert_alike(mistaken.state, truthful.state)
+    compare(mistaken.state, truthful.state)
 
 
 def test_a_correction_can_be_corrected() -> None:
@@ -131,10 +142,10 @@ def test_a_correction_can_be_corrected() -> None:
     for one in (life, other):
         for shown in [one.show() for _ in range(6)]:
             one.reward(shown, float(one.rng.normal()))
-    state = life.state.corrected("s2", 50.0).corrected("s4", None).corrected("s2", -1.0).corrected("s5", 2.0)
+    state = life.state.corrected("s2", 5.0).corrected("s4", None).corrected("s2", -1.0).corrected("s5", 2.0)
     expected = other.state.corrected("s5", 2.0).corrected("s2", -1.0).corrected("s4", None)
     assert_alike(state, expected)
-    assert not state.is_recent("s4")
+    assert not state.can_correct("s4")
 
 
 def test_all_rewards_can_be_voided() -> None:
@@ -160,7 +171,7 @@ def test_older_states_stay_as_they_are_when_a_later_one_is_corrected() -> None:
         life.reward(shown, float(life.rng.normal()))
     before = life.state
     numbers = [np.array(one, copy=True) if isinstance(one, np.ndarray) else one for one in before.posterior.numbers]
-    branch = Life(before.corrected(before.recent[1].slate_id, 9.0), seed=9)
+    branch = Life(before.corrected(before.recent.ids[-2], 9.0), seed=9)
     branch.live(12)
     life.live(12)
     for then, now in zip(numbers, before.posterior.numbers, strict=True):
@@ -175,8 +186,9 @@ def test_a_refit_ends_what_can_be_corrected() -> None:
         due = life.state.rewards_before_refit
         shown = life.show()
         life.reward(shown, float(life.rng.normal()))
-        assert life.state.is_recent(shown[0]) == (due > 1), count
-        assert len(life.state.recent) == life.state.since_refit
+        assert life.state.can_correct(shown[0]) or due <= 1, count
+        assert life.state.can_correct(shown[0]) == (life.state.since_refit > 0), count
+        assert sum(map(bool, life.state.recent.ids)) == life.state.since_refit
 
 
 def test_a_row_that_is_taken_back_leaves_the_mean_square_of_contexts_as_it_was() -> None:

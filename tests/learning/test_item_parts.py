@@ -22,10 +22,11 @@ from topk_bandit.learning.kendall import Shape, adaptive_kendall
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.mean_parts import split_mean
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, fold_by_ranking, outgrows
-from topk_bandit.learning.policy import PastRows, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import all_rankings
+from topk_bandit.learning.recent_observations import PastRows
 from topk_bandit.learning.scales import scale_best, slope_prior
 from topk_bandit.learning.search import local_search
 from topk_bandit.learning.thompson import draw_function

@@ -26,8 +26,9 @@ from topk_bandit.learning.observed_rows import (
     rewards_differ,
     rows_needed,
 )
-from topk_bandit.learning.policy import PastRows, State
+from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Moments, PendingSlates, Posterior
+from topk_bandit.learning.recent_observations import PastRows
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel

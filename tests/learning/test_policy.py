@@ -285,7 +285,7 @@ def test_what_was_learned_is_kept_when_an_adaptive_kernel_has_more_items() -> No
     before = folded(State.initial(kernel, context_dim=CONTEXT_DIM, limits=Limits()), happenings(7, 200)).refit()
     after = before.with_kernel(kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE))
     assert after.posterior.kernel.n_items == 4 * N_ITEMS
-    assert after.usual == before.usual
+    assert after.usual_rewards is before.usual_rewards
     assert (after.observations, after.since_refit) == (before.observations, 0)
     means = [state.predict(ASK_CONTEXT, EVERYTHING).mean for state in (before, after)]
     assert np.corrcoef(*means)[0, 1] > 0.97
@@ -315,7 +315,7 @@ def test_a_state_that_forgets_is_one_that_begins_but_for_its_counts(encoded: boo
     begun = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), half_life=80.0, encoded=encoded)
     forgot = folded(begun, happenings(3, 60)).forget(KERNEL)
     assert (forgot.shared, forgot.half_life, forgot.pending_ids) == (begun.shared, 80.0, ())
-    assert forgot.usual_contexts is begun.usual_contexts
+    assert forgot.usual_norms is begun.usual_norms
     assert (forgot.remembered, forgot.observations > 20, forgot.unrewarded > 0) == (0, True, True)
     assert same(forgot.predict(ASK_CONTEXT, EVERYTHING), begun.predict(ASK_CONTEXT, EVERYTHING))
 

@@ -120,7 +120,7 @@ def test_where_every_slate_gets_a_reward_every_slate_counts() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_one_wild_reward_changes_next_to_nothing(seed: int) -> None:
     wild, calm = (live(initial(1), count=400, seed=seed, meaning=False, wild=wild) for wild in (200, -1))
-    assert (wild.usual.outliers, calm.usual.outliers) == (1, 0)
+    assert (wild.counted.wild_rewards, calm.counted.wild_rewards) == (1, 0)
     one, other = (state.predict(np.ones(1), EVERYTHING) for state in (wild, calm))
     spread = float(np.ptp(other.mean))
     assert np.abs(one.mean - other.mean).max() <= 0.08 * spread

@@ -12,7 +12,8 @@ from tests.learning.happenings import N_ITEMS, SLATE_SIZE
 from tests.learning.test_ageing import live
 
 from topk_bandit.learning.limits import Limits
-from topk_bandit.learning.policy import PastRows, State
+from topk_bandit.learning.policy import State
+from topk_bandit.learning.recent_observations import PastRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +28,10 @@ def learned(half_life: float = HALF_LIFE) -> State:
 
 
 def rewarded_until_refit(state: State) -> State:
-    while state.since_refit == 0 or not state.rewards_before_refit <= 1:
+    while True:
         state = state.rewarded("late", np.ones(1), PAST.rankings[0], reward=0.5)
-    return state.rewarded("last", np.ones(1), PAST.rankings[0], reward=0.5)
+        if state.since_refit == 0:
+            return state
 
 
 @pytest.mark.parametrize(

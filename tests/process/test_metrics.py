@@ -49,6 +49,9 @@ PROMISED = {
     "topk_bandit_candidates_passed_over_total": "counter",
     "topk_bandit_exploration_total": "counter",
     "topk_bandit_odd_features_total": "counter",
+    "topk_bandit_outliers_total": "counter",
+    "topk_bandit_outlier_share": "gauge",
+    "topk_bandit_spread_factor": "gauge",
     "topk_bandit_observations": "gauge",
     "topk_bandit_pending": "gauge",
     "topk_bandit_learner_lag_events": "gauge",
@@ -173,7 +176,9 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.backed(bandit, unsaved_events=3, age_seconds=60.0, n_bytes=4000)
     metrics.snapshot_saved()
     metrics.bounded(2**24)
-    metrics.posterior(bandit, observations=5, pending=1, rows=4, memory_bytes=2**20)
+    metrics.posterior(
+        bandit, observations=5, pending=1, rows=4, memory_bytes=2**20, outlier_share=0.0, spread_factor=1.0
+    )
     metrics.rested("idle")
     metrics.snapshot_failed(bandit)
     metrics.fold_failed(bandit)
@@ -372,21 +377,30 @@ def test_store_calls_are_timed_by_operation_and_failures_counted(bench: Bench) -
 
 
 def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) -> None:
-    bench.metrics.posterior("a", observations=5, pending=1, rows=4, memory_bytes=1000)
-    bench.metrics.posterior("b", observations=10, pending=2, rows=8, memory_bytes=3000)
-    bench.metrics.posterior("a", observations=6, pending=0, rows=4, memory_bytes=1000)
+    bench.metrics.posterior(
+        "a", observations=5, pending=1, rows=4, memory_bytes=1000, outlier_share=0.25, spread_factor=1.0
+    )
+    bench.metrics.posterior(
+        "b", observations=10, pending=2, rows=8, memory_bytes=3000, outlier_share=0.5, spread_factor=1.5
+    )
+    bench.metrics.posterior(
+        "a", observations=6, pending=0, rows=4, memory_bytes=1000, outlier_share=0.25, spread_factor=1.0
+    )
     assert bench.value("topk_bandit_observations") == 16
     assert bench.value("topk_bandit_pending") == 2
     assert bench.value("topk_bandit_posterior_rows") == 12
     assert bench.value("topk_bandit_models") == 2
     assert bench.value("topk_bandit_model_memory_bytes") == 4000
     assert bench.value("topk_bandit_largest_model_bytes") == 3000
+    assert bench.value("topk_bandit_outlier_share") == 0.5
+    assert bench.value("topk_bandit_spread_factor") == 1.5
     bench.metrics.forgotten("b")
     bench.metrics.forgotten("never known")
     assert bench.value("topk_bandit_observations") == 6
     assert bench.value("topk_bandit_models") == 1
     assert bench.value("topk_bandit_model_memory_bytes") == 1000
     assert bench.value("topk_bandit_largest_model_bytes") == 1000
+    assert bench.value("topk_bandit_outlier_share") == 0.25
     bench.metrics.forgotten("a")
     assert bench.value("topk_bandit_models") == 0
     assert bench.value("topk_bandit_largest_model_bytes") == 0
@@ -528,7 +542,8 @@ def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Pa
             worker.run(
                 "metrics.rewarded('accepted', 1.5)",
                 "metrics.rpc_handled('service', 'Method', 'OK', 0.004)",
-                f"metrics.posterior('a', observations={size}, pending=1, rows=2, memory_bytes=9)",
+                f"metrics.posterior('a', observations={size}, pending=1, rows=2, memory_bytes=9, "
+                "outlier_share=0.0, spread_factor=1.0)",
                 f"metrics.followed('a', {size}, {size}.0)",
             )
         text = rendered(tmp_path).decode()

@@ -29,7 +29,7 @@ from topk_bandit.domain.errors import (
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.learning.feature_shares import find_shares
-from topk_bandit.learning.usual_contexts import NO_CONTEXTS
+from topk_bandit.learning.usual_values import NO_VALUES
 from topk_bandit.store.codec import prior_digest
 
 if TYPE_CHECKING:
@@ -305,7 +305,10 @@ def _make_stats(
         estimated_regret_sum=tally.estimated_regret_sum,
         explored=tally.explored,
         hyperparameters=_describe_hyperparameters(model),
-        outliers=state.usual.outliers,
+        outliers=state.counted.wild_rewards,
+        outlier_contexts=state.counted.wild_contexts,
+        spread_factor=state.spread_factor,
+        has_reward_range=model.settings.reward_range is not None,
         noticed_changes=state.changes,
         set_aside=tally.set_aside,
         snapshot_position=record.snapshot_position,
@@ -340,10 +343,9 @@ def _describe_hyperparameters(model: Model) -> HyperparameterStats:
 
 def _describe_features(model: Model, shares: FeatureShares) -> tuple[FeatureStats, ...]:
     """Return what was seen of the features of contexts, or of contexts that have none."""
-    usual, encoder = model.state.usual_contexts, model.encoder
+    norms, encoder = model.state.usual_norms or NO_VALUES, model.encoder
     if encoder is None:
-        usual = usual or NO_CONTEXTS
-        return (FeatureStats("", 0.0, usual.longest, frozen=False, clamped=usual.outliers, unknown=0, missing=0),)
+        return (FeatureStats("", 0.0, norms.middle, frozen=False, clamped=norms.outliers, unknown=0, missing=0),)
     return _describe_records(encoder, shares.of_contexts)
 
 

@@ -128,9 +128,9 @@ def _judge(
     """
     if not len(rankings):
         return ()
-    posterior = model.state.posterior
-    moments, known = (posterior.predict(context, rankings, with_pending=pending) for pending in (True, False))
-    deviations = np.sqrt(known.variance)
+    state = model.state
+    moments, known = (state.posterior.predict(context, rankings, with_pending=pending) for pending in (True, False))
+    deviations = np.sqrt(state.widen(known).variance)
     bounds = moments.mean + math.sqrt(beta) * np.sqrt(moments.variance)
     told = zip(rankings, moments.mean.tolist(), deviations.tolist(), bounds.tolist(), scores, strict=True)
     return tuple(RankedSlate(model.items.find_ids(ranking), *figures) for ranking, *figures in told)

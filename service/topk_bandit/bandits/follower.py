@@ -435,6 +435,7 @@ class Follower:
         if folded.since_checkpoint == 0:
             self._hooks.refitted(time.perf_counter() - start)
         self._report_learned(logged)
+        self._report_doubts(model, folded)
         return folded
 
     def _report_learned(self, logged: LoggedEvent) -> None:
@@ -446,6 +447,25 @@ class Follower:
                 self._hooks.learned(recommendation_id, value, (logged.at_ms - shown.at_ms) / 1e3)
             case Expired(default_reward=reward) if reward is not None:
                 self._hooks.defaulted()
+
+    def _report_doubts(self, before: Model, after: Model) -> None:
+        """Report rewards that are not learned; log some of them: the first, the second, the fourth..."""
+        if after.version <= self._loaded_end or before.state.recent is after.state.recent:
+            return
+        known, counted = before.state.counted, after.state.counted
+        for kind, then, now in (
+            ("reward", known.wild_rewards, counted.wild_rewards),
+            ("context", known.wild_contexts, counted.wild_contexts),
+        ):
+            if now > then:
+                self._hooks.doubted(kind, now - then)
+            if now.bit_length() > then.bit_length():
+                _log.warning(
+                    "%d rewards are not learned: %s far from all others; see outlier_count",
+                    now,
+                    "they are" if kind == "reward" else "the contexts of their slates are",
+                    extra={"bandit": str(self.name), "log_position": after.version},
+                )
 
     def _report_lag(self, model: Model | None, part: LogSlice) -> None:
         """Report what a model lacks of its log, and how long the oldest event of that has waited.
@@ -471,6 +491,8 @@ class Follower:
             pending=model.open_slates,
             rows=model.state.posterior.n_rows,
             memory_bytes=model.memory_bytes,
+            outlier_share=model.state.recent.outlier_share,
+            spread_factor=model.state.spread_factor,
         )
 
 

@@ -42,8 +42,9 @@ from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import Mark
 from topk_bandit.learning.item_features import ItemFeatures
-from topk_bandit.learning.policy import PastRows, State, kernel_of
+from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
+from topk_bandit.learning.recent_observations import PastRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +93,7 @@ class Tally:
     """Sums and counts over a bandit's life, in the units of `topk_bandit.domain.bandits.BanditStats`.
 
     But `inactive` is how many there are now. Of the slates that were `set_aside`, `aside_rewards` are those that ended
-    with a reward, and `aside_defaults` those with a default reward.
+    with a reward, and `aside_defaults` those with a default reward; `aside_sum` is the sum of these rewards.
     """
 
     recommendations: int = 0
@@ -113,6 +114,7 @@ class Tally:
     set_aside: int = 0
     aside_rewards: int = 0
     aside_defaults: int = 0
+    aside_sum: float = 0.0
 
     def told(self) -> dict[str, float]:
         """Return it as digests and snapshots have it: what is of slates set aside only where there are any."""
@@ -183,7 +185,9 @@ class Model:
     @property
     def counted_rewards(self) -> int:
         """How many rewards the sum of rewards is of: those learned, and those of slates that were set aside."""
-        return self.state.observations + self.tally.aside_rewards + self.tally.aside_defaults
+        counted = self.state.counted
+        learned = self.state.observations - counted.wild_rewards - counted.wild_contexts
+        return learned + self.tally.aside_rewards + self.tally.aside_defaults
 
     @property
     def mean_reward(self) -> float:
@@ -216,16 +220,15 @@ class Model:
 
         But for a change of settings or items, and for an import, which may refit at once.
         """
-        return self.version + self.events_before_refit if self.state.is_recent(recommendation_id) else 0
+        return self.version + self.events_before_refit if self.state.can_correct(recommendation_id) else 0
 
     @property
     def events_before_refit(self) -> int:
         """With how many more events of slates a refit comes at the earliest, even if all are rewards or requests."""
-        usual, encoder = self.state.usual_contexts, self.encoder
+        encoder = self.encoder
         counts = (
             self.state.rewards_before_refit,
             self.events_before_checkpoint,
-            None if usual is None else usual.contexts_before_judgement,
             None if encoder is None else encoder.requests_before_recoding,
         )
         return min(count for count in counts if count is not None)
@@ -253,8 +256,8 @@ class Model:
         if self.encoder is not None and isinstance(context, Features):
             numbers, marks = self.encoder.encode(context)
             return Taken(numbers, OddFeatures(marks.count(Mark.CLAMPED), marks.count(Mark.UNKNOWN)))
-        numbers, usual = self.encode(context), self.state.usual_contexts
-        return Taken(numbers, OddFeatures(int(usual is not None and usual.is_outlier(numbers)), 0))
+        numbers = self.encode(context)
+        return Taken(numbers, OddFeatures(int(self.state.is_wild_context(numbers)), 0))
 
 
 def half_life_of(settings: BanditSettings) -> float:
@@ -342,7 +345,7 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"it can't follow event {model.version}")
     after = replace(
-        _apply(model, logged),
+        _add_up(_apply(model, logged), before=model),
         last=logged,
         since_checkpoint=model.since_checkpoint + 1,
         aside_since_checkpoint=model.aside_since_checkpoint + _is_aside(logged.event),
@@ -353,9 +356,17 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
     if is_refit and not isinstance(logged.event, _CHANGE_A_FIT):
         return replace(after, since_checkpoint=0, aside_since_checkpoint=0)
     if after.events_before_checkpoint <= 0:
-        refit = after.state.refit(logged.at_ms)
-        return replace(after, state=refit, since_checkpoint=0, aside_since_checkpoint=0)
+        refit = replace(after, state=after.state.refit(logged.at_ms))
+        return replace(_add_up(refit, before=after), since_checkpoint=0, aside_since_checkpoint=0)
     return after
+
+
+def _add_up(model: Model, *, before: Model) -> Model:
+    """Return the model whose tally has the sum of the rewards that count now: a refit may judge some anew."""
+    if model.state is before.state and model.tally.aside_sum == before.tally.aside_sum:
+        return model
+    reward_sum = model.state.counted.reward_sum + model.tally.aside_sum
+    return replace(model, tally=replace(model.tally, reward_sum=reward_sum))
 
 
 _OF_A_SLATE = Recommended | Activated | RewardCollected | Rewarded | Expired | Lapsed
@@ -581,14 +592,14 @@ def _end_aside(model: Model, event: Rewarded | Expired) -> Model:
         expirations=tally.expirations + isinstance(event, Expired),
         aside_rewards=tally.aside_rewards + isinstance(event, Rewarded),
         aside_defaults=tally.aside_defaults + (isinstance(event, Expired) and reward is not None),
-        reward_sum=tally.reward_sum + _usual_reward(model, reward),
+        aside_sum=tally.aside_sum + _usual_reward(model, reward),
     )
     return replace(model, tally=counted)
 
 
 def _usual_reward(model: Model, reward: float | None) -> float:
-    """Return a reward as the model would learn it now, 0 for none."""
-    return 0.0 if reward is None else model.state.usual.admit(reward).reward
+    """Return a reward as it counts now in the mean, 0 for none."""
+    return 0.0 if reward is None else model.state.usual_reward(reward)
 
 
 def _take_reward(model: Model, event: Rewarded, *, at_ms: int) -> Model:
@@ -614,12 +625,11 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
     tally, state = model.tally, model.state
     if event.before is not None:
         return _correct_aside(model, event)
-    if not state.is_recent(event.recommendation_id):
+    if not state.can_correct(event.recommendation_id):
         return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     corrected = state.corrected(event.recommendation_id, event.value)
     tally = replace(
         tally,
-        reward_sum=tally.reward_sum - state.recent_sum + corrected.recent_sum,
         voided=tally.voided + (event.value is None),
         amended=tally.amended + (event.value is not None),
     )
@@ -634,7 +644,7 @@ def _correct_aside(model: Model, event: RewardAmended) -> Model:
     change = _usual_reward(model, event.value) - _usual_reward(model, event.before)
     corrected = replace(
         tally,
-        reward_sum=tally.reward_sum + change,
+        aside_sum=tally.aside_sum + change,
         voided=tally.voided + is_void,
         amended=tally.amended + (not is_void),
         aside_rewards=tally.aside_rewards - is_void,
@@ -644,12 +654,7 @@ def _correct_aside(model: Model, event: RewardAmended) -> Model:
 
 def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Shown, *, at_ms: int) -> Model:
     context, ranking = model.encode(shown.context), model.items.find_indices(shown.slate)
-    learned = model.state.usual.admit(reward).reward
-    return replace(
-        model,
-        state=model.state.rewarded(recommendation_id, context, ranking, reward=reward, at=at_ms),
-        tally=replace(model.tally, reward_sum=model.tally.reward_sum + learned),
-    )
+    return replace(model, state=model.state.rewarded(recommendation_id, context, ranking, reward=reward, at=at_ms))
 
 
 def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> Model:
@@ -670,9 +675,4 @@ def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> 
         np.array([slate.reward for slate in slates]),
         np.array([0 if slate.at_ms is None else max(at_ms - slate.at_ms, 0) for slate in slates], dtype=np.float64),
     )
-    learned, _ = model.state.usual.admit_all(past.rewards.tolist())
-    return replace(
-        model,
-        state=model.state.learn_history(past, at=at_ms),
-        tally=replace(model.tally, reward_sum=model.tally.reward_sum + math.fsum(learned)),
-    )
+    return replace(model, state=model.state.learn_history(past, at=at_ms))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import BanditRecord, Store
 
-__all__ = ["Overviews"]
+__all__ = ["Overviews", "read_records"]
 
 _PAGE = 256
 
@@ -49,7 +49,7 @@ class Overviews:
         """
         found: list[BanditOverview] = []
         looked, last = 0, after
-        async for record in self._records(tenant, after):
+        async for record in read_records(self._store, tenant=tenant, after=after):
             if looked == limit:
                 return found, last
             looked, last = looked + 1, record.name
@@ -61,7 +61,7 @@ class Overviews:
         """Return what a tenant uses, or raise `NotFoundError` for one that has no bandits."""
         bandits = log_events = pending = late = 0
         glances = []
-        async for record in self._of_one(tenant, ""):
+        async for record in read_records(self._store, tenant=tenant):
             bandits, log_events = bandits + 1, log_events + record.log_position
             pending, late = pending + record.pending, late + record.late_rewards
             if (model := self._peek(record)) is not None:
@@ -94,26 +94,27 @@ class Overviews:
         model = self._residents.peek_model(record.name)
         return model if model is not None and model.incarnation == record.incarnation else None
 
-    async def _records(self, tenant: str | None, after: BanditName | None) -> AsyncIterator[BanditRecord]:
-        first = "" if after is None else after.bandit
-        if tenant is not None:
-            async for record in self._of_one(tenant, first):
-                yield record
-            return
-        if after is not None:
-            async for record in self._of_one(after.tenant, first):
-                yield record
-        last = "" if after is None else after.tenant
-        while tenants := await self._store.list_tenants(after=last, limit=_PAGE):
-            for last in tenants:
-                async for record in self._of_one(last, ""):
-                    yield record
 
-    async def _of_one(self, tenant: str, after: str) -> AsyncIterator[BanditRecord]:
-        while records := await self._store.list_bandits(tenant, after=after, limit=_PAGE):
-            for record in records:
+async def read_records(
+    store: Store, *, tenant: str | None = None, after: BanditName | None = None
+) -> AsyncIterator[BanditRecord]:
+    """Yield the records of a tenant's bandits, or of all, in the order of their names; none of damaged ones."""
+    first = "" if after is None else after.bandit
+    last = tenant or ("" if after is None else after.tenant)
+    if last:
+        async for record in _read_of_one(store, last, first):
+            yield record
+    while tenant is None and (tenants := await store.list_tenants(after=last, limit=_PAGE)):
+        for last in tenants:
+            async for record in _read_of_one(store, last, ""):
                 yield record
-            after = records[-1].name.bandit
+
+
+async def _read_of_one(store: Store, tenant: str, after: str) -> AsyncIterator[BanditRecord]:
+    while records := await store.list_bandits(tenant, after=after, limit=_PAGE):
+        for record in records:
+            yield record
+        after = records[-1].name.bandit
 
 
 def _overview(record: BanditRecord, model: Model | None) -> BanditOverview:

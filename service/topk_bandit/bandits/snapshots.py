@@ -22,6 +22,7 @@ from topk_bandit.bandits.model import Model, Tally, half_life_of
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
+from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import FeatureRecord
 from topk_bandit.learning.item_features import ItemFeatures
@@ -31,8 +32,8 @@ from topk_bandit.learning.observed_rows import ObservedRows
 from topk_bandit.learning.policy import Checkpoint, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
-from topk_bandit.learning.usual_contexts import UsualContexts
-from topk_bandit.learning.usual_rewards import UsualRewards
+from topk_bandit.learning.recent_observations import NO_OBSERVATIONS, Counted, RecentObservations
+from topk_bandit.learning.usual_values import NO_VALUES, UsualValues
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.documents import refuse_newer
@@ -73,6 +74,7 @@ def encode_model(model: Model, version: int = OLDEST) -> bytes:
         item_samples=_join_samples(None if items is None else items.encoder),
         history_numbers=model.history.numbers,
         history_totals=model.history.totals,
+        **_arrays_of_judged(checkpoint),
         **({} if parts is None else {f"part_{one.name}": getattr(parts, one.name) for one in fields(parts)}),
     )
     return buffer.getvalue()
@@ -160,8 +162,15 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "unrewarded": checkpoint.unrewarded,
         "to_count": checkpoint.to_count,
         "aged_at": checkpoint.aged_at,
-        "usual_rewards": checkpoint.usual,
-        "usual_contexts": checkpoint.usual_contexts,
+        "usual_rewards": _describe_clamped_rewards(model),
+        "usual_contexts": _describe_shortened_contexts(checkpoint.usual_norms),
+        "judged": {
+            "rewards": _describe_usual(checkpoint.usual_rewards),
+            "norms": _describe_usual(checkpoint.usual_norms),
+            "recent_ids": checkpoint.recent.ids,
+            "settled": checkpoint.settled,
+            "calibration": checkpoint.calibration,
+        },
         "features": _describe_records(model.encoder),
         "item_features": _describe_records(None if model.item_features is None else model.item_features.encoder),
         "items_taken": 0 if model.item_features is None else model.item_features.taken,
@@ -254,8 +263,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         unrewarded=header["unrewarded"],
         to_count=header["to_count"],
         aged_at=header["aged_at"],
-        usual=UsualRewards(*header["usual_rewards"]),
-        usual_contexts=_read_usual_contexts(header["usual_contexts"]),
+        **_read_judged(header, arrays),
         noise_at_edge=header["noise_at_edge"],
         doubt=header["doubt"],
         changes=header["changes"],
@@ -304,11 +312,73 @@ def _read_item_features(
     return ItemFeatures(encoder, arrays["item_features"], arrays["item_centre"], header["items_taken"])
 
 
-def _read_usual_contexts(described: Sequence[Any] | None) -> UsualContexts | None:
+def _describe_usual(usual: UsualValues | None) -> Mapping[str, Any] | None:
+    """Return what values are usual without the values, which are an array."""
+    if usual is None:
+        return None
+    described = {one.name: getattr(usual, one.name) for one in fields(usual) if one.name not in _USUAL_ARRAYS}
+    return described | {"farthest": _finite(usual.farthest)}
+
+
+def _read_usual(described: Mapping[str, Any] | None, name: str, arrays: Mapping[str, Any]) -> UsualValues | None:
     if described is None:
         return None
-    first, longest, outliers = described
-    return UsualContexts(tuple(first), longest, outliers)
+    farthest = math.inf if described["farthest"] is None else described["farthest"]
+    read = {array: arrays[f"{name}_{array}"] for array in _USUAL_ARRAYS}
+    return UsualValues(**{**described, "farthest": farthest, **read})
+
+
+def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the arrays by which values are judged."""
+    usual = {"usual_rewards": checkpoint.usual_rewards, "usual_norms": checkpoint.usual_norms or NO_VALUES}
+    arrays = {f"{name}_{array}": getattr(one, array) for name, one in usual.items() for array in _USUAL_ARRAYS}
+    return arrays | {f"recent_{name}": getattr(checkpoint.recent, name) for name in _OF_RECENT}
+
+
+_USUAL_ARRAYS = ("values", "told")
+
+_OF_RECENT = [one.name for one in fields(RecentObservations) if one.name != "ids"]
+
+
+def _read_judged(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a checkpoint by which values are judged; nothing is known where another program wrote it."""
+    judged = header.get("judged")
+    if judged is None:
+        return {
+            "usual_rewards": NO_VALUES,
+            "usual_norms": None if header["usual_contexts"] is None else NO_VALUES,
+            "recent": NO_OBSERVATIONS,
+            "calibration": NO_SURPRISES,
+            "settled": Counted(header["tally"]["reward_sum"]),
+        }
+    recent = {name: arrays[f"recent_{name}"] for name in _OF_RECENT}
+    return {
+        "usual_rewards": _read_usual(judged["rewards"], "usual_rewards", arrays),
+        "usual_norms": _read_usual(judged["norms"], "usual_norms", arrays),
+        "recent": RecentObservations(tuple(judged["recent_ids"]), **recent),
+        "settled": Counted(*judged["settled"]),
+        "calibration": Calibration(*judged["calibration"]),
+    }
+
+
+def _describe_clamped_rewards(model: Model) -> tuple[int, float, float, int]:
+    """Return what the program before goes on from: count, mean, how far is usual, and how many were clamped."""
+    counted, usual = model.state.counted, model.state.usual_rewards
+    farthest = usual.reach / _USUAL_OF_BEFORE if math.isfinite(usual.reach) else 0.0
+    return model.state.observations, model.mean_reward, farthest, counted.wild_rewards
+
+
+def _describe_shortened_contexts(norms: UsualValues | None) -> tuple[tuple[float, ...], float, int] | None:
+    """Return the same of contexts: the first norms, the longest usual one, and how many were shortened."""
+    if norms is None:
+        return None
+    if not math.isfinite(norms.reach):
+        return tuple(norms.values.tolist()), norms.middle, norms.outliers
+    return (), norms.reach / _USUAL_OF_BEFORE, norms.outliers
+
+
+_USUAL_OF_BEFORE = 10.0
+"""What is so many times as far as is usual is an outlier to the program before."""
 
 
 def _take_lower_half(matrix: NDArray[np.float64] | None) -> NDArray[np.float64]:

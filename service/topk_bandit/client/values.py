@@ -320,3 +320,6 @@ class BanditStats:
     noticed_change_count: int
     store_bytes: int
     set_aside_count: int
+    outlier_context_count: int
+    spread_factor: float
+    has_reward_range: bool

@@ -18,6 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
+from topk_bandit.bandits.overviews import read_records
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.decisions import decide
@@ -176,18 +177,21 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     with ExitStack() as stack:
         used = settings.redis_url or _running(settings.data_dir)
         url = used or _start_embedded(settings, stack).url
-        report, difference, seconds, version, damaged, lost = asyncio.run(_examine_store(settings, url))
+        found = asyncio.run(_examine_store(settings, url))
         # A store that was started for this is on another disk; the data folder's own is looked at by itself.
         writes = asyncio.run(_writes(settings, url)) if used else None
+    report, seconds = found.report, found.seconds
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
     yield _Finding("store", where, "; ".join(report.problems))
     yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
     if writes:
         yield writes
     yield _memory(report)
-    yield _data_version(version)
-    yield _damage(damaged)
-    yield _describe_lost(lost)
+    yield _data_version(found.version)
+    yield _damage(found.damaged)
+    yield _describe_lost(found.lost)
+    yield _describe_unlimited(found.unlimited)
+    difference = found.clock_difference
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
     yield _Finding("clock", f"the store's is {difference:+.3f} s from this machine's", problem)
@@ -239,6 +243,15 @@ def _describe_lost(lost: Sequence[BanditName]) -> _Finding:
     return _Finding("lists", f"{len(lost)} bandits are missing", f"{named}. {remedy}")
 
 
+def _describe_unlimited(unlimited: Sequence[BanditName]) -> _Finding:
+    if not unlimited:
+        return _Finding("rewards", "each bandit has a reward_range")
+    more = f" and {len(unlimited) - MOST_TOLD} more" if len(unlimited) > MOST_TOLD else ""
+    named = ", ".join(map(str, unlimited[:MOST_TOLD])) + more
+    remedy = "with one, topk-bandit bandits update --reward-range LOW:HIGH, a wrong reward is refused"
+    return _Finding("rewards", f"{named} take rewards of any size; {remedy}")
+
+
 @asynccontextmanager
 async def _connect(settings: Settings, url: str) -> AsyncIterator[RedisStore]:
     store = await RedisStore.connect(
@@ -253,18 +266,33 @@ async def _connect(settings: Settings, url: str) -> AsyncIterator[RedisStore]:
         await store.close()
 
 
-async def _examine_store(
-    settings: Settings, url: str
-) -> tuple[StoreReport, float, float, int | None, Sequence[Damage], Sequence[BanditName]]:
-    """Return what the store is and has, how far its clock is from ours, and the seconds that it took to answer."""
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """The state of a store: how far its clock is from ours, how many seconds its answer took, and its bandits."""
+
+    report: StoreReport
+    clock_difference: float
+    seconds: float
+    version: int | None
+    damaged: Sequence[Damage]
+    lost: Sequence[BanditName]
+    unlimited: Sequence[BanditName]
+
+
+async def _examine_store(settings: Settings, url: str) -> _Examined:
     async with _connect(settings, url) as store:
         before, start = time.time(), time.perf_counter()
         report = await store.check()
         seconds = time.perf_counter() - start
-        damaged = [damage async for damage in store.find_damaged()]
-        lost = [name async for name in store.find_unlisted()]
-        difference = report.clock_ms / 1e3 - before
-        return report, difference, seconds, await store.programs("", about="").read(), damaged, lost
+        return _Examined(
+            report,
+            report.clock_ms / 1e3 - before,
+            seconds,
+            await store.programs("", about="").read(),
+            [damage async for damage in store.find_damaged()],
+            [name async for name in store.find_unlisted()],
+            [record.name async for record in read_records(store) if record.settings.reward_range is None],
+        )
 
 
 async def _writes(settings: Settings, url: str) -> _Finding:

@@ -678,7 +678,14 @@ class BanditStats:
     forgotten
         Observations that were learned before the newest reset: they count, and nothing of them is known.
     outliers
-        Rewards so far from all others that they were learned as the farthest usual one.
+        Rewards that are not learned, because they are too far from all others; those that turned out usual are.
+    outlier_contexts
+        Rewards that are not learned, because the contexts of their slates are too long to be true.
+    spread_factor
+        By how much standard deviations are widened, because the latest rewards lay farther from what was expected; 1 if
+        they did not.
+    has_reward_range
+        Whether rewards that can't be are refused; else rewards of any size are taken.
     set_aside
         Recommendations that are not learned from, because there were too many in a second.
     noticed_changes
@@ -734,6 +741,9 @@ class BanditStats:
     explored: int
     hyperparameters: HyperparameterStats
     outliers: int
+    outlier_contexts: int
+    spread_factor: float
+    has_reward_range: bool
     noticed_changes: int
     set_aside: int
     snapshot_position: int

@@ -64,8 +64,21 @@ class Hooks:
     def events_lost(self, bandit: str, *, events: int, rewards: int) -> None:
         """Note what is gone of a bandit's log, once for all workers; `rewards` of the `events` were rewards."""
 
-    def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
-        """Note the size of a bandit's published posterior, and what its whole model takes."""
+    def posterior(
+        self,
+        bandit: str,
+        *,
+        observations: int,
+        pending: int,
+        rows: int,
+        memory_bytes: int,
+        outlier_share: float,
+        spread_factor: float,
+    ) -> None:
+        """Note the size of a model, which share of the latest rewards is wild, and how much wider spreads are."""
+
+    def doubted(self, kind: str, count: int) -> None:
+        """Note rewards that are not learned, because they are wild, "reward", or their contexts, "context"."""
 
     def bounded(self, model_bytes: int) -> None:
         """Note what one model may take, once, before any model is there."""

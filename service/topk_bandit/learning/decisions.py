@@ -98,7 +98,7 @@ def decide(
     best = search_best(state, exploration, context, eligible)
     slates = SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
     shown, explored = slates.draw(rng)
-    moments = state.posterior.predict(context, shown[None], with_pending=False)
+    moments = state.widen(state.posterior.predict(context, shown[None], with_pending=False))
     regret = _regret_of(state, context, best, shown)
     return Decision(
         ranking=shown,
@@ -107,7 +107,7 @@ def decide(
         position_propensities=slates.position_propensities(shown),
         mean=float(moments.mean[0]) if state.posterior.rewards_vary else state.posterior.best_offset,
         standard_deviation=math.sqrt(float(moments.variance[0])),
-        regret_bound=regret.bound,
+        regret_bound=state.spread_factor * regret.bound,
         estimated_regret=regret.estimate,
         explored=explored,
         evaluations=best.evaluations,
@@ -178,7 +178,7 @@ def search_best(
     shown_counts = state.posterior.shown_counts()
     items = _items_to_search(believed, context, eligible, shown_counts, rng)
     at_context = state.posterior.at(context, items)
-    beta = _beta(exploration, state, eligible, shown_counts)
+    beta = state.spread_factor**2 * _beta(exploration, state, eligible, shown_counts)
     draws = ItemDraws(at_context)
     # Before the first reward there is nothing to explore around: what is believed is shown.
     drawn = at_context

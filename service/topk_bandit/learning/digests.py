@@ -22,7 +22,10 @@ def digest_state(state: State) -> str:
     not cover the room that arrays have beyond their rows.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
-    for value in (*state.posterior.numbers, state.pending_ids, state.observations, state.since_refit):
+    numbers = *state.posterior.numbers, state.pending_ids, state.observations, state.since_refit
+    if not state.recent.believed.all():
+        numbers = *numbers, state.recent.rewards, state.recent.verdicts
+    for value in numbers:
         if isinstance(value, np.ndarray):
             digest.update(f"{value.dtype.str}{value.shape};".encode())
             digest.update(np.ascontiguousarray(value).tobytes())

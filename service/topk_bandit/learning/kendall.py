@@ -152,6 +152,10 @@ class KendallKernel:
         kernel = kernel if self.centred else kernel.uncentre()
         return kernel if self.content is None else _with_content(kernel, self.content.features)
 
+    def with_first_shape(self) -> KendallKernel:
+        """Return the kernel that a bandit begins with, for the same rankings and features."""
+        return self if self.shape is None else self.with_shape(_FIRST_SHAPE)
+
     def uncentre(self) -> KendallKernel:
         """Return this kernel with parts of the items that are independent of each other."""
         if not self.centred:
@@ -334,12 +338,12 @@ def _with_content(kernel: KendallKernel, features: FloatArray) -> KendallKernel:
 
 
 def _shapes_beside(shape: Shape, *, fixed: set[str]) -> Iterator[Shape]:
-    """Give the shapes that differ by one step of one number that is not fixed."""
-    for name, grid in zip(Shape._fields, _GRIDS, strict=True):
+    """Give the shapes that differ by one number that is not fixed: by one step, or because it is as at first."""
+    for name, grid, first in zip(Shape._fields, _GRIDS, _FIRST_SHAPE, strict=True):
         if name in fixed:
             continue
         place = grid.index(getattr(shape, name))
-        for beside in (place - 1, place + 1):
+        for beside in sorted({place - 1, place + 1, grid.index(first)} - {place}):
             if 0 <= beside < len(grid):
                 yield shape._replace(**{name: grid[beside]})
 

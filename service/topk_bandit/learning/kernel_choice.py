@@ -4,7 +4,9 @@ Eq. 5 asks of the rank weights only that they are symmetric and positive. How mu
 the order inside a slate, how much of a reward is due to the context alone, how much the items' features tell, and how
 much all contexts have in common, are matters of the shop, and its rewards tell (`kendall.Shape`, `Choice`). The choice
 climbs: it goes to the neighbour with the largest density, each at its own best noise, offset, slope and scale
-(`hyperparameters`) and with the prior mean that is its own, until none is better.
+(`hyperparameters`) and with the prior mean that is its own, until none is better. What the first rewards can't tell has
+a prior, which keeps it from the ends of its range. The first value of each is a neighbour of all others, so that no
+choice, such as that features count for nothing, is for good.
 
 While every ranking has rows of its own the densities are exact. Rows that were folded or projected are sums under the
 kernel that there was; under another they are taken for the same sums. Few rows are compared at every refit, more
@@ -13,6 +15,7 @@ whenever the rewards have grown by half, and more than `MOST_ROWS` by a projecti
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.learning.hyperparameters import fit_noise, noise_factor
@@ -57,6 +60,24 @@ _TIE = 1e-6
 """A kernel whose log density is larger by no more than this is no better: it may be the same one, rounded."""
 
 
+class _Prior(NamedTuple):
+    """A normal prior of a parameter's logarithm to base four; zero stands where `nothing` is."""
+
+    middle: float
+    spread: float
+    nothing: float = -math.inf
+
+    def log_density(self, value: float) -> float:
+        place = math.log(value, 4.0) if value else self.nothing
+        return -0.5 * ((place - self.middle) / self.spread) ** 2
+
+
+_OF_SHARED = _Prior(0.0, 2.5)
+_OF_PAIRS = _Prior(-0.4, 1.0)
+_OF_CONTENT = _Prior(0.5, 1.5, nothing=-2.5)
+"""Few rewards hardly tell the ends of these ranges from what is inside, and all slates depend on them."""
+
+
 class Choice(NamedTuple):
     """A kernel of the rankings, and what all contexts share, lambda (`policy.State`)."""
 
@@ -72,9 +93,20 @@ class Choice(NamedTuple):
         """The choices that are one step away: of the kernel's shape, or of what contexts share."""
         for kernel in self.kernel.neighbours:
             yield Choice(kernel, self.shared)
-        for shared in (self.shared / _SHARED_STEP, self.shared * _SHARED_STEP):
+        beside = {self.shared / _SHARED_STEP, self.shared * _SHARED_STEP, FIRST_SHARED} if self.shared else set()
+        for shared in sorted(beside - {self.shared}):
             if LEAST_SHARED <= shared <= MOST_SHARED:
                 yield Choice(self.kernel, shared)
+
+    @property
+    def log_prior(self) -> float:
+        """The log density of the choice before any reward, up to a constant."""
+        density, shape = _OF_SHARED.log_density(self.shared) if self.shared else 0.0, self.kernel.shape
+        if shape is not None:
+            density += _OF_PAIRS.log_density(shape.pair_scale)
+        if shape is not None and self.kernel.content is not None:
+            density += _OF_CONTENT.log_density(shape.content)
+        return density
 
 
 def condense(
@@ -149,7 +181,8 @@ class _Compared:
                 rows = rows.with_prior_mean(self._prior_mean.with_kernel(choice.kernel))
             gram, to_own = self._gram(choice.kernel), choice.kernel.variance_to_own(rows.rankings)
             told = rows.told_parts(choice.kernel, self._noise_variance, self._spectrum(rows, choice.shared))
-            self._fits[key] = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior, told=told)
+            fitted = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior, told=told)
+            self._fits[key] = fitted._replace(log_density=fitted.log_density + choice.log_prior)
         return self._fits[key]
 
     def _spectrum(self, rows: ObservedRows, shared: float) -> Spectrum | None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.hyperparameters import best_noise
 from topk_bandit.learning.kendall import (
     CONSTANTS,
@@ -38,9 +39,9 @@ from topk_bandit.learning.observed_rows import (
 )
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import NO_ITEMS
+from topk_bandit.learning.recent_observations import NO_OBSERVATIONS, NOTHING_COUNTED, Verdict, norm_of
 from topk_bandit.learning.scales import scale_best, slope_prior
-from topk_bandit.learning.usual_contexts import NO_CONTEXTS
-from topk_bandit.learning.usual_rewards import NO_REWARDS
+from topk_bandit.learning.usual_values import FEWEST_VALUES, NO_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,13 +53,11 @@ if TYPE_CHECKING:
     from topk_bandit.learning.posterior import Moments, PendingSlates
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
-    from topk_bandit.learning.usual_contexts import UsualContexts
-    from topk_bandit.learning.usual_rewards import UsualRewards
+    from topk_bandit.learning.recent_observations import Counted, PastRows, RecentObservations
+    from topk_bandit.learning.usual_values import UsualValues
 
 __all__ = [
     "Checkpoint",
-    "Learned",
-    "PastRows",
     "State",
     "kernel_of",
 ]
@@ -84,41 +83,14 @@ class Checkpoint:
     unrewarded: int
     to_count: float
     aged_at: float
-    usual: UsualRewards
-    usual_contexts: UsualContexts | None
+    usual_rewards: UsualValues
+    usual_norms: UsualValues | None
+    recent: RecentObservations
+    settled: Counted
     noise_at_edge: bool
     doubt: float
     changes: int
-
-
-class PastRows(NamedTuple):
-    """Slates that were shown elsewhere, and what they earned.
-
-    Attributes
-    ----------
-    contexts
-        Not encoded by the state yet, shape (B, C).
-    rankings
-        Shape (B, k).
-    rewards, ages
-        As they were posted, and how long ago, in the unit of the times that `State.rewarded` is given; shape (B,).
-    """
-
-    contexts: NDArray[np.float64]
-    rankings: Rankings
-    rewards: NDArray[np.float64]
-    ages: NDArray[np.float64]
-
-    def select(self, rows: slice) -> PastRows:
-        """Return some of the rows."""
-        return PastRows(self.contexts[rows], self.rankings[rows], self.rewards[rows], self.ages[rows])
-
-
-class Learned(NamedTuple):
-    """A reward as it was posted, of a slate; it is a row of its own until the next refit."""
-
-    slate_id: str
-    reward: float
+    calibration: Calibration
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,13 +102,13 @@ class State:
     pending_ids
         Ids of the posterior's pending rows, in their order.
     observations
-        Rewards learned since the beginning.
+        Rewards taken in since the beginning.
     forgotten
-        How many of them were learned before the last `forget`.
+        How many of them were taken in before the last `forget`.
     imported
         How many of them were of slates that were shown elsewhere.
     since_refit
-        Rewards learned since the last refit.
+        Rewards taken in since the last refit.
     compared
         Rewards remembered when kernels were compared the last time.
     shared
@@ -151,20 +123,22 @@ class State:
         service. Infinite for rewards that are never forgotten.
     aged_at
         When the rows were aged the last time.
-    usual
-        Which rewards are usual, so that outliers are shortened.
-    usual_contexts
-        What contexts are usual; None for encoded ones, which have usual lengths.
+    usual_rewards, usual_norms
+        What rewards are usual, and what lengths of contexts; None for encoded ones, which have usual lengths.
     noise_at_edge
         Whether the noise that was chosen last is the least or the largest that is tried.
     doubt
         Of what was learned being true still, as of `notice_change`.
     changes
         How many changes of the shop were noticed.
+    calibration
+        By which spreads are widened.
     recent
-        The rewards learned since the last refit, oldest first: those of the last rows.
+        The latest observations, at least those since the last refit.
+    settled
+        What is counted of those before.
     usual_before
-        What rewards were usual before these.
+        What rewards were usual at the last refit.
     leaving
         Items that are never shown again, ascending: rows that show them are the first to be projected onto others.
     """
@@ -182,13 +156,15 @@ class State:
     to_count: float = 0.0
     half_life: float = math.inf
     aged_at: float = 0.0
-    usual: UsualRewards = NO_REWARDS
-    usual_contexts: UsualContexts | None = NO_CONTEXTS
+    usual_rewards: UsualValues = NO_VALUES
+    usual_norms: UsualValues | None = NO_VALUES
+    recent: RecentObservations = NO_OBSERVATIONS
+    settled: Counted = NOTHING_COUNTED
     noise_at_edge: bool = False
     doubt: float = 0.0
     changes: int = 0
-    recent: tuple[Learned, ...] = ()
-    usual_before: UsualRewards = NO_REWARDS
+    calibration: Calibration = NO_SURPRISES
+    usual_before: UsualValues = NO_VALUES
     leaving: NDArray[np.int32] = field(default_factory=lambda: NO_ITEMS)
 
     @classmethod
@@ -210,9 +186,9 @@ class State:
         shared = FIRST_SHARED if encoded or (kernel.shape is not None and context_dim > 1) else 0.0
         in_all = context_dim + bool(shared)
         prior_mean = None if prior_mean is None else prior_mean.with_context_dim(in_all)
-        posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=0.1, prior_mean=prior_mean)
-        usual_contexts = None if encoded else NO_CONTEXTS
-        return cls(scale_best(posterior), limits, shared=shared, half_life=half_life, usual_contexts=usual_contexts)
+        posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=_FIRST_NOISE, prior_mean=prior_mean)
+        usual_norms = None if encoded else NO_VALUES
+        return cls(scale_best(posterior), limits, shared=shared, half_life=half_life, usual_norms=usual_norms)
 
     @classmethod
     def restore(
@@ -258,12 +234,15 @@ class State:
             to_count=checkpoint.to_count,
             half_life=half_life,
             aged_at=checkpoint.aged_at,
-            usual=checkpoint.usual,
-            usual_contexts=checkpoint.usual_contexts,
+            usual_rewards=checkpoint.usual_rewards,
+            usual_norms=checkpoint.usual_norms,
+            recent=checkpoint.recent,
+            settled=checkpoint.settled,
             noise_at_edge=checkpoint.noise_at_edge,
             doubt=checkpoint.doubt,
             changes=checkpoint.changes,
-            usual_before=checkpoint.usual,
+            calibration=checkpoint.calibration,
+            usual_before=checkpoint.usual_rewards,
             leaving=leaving,
         )
 
@@ -284,17 +263,25 @@ class State:
             unrewarded=self.unrewarded,
             to_count=self.to_count,
             aged_at=self.aged_at,
-            usual=self.usual,
-            usual_contexts=self.usual_contexts,
+            usual_rewards=self.usual_rewards,
+            usual_norms=self.usual_norms,
+            recent=self.recent,
+            settled=self.settled,
             noise_at_edge=self.noise_at_edge,
             doubt=self.doubt,
             changes=self.changes,
+            calibration=self.calibration,
         )
 
     @property
     def remembered(self) -> int:
-        """Rewards learned since the beginning, or since the last `forget`."""
+        """Rewards taken in since the beginning, or since the last `forget`."""
         return self.observations - self.forgotten
+
+    @property
+    def counted(self) -> Counted:
+        """What is counted of all observations."""
+        return self.settled.plus(self.recent)
 
     @property
     def edges_reached(self) -> tuple[str, ...]:
@@ -325,11 +312,24 @@ class State:
         return rewarded / (rewarded + self.unrewarded)
 
     def encode(self, context: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a context as the posterior takes it: no outlier, and with what all contexts share."""
-        if self.usual_contexts is not None and self.usual_contexts.is_outlier(context):
+        """Return a context as the posterior takes it: not a wild one, and with what all contexts share."""
+        if self.is_wild_context(context):
             # With the number that all contexts share, nothing is left but somebody of whom nothing is known.
-            context = np.zeros_like(context) if self.shared else self.usual_contexts.shorten(context)
+            context = context * (0.0 if self.shared else self._norm_reach / norm_of(context))
         return np.append(context, math.sqrt(self.shared)) if self.shared else context
+
+    def is_wild_context(self, context: NDArray[np.float64]) -> bool:
+        """Tell whether a context is too long to be believed."""
+        return norm_of(context) > self._norm_reach
+
+    @property
+    def _norm_reach(self) -> float:
+        return math.inf if self.usual_norms is None else self.usual_norms.reach
+
+    def usual_reward(self, reward: float) -> float:
+        """Return a reward, or for a wild one what rewards are like in the middle."""
+        centre = self.recent.centre
+        return reward if abs(reward - centre) <= self.usual_rewards.reach else centre
 
     def predict(
         self,
@@ -339,10 +339,21 @@ class State:
         with_constant: bool = True,
         with_pending: bool = True,
     ) -> Moments:
-        """Return `Posterior.predict` of a context that is not encoded."""
-        return self.posterior.predict(
-            self.encode(context), rankings, with_constant=with_constant, with_pending=with_pending
+        """Return `Posterior.predict` of a context that is not encoded, with its spread as wide as holds."""
+        return self.widen(
+            self.posterior.predict(
+                self.encode(context), rankings, with_constant=with_constant, with_pending=with_pending
+            )
         )
+
+    def widen(self, moments: Moments) -> Moments:
+        """Return moments of the posterior with a spread that holds of the latest rewards."""
+        return moments._replace(variance=moments.variance * self.spread_factor**2)
+
+    @property
+    def spread_factor(self) -> float:
+        """What the posterior's standard deviations are multiplied by, 1 at least: see `calibration`."""
+        return self.calibration.spread_factor
 
     def shown(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32]) -> State:
         """Count a slate that was just shown as pending; where most never get a reward, only a part of them.
@@ -350,29 +361,35 @@ class State:
         A pending slate stands for the reward that is expected of it, so the part that counts is the share of slates
         that gets rewards: each slate adds that share, and one counts whenever they add up to a whole one.
         """
-        state, context = self._admit(context), self.encode(context)
+        state = self._admit_context(context)
+        if state.is_wild_context(context):
+            return state
         to_count = state.to_count + state.rewarded_share
         if to_count < 1.0 - _ROUNDING:
             return replace(state, to_count=to_count)
         if len(state.pending_ids) >= state.limits.pending_rows:
             state = state._discard(state.pending_ids[0])
-        posterior = state.posterior.show(context, ranking)
+        posterior = state.posterior.show(state.encode(context), ranking)
         if not posterior.n_rows:
             posterior = scale_best(posterior)
         pending_ids = (*state.pending_ids, slate_id)
         return replace(state, posterior=posterior, pending_ids=pending_ids, to_count=max(to_count - 1.0, 0.0))
 
-    def _admit(self, context: NDArray[np.float64]) -> State:
-        """Return the state that knows of one more context; once contexts can be judged, its rows have no outliers."""
-        before = self.usual_contexts
-        if before is None:
+    def _admit_context(self, context: NDArray[np.float64]) -> State:
+        """Return the state that knows of one more context; once contexts can be judged, no wild one is pending."""
+        if self.usual_norms is None:
             return self
-        usual = before.admit(context)
-        state = replace(self, usual_contexts=usual)
-        if not usual.judges_those_before or not any(usual.is_too_long(norm) for norm in before.first):
-            return state
-        shares = bool(self.shared)
-        return state.with_contexts(lambda contexts, sizes: usual.shorten_rows(contexts, sizes, shares=shares))
+        usual = self.usual_norms.after(norm_of(context), 0.0)
+        state = replace(self, usual_norms=usual)
+        return state._discard_wild() if len(usual.values) == FEWEST_VALUES else state
+
+    def _discard_wild(self) -> State:
+        """Stop counting slates that were shown in wild contexts as pending."""
+        state, contexts = self, self.posterior.pending.contexts
+        own = contexts[:, : contexts.shape[1] - bool(self.shared)]
+        for slate_id, context in zip(self.pending_ids, own, strict=True):
+            state = state._discard(slate_id) if self.is_wild_context(context) else state
+        return state
 
     def closed(self, slate_id: str) -> State:
         """End a slate without a reward."""
@@ -394,29 +411,31 @@ class State:
         reward: float,
         at: float = 0.0,
     ) -> State:
-        """Learn a slate's reward at a time, whether it still counts as pending or not.
-
-        An outlier is learned as the farthest reward that is usual.
-        """
-        posted = Learned(slate_id, reward)
-        reward, usual = self.usual.admit(reward)
-        if slate_id in self.pending_ids:
-            chosen = self.pending_ids.index(slate_id)
-            posterior = self.posterior.reward(chosen, reward)
-            pending_ids = _without(self.pending_ids, chosen)
-        else:
-            posterior = self.posterior.observe(self.encode(context), ranking, reward)
-            pending_ids = self.pending_ids
-        learned = replace(
+        """Take in a slate's reward at a time, whether it still counts as pending or not, and learn what is not wild."""
+        recent = self.recent.extend((slate_id,), context[None], ranking[None], np.array([reward]), np.array([at]))
+        usual = self.usual_rewards.after(reward, recent.centre)
+        recent = recent.judge_new(usual, self.usual_norms, count=1)
+        taken = replace(
             self,
-            posterior=scale_best(posterior),
-            pending_ids=pending_ids,
             observations=self.observations + 1,
             since_refit=self.since_refit + 1,
-            usual=usual,
-            recent=(*self.recent, posted),
+            usual_rewards=usual,
+            recent=recent,
         )
-        return learned.refit(at) if learned._refit_is_due() else learned
+        is_believed = recent.verdicts[-1] == Verdict.BELIEVED
+        taken = taken._learn(slate_id, context, ranking, reward) if is_believed else taken._discard(slate_id)
+        return taken.refit(at) if taken._refit_is_due() else taken
+
+    def _learn(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32], reward: float) -> State:
+        if slate_id in self.pending_ids:
+            chosen = self.pending_ids.index(slate_id)
+            posterior, pending_ids = self.posterior.reward(chosen, reward), _without(self.pending_ids, chosen)
+        else:
+            posterior, pending_ids = self.posterior.observe(self.encode(context), ranking, reward), self.pending_ids
+        calibration = self.calibration
+        if self.remembered > _REWARDS_BETWEEN_LOOKS:
+            calibration = calibration.after(posterior.surprise_of_newest(self.posterior))
+        return replace(self, posterior=scale_best(posterior), pending_ids=pending_ids, calibration=calibration)
 
     def learn_history(self, past: PastRows, *, at: float = 0.0) -> State:
         """Learn rewards of slates that were shown elsewhere, all at once: the state is refit.
@@ -429,68 +448,109 @@ class State:
         at
             The time now.
         """
-        state = self
+        state, count = self, len(past.rewards)
         for context in past.contexts:
-            state = state._admit(context)
-        learned, usual = self.usual.admit_all(past.rewards.tolist())
-        state, past = replace(state, usual=usual), past._replace(rewards=np.array(learned))
-        count, room = len(learned), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
-        for part in (slice(0, room), slice(room, count)) if 0 < room < count else (slice(0, count),):
+            state = state._admit_context(context)
+        recent = self.recent.extend(("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages)
+        usual = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
+        recent = recent.judge_new(usual, state.usual_norms, count=count)
+        state = replace(
+            state,
+            recent=recent,
+            usual_rewards=usual,
+            observations=self.observations + count,
+            imported=self.imported + count,
+        )
+        past = past.select(recent.believed[-count:])
+        believed, room = len(past.rewards), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
+        for part in (slice(0, room), slice(room, believed)) if 0 < room < believed else (slice(0, believed),):
             state = state._learn_past(past.select(part), at)
         return state
 
     def _learn_past(self, past: PastRows, at: float) -> State:
-        contexts = np.array([self.encode(context) for context in past.contexts])
-        later = ObservedRows.of(Observations(contexts, past.rankings, past.rewards))
-        later = later.with_prior_mean(self.posterior.prior_mean)
-        if not math.isinf(self.half_life):
-            later = later.fade(0.5 ** np.minimum(past.ages / self.half_life, _MOST_HALVINGS))
-        count, rows = len(past.rewards), self._age_rows(at).extend(later)
-        state = replace(self, observations=self.observations + count, imported=self.imported + count)
-        return state._rebuild(self.posterior.kernel, rows, self.posterior.pending, max(at, self.aged_at))
+        later = self._rows_of(past)
+        rows = self._age_rows(at).extend(later)
+        return self._rebuild(self.posterior.kernel, rows, self.posterior.pending, max(at, self.aged_at))
 
-    def is_recent(self, slate_id: str) -> bool:
-        """Tell whether a slate's reward was learned since the last refit, so that it can still be `corrected`."""
-        return any(learned.slate_id == slate_id for learned in self.recent)
+    def _rows_of(self, past: PastRows) -> ObservedRows:
+        """Return observations as rows, those of some age counting for less."""
+        contexts = self._with_shared(past.contexts)
+        rows = ObservedRows.of(Observations(contexts, past.rankings, past.rewards))
+        rows = rows.with_prior_mean(self.posterior.prior_mean)
+        if math.isinf(self.half_life):
+            return rows
+        return rows.fade(0.5 ** np.minimum(past.ages / self.half_life, _MOST_HALVINGS))
 
-    @property
-    def recent_sum(self) -> float:
-        """Sum of the rewards learned since the last refit, as they were learned."""
-        rewards = self.posterior.observations.rewards
-        return float(rewards[len(rewards) - len(self.recent) :].sum())
+    def _with_shared(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self.shared:
+            return contexts
+        return np.column_stack([contexts, np.full(len(contexts), math.sqrt(self.shared))])
+
+    def can_correct(self, slate_id: str) -> bool:
+        """Tell whether a slate's reward can still be `corrected`: it is a row of its own, or is not learned."""
+        return slate_id in self.recent.ids
 
     def corrected(self, slate_id: str, reward: float | None) -> State:
         """Return the state in which the reward of a slate was another, or none.
 
         It is that of the same happenings with the other reward, or with the slate `closed` where it was corrected, to
-        rounding: all rewards since the last refit are admitted anew. Of slates shown since the reward, as many count as
-        pending as did.
+        rounding, but for which other rewards were judged to be wild since the last refit: the next one judges anew. Of
+        slates shown since the reward, as many count as pending as did.
 
         Parameters
         ----------
         slate_id
-            Of a reward that `is_recent`.
+            Of a reward that `can_correct` tells of.
         reward
             None for a slate that ended without one.
         """
-        chosen = [learned.slate_id for learned in self.recent].index(slate_id)
-        kept = () if reward is None else (Learned(slate_id, reward),)
-        recent, rewards, usual = (*self.recent[:chosen], *kept, *self.recent[chosen + 1 :]), [], self.usual_before
-        for learned in recent:
-            admitted, usual = usual.admit(learned.reward)
-            rewards.append(admitted)
-        posterior = self.posterior
-        if reward is None:
-            posterior = posterior.without_row(posterior.n_rows - len(self.recent) + chosen)
+        place = self.recent.ids.index(slate_id)
+        state = self._void(place) if reward is None else self._amend(place, reward)
+        latest = len(state.recent) - state.since_refit
+        return replace(state, usual_rewards=state.usual_before.after_all(state.recent.rewards, first=latest))
+
+    def _void(self, place: int) -> State:
+        posterior, is_latest = self.posterior, self._is_latest(place)
+        if self.recent.believed[place]:
+            posterior = scale_best(posterior.without_row(self._row_of(place)))
         return replace(
             self,
-            posterior=scale_best(posterior.with_rewards(np.array(rewards))),
-            observations=self.observations - (reward is None),
-            since_refit=self.since_refit - (reward is None),
-            unrewarded=self.unrewarded + (reward is None),
-            usual=usual,
-            recent=recent,
+            posterior=posterior,
+            observations=self.observations - 1,
+            since_refit=self.since_refit - is_latest,
+            unrewarded=self.unrewarded + 1,
+            recent=self.recent.without(place),
         )
+
+    def _amend(self, place: int, reward: float) -> State:
+        posterior, was_believed, is_latest = self.posterior, self.recent.believed[place], self._is_latest(place)
+        recent = self.recent.with_reward(place, reward)
+        verdict = recent.judge(self.usual_rewards, self.usual_norms, n_new=len(recent) - place)[place]
+        if verdict != Verdict.BELIEVED:
+            posterior = posterior.without_row(self._row_of(place)) if was_believed else posterior
+            recent = recent.with_verdict(place, verdict)
+        elif was_believed:
+            latest = np.arange(len(recent)) >= len(recent) - self.since_refit
+            posterior = posterior.with_rewards(recent.rewards[recent.believed & latest])
+        else:
+            # It is the newest row, so it has to be the newest observation.
+            recent = recent.move_to_the_end(place)
+            posterior = posterior.observe(self.encode(recent.contexts[-1]), recent.rankings[-1], reward)
+        since_refit = self.since_refit + (verdict == Verdict.BELIEVED and not is_latest)
+        return replace(self, posterior=scale_best(posterior), recent=recent, since_refit=since_refit)
+
+    def _is_latest(self, place: int) -> bool:
+        """Tell whether an observation came since the last refit."""
+        return place >= len(self.recent) - self.since_refit
+
+    def _row_of(self, place: int) -> int:
+        """Return which of the posterior's rows is that of an observation that is learned, and came since the refit."""
+        return self.posterior.n_rows - int(self.recent.believed[place:].sum())
+
+    @property
+    def _latest_rows(self) -> int:
+        """How many of the posterior's rows came since the last refit: the last ones."""
+        return int(self.recent.believed[len(self.recent) - self.since_refit :].sum())
 
     def refit(self, at: float = 0.0, *, vacated: NDArray[np.int32] = NO_ITEMS) -> State:
         """Age, notice changes, fold, project, choose kernel, noise and scale anew, and rebuild the posterior.
@@ -505,18 +565,60 @@ class State:
         vacated
             Items that no row shows afterwards.
         """
-        state, rows = self._notice_change(self._age_rows(at))
-        kernel, pending = self.posterior.kernel, self.posterior.pending
+        state, rows = self._discard_wild()._notice_change(self._age_rows(at))
+        state, rows = state._judge_again(rows, at)
+        kernel, pending = state.posterior.kernel, state.posterior.pending
         return state._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
+
+    def _judge_again(self, rows: ObservedRows, at: float) -> tuple[State, ObservedRows]:
+        """Return the state and the rows once the latest observations are judged by all that came since.
+
+        Those that turn out to be usual become rows. Where some that were learned turn out to be wild, or the scale has
+        changed, all is learned anew from those that are believed: no sum of rows gives one back.
+        """
+        before = self.recent
+        verdicts = before.judge(self.usual_rewards, self.usual_norms)
+        restored = ~before.believed & (verdicts == Verdict.BELIEVED)
+        doubted = before.believed & (verdicts != Verdict.BELIEVED)
+        if self.remembered > len(before) and doubted.sum() < _FEWEST_DOUBTED:
+            verdicts[doubted] = Verdict.BELIEVED
+            doubted[:] = False
+        state = replace(self, recent=before.with_verdicts(verdicts))
+        if restored.sum() >= _FEWEST_OF_A_SCALE and restored[np.argmax(restored) :].mean() > 0.5:
+            # Since the first of them most are of a scale that those before are not of.
+            others = ~restored & (verdicts == Verdict.BELIEVED) & (np.arange(len(before)) < np.argmax(restored))
+            settled = self.settled.plus(state.recent.select(others))
+            return replace(state, recent=state.recent.select(~others), settled=settled)._begin_again(at)
+        if doubted.any():
+            return state._begin_again(at)
+        if restored.any():
+            rows = rows.extend(state._rows_of(before.select(restored).past(at)))
+        return state, rows
+
+    def _begin_again(self, at: float) -> tuple[State, ObservedRows]:
+        """Return the state of a bandit that has learned nothing, and rows of what is believed of its observations."""
+        posterior, shared = self.posterior, FIRST_SHARED if self.shared else 0.0
+        kernel, prior_mean = posterior.kernel.with_first_shape(), posterior.prior_mean
+        begun = Posterior.prior(
+            kernel,
+            context_dim=posterior.context_dim,
+            noise_variance=_FIRST_NOISE,
+            prior_mean=None if prior_mean is None else prior_mean.with_kernel(kernel),
+        )
+        pending = posterior.pending.with_shared(shared / self.shared if shared else 1.0)
+        begun = begun.refit(begun.observed_rows, noise_variance=_FIRST_NOISE, pending=pending)
+        state = replace(self, posterior=begun, shared=shared, compared=0, doubt=0.0, calibration=NO_SURPRISES)
+        rows = state._rows_of(self.recent.select(self.recent.believed).past(at))
+        return state, rows if kernel.centred else rows.with_parts()
 
     def _notice_change(self, rows: ObservedRows) -> tuple[State, ObservedRows]:
         """Return the state with what its latest rewards say of all before, and the rows as they count then."""
         if not self.posterior.kernel.shape:
             return self, rows
-        weight, doubt = notice_change(self.posterior, rows, n_latest=self.since_refit, doubt=self.doubt)
+        weight, doubt = notice_change(self.posterior, rows, n_latest=self._latest_rows, doubt=self.doubt)
         if weight == 1.0:
             return replace(self, doubt=doubt), rows
-        faded = rows.fade_earlier(weight, n_latest=self.since_refit)
+        faded = rows.fade_earlier(weight, n_latest=self._latest_rows)
         return replace(self, doubt=doubt, changes=self.changes + 1), faded
 
     def _rebuild(
@@ -545,6 +647,8 @@ class State:
             if prior_mean is not None and choice.kernel is not kernel:
                 rows = rows.with_prior_mean(prior_mean.with_kernel(choice.kernel))
             kernel, shared = choice
+            if prior is not None and ratio != 1.0:  # it is in the unit of contexts, which share more or less now
+                prior, noise = slope_prior(prior_mean, rows), None
         at_edge = self.noise_at_edge
         if enough:
             told = rows.told_parts(kernel, noise_variance)
@@ -558,8 +662,9 @@ class State:
             shared=shared,
             aged_at=aged_at,
             noise_at_edge=at_edge,
-            recent=(),
-            usual_before=self.usual,
+            recent=self.recent.settle(),
+            settled=self.settled.plus(self.recent.leaving),
+            usual_before=self.usual_rewards,
         )
 
     def _condense(self, kernel: KendallKernel, rows: ObservedRows) -> tuple[KendallKernel, ObservedRows]:
@@ -598,10 +703,11 @@ class State:
             limits=self.limits,
             prior_mean=None if prior_mean is None else prior_mean.with_kernel(kernel),
             half_life=self.half_life,
-            encoded=self.usual_contexts is None,
+            encoded=self.usual_norms is None,
         )
         return replace(
             anew,
+            settled=self.counted,
             observations=self.observations,
             forgotten=self.observations,
             imported=self.imported,
@@ -657,7 +763,10 @@ class State:
         shown = np.flatnonzero(np.isin(posterior.pending.rankings, items).any(axis=1))
         for slate_id in [self.pending_ids[row] for row in shown.tolist()]:
             state = state._discard(slate_id)
-        return state.refit(at, vacated=items)
+        refit = state.refit(at, vacated=items)
+        gone = np.asarray(np.isin(refit.recent.rankings, items).any(axis=1))
+        settled = refit.settled.plus(refit.recent.select(gone))
+        return replace(refit, recent=refit.recent.select(~gone), settled=settled)
 
     def with_half_life(self, half_life: float) -> State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""
@@ -688,6 +797,10 @@ class State:
             every = np.eye(posterior.context_dim)
             parts = parts.with_contexts(change(every, np.full(len(every), math.inf)))
         rows, pending = replace(rows, contexts=changed[0], parts=parts), pending._replace(contexts=changed[1])
+        if len(self.recent):
+            latest = change(self._with_shared(self.recent.contexts), np.ones(len(self.recent)))
+            latest = latest[:, : latest.shape[1] - bool(self.shared)]
+            state = replace(state, recent=self.recent.with_contexts(latest))
         return state._rebuild(posterior.kernel, rows, pending, self.aged_at)
 
     def _age_rows(self, at: float) -> ObservedRows:
@@ -696,7 +809,7 @@ class State:
         halvings = min(max(at - self.aged_at, 0.0) / self.half_life, _MOST_HALVINGS)
         if not halvings or not self.aged_at:
             return rows
-        return rows.fade_earlier(0.5**halvings, n_latest=self.since_refit, of_latest=0.5 ** (0.5 * halvings))
+        return rows.fade_earlier(0.5**halvings, n_latest=self._latest_rows, of_latest=0.5 ** (0.5 * halvings))
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> State:
         """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""
@@ -739,15 +852,41 @@ class State:
 
     @property
     def rewards_before_refit(self) -> int:
-        """With how many more rewards a refit is due: when the rows have grown by a quarter and by eight.
+        """With how many more rewards a refit is due at the earliest."""
+        return min(self._rewards_before_growth, self._rewards_before_look)
 
-        So all refits together cost a few times the last one.
-        """
-        return max(_FEWEST_TO_CHOOSE_BY, (self.posterior.n_rows - self.since_refit) // 4) - self.since_refit
+    @property
+    def _rewards_before_look(self) -> int:
+        """With how many more rewards it is judged anew whether those before are believed: with each, while few came."""
+        looks = 1 if self.remembered < _REWARDS_BETWEEN_LOOKS else _REWARDS_BETWEEN_LOOKS
+        return looks - self.since_refit % looks
+
+    @property
+    def _rewards_before_growth(self) -> int:
+        """With how many more rewards the rows have grown by a quarter and eight: refits cost a few times the last."""
+        return max(_FEWEST_TO_CHOOSE_BY, (self.posterior.n_rows - self._latest_rows) // 4) - self.since_refit
 
     def _refit_is_due(self) -> bool:
-        return self.rewards_before_refit <= 0
+        """Tell whether there is enough that is new, or enough of what was learned is not believed any more."""
+        if self._rewards_before_growth <= 0:
+            return True
+        if self.remembered > _REWARDS_BETWEEN_LOOKS and self.since_refit % _REWARDS_BETWEEN_LOOKS:
+            return False
+        verdicts = self.recent.judge(self.usual_rewards, self.usual_norms)
+        doubted = int((self.recent.believed & (verdicts != Verdict.BELIEVED)).sum())
+        return doubted >= (1 if self.remembered <= _REWARDS_BETWEEN_LOOKS else _FEWEST_DOUBTED)
 
+
+_REWARDS_BETWEEN_LOOKS = 16
+"""After so many rewards it is judged anew whether those before are believed; after each while so few came."""
+
+_FIRST_NOISE = 0.1
+
+_FEWEST_DOUBTED = 8
+"""Fewer wild ones are left among more observations than are kept: to begin again would cost more."""
+
+_FEWEST_OF_A_SCALE = 32
+"""So many that were judged wrongly tell that rewards, or contexts, have another scale for good."""
 
 _FEWEST_TO_CHOOSE_BY = 8
 """By so many rewards kernel and noise are first chosen: to two or three of them all is noise, and nothing is tried."""

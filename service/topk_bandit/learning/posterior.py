@@ -303,6 +303,18 @@ class Posterior:
         """Return z'z of the rewards centred on `offset`, at an amplitude of one."""
         return _square(self._sums.products, offset)
 
+    def surprise_of_newest(self, before: Posterior) -> float:
+        """Return how far the newest reward is from what was expected, squared, in units of the variance that was told.
+
+        Parameters
+        ----------
+        before
+            The posterior that learned that reward, by which it is judged.
+        """
+        products = self._sums.products - before._sums.products
+        weights = np.array([1.0, -before.offset, -before.slope])[: len(products)]
+        return max(float(weights @ products @ weights), 0.0) / before.amplitude
+
     @property
     def centred_products(self) -> Products:
         """S_yy, S_yh and S_hh of a posterior with a prior mean, at an amplitude of one."""

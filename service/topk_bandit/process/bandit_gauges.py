@@ -31,6 +31,8 @@ _SUMS = {
 _LARGEST = {
     "topk_bandit_learner_lag_events": f"Events of a log, when it was read last, that its model lacks: {_WORST}",
     "topk_bandit_unsaved_events": f"Events of a model beyond its newest snapshot: {_WORST}",
+    "topk_bandit_outlier_share": f"Share of a bandit's latest rewards that are not learned, as outliers: {_WORST}",
+    "topk_bandit_spread_factor": f"By how much spreads are widened to hold of the latest rewards: {_WORST}",
     "topk_bandit_snapshot_bytes": f"Size of a bandit's newest snapshot: {_WORST}",
 }
 _AGES = {
@@ -116,6 +118,12 @@ class BanditGauges:
             for shown, value in zip(self._sums.values(), (observations, pending, rows, memory_bytes), strict=True):
                 shown.numbers.put(bandit, value)
             self._show_sums()
+
+    def note_doubts(self, bandit: str, *, outlier_share: float, spread_factor: float) -> None:
+        """Keep which share of a bandit's latest rewards is not learned, and by how much its spreads are widened."""
+        with self._lock:
+            self._put_largest("topk_bandit_outlier_share", bandit, outlier_share)
+            self._put_largest("topk_bandit_spread_factor", bandit, spread_factor)
 
     def note_snapshot(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:
         """Keep what is known of a bandit's newest snapshot; one of no bytes is none."""

@@ -197,6 +197,11 @@ class Metrics(Hooks):
         )
 
     def _register_rewards(self) -> None:
+        self._outliers = self._counter(
+            "topk_bandit_outliers_total",
+            "Rewards that are not learned, since they, or the contexts of their slates, are far from all others.",
+            "kind",
+        )
         self._rewards = self._counter("topk_bandit_rewards_total", "Posted rewards, by what became of them.", "outcome")
         self._reward_value = Summary(
             "topk_bandit_reward_value", "Rewards that were accepted, in reward units.", registry=self._registry
@@ -318,6 +323,7 @@ class Metrics(Hooks):
             (self._answers, _ANSWER_OUTCOMES),
             (self._exploration, ("explored", "exploited", "baseline")),
             (self._odd_features, ("clamped", "unknown")),
+            (self._outliers, ("reward", "context")),
             (self._rested, _REST_REASONS),
         )
         for counter, known in words:
@@ -447,11 +453,26 @@ class Metrics(Hooks):
         self._series(self._lost, "reward").inc(rewards)
         self._series(self._lost, "other").inc(events - rewards)
 
-    def posterior(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
-        """Keep the size of a bandit's model."""
+    def posterior(
+        self,
+        bandit: str,
+        *,
+        observations: int,
+        pending: int,
+        rows: int,
+        memory_bytes: int,
+        outlier_share: float,
+        spread_factor: float,
+    ) -> None:
+        """Keep the size of a bandit's model, and how much of its latest rewards and of its spreads it doubts."""
         self._bandits.note_size(
             bandit, observations=observations, pending=pending, rows=rows, memory_bytes=memory_bytes
         )
+        self._bandits.note_doubts(bandit, outlier_share=outlier_share, spread_factor=spread_factor)
+
+    def doubted(self, kind: str, count: int) -> None:
+        """Count rewards that are not learned."""
+        self._series(self._outliers, kind).inc(count)
 
     def bounded(self, model_bytes: int) -> None:
         """Show what one model may take."""

@@ -66,6 +66,17 @@ const hyperparameters = (told) => facts([
   ["At the edge of its range", told.edgesReached.join(", ") || "none"],
 ]);
 
+// What an operator may want to change, or to know of before others do.
+export function remarksOn(told) {
+  const remarks = [];
+  const [rewards, contexts] = [Number(told.outlierCount), Number(told.outlierContextCount)];
+  if (!told.hasRewardRange) remarks.push("It takes rewards of any size. With a reward_range a wrong one is refused: topk-bandit bandits update --reward-range LOW:HIGH.");
+  if (rewards + contexts) remarks.push(`Far from all others, and not learned: ${count(rewards)} rewards, and those of ${count(contexts)} contexts.`);
+  if (told.spreadFactor > 1) remarks.push(`The latest rewards lay farther from what was expected than was told: spreads are ${number(told.spreadFactor)} times as wide.`);
+  if (told.itemFeatures?.length && !told.contentShare) remarks.push("The items' features count for nothing now. That is chosen anew as rewards come.");
+  return remarks.length ? element("ul", {}, remarks.map((remark) => element("li", {}, remark))) : soft("None.");
+}
+
 function slates({ slates: best }) {
   const rows = best.map((slate, at) => [String(at + 1), slate.itemIds.join(", "), number(slate.mean), number(slate.standardDeviation)]);
   return [soft("For the context of the newest slate."), table("Best slates", ["#Rank", "Slate", "#Mean", "#Spread"], rows)];
@@ -130,10 +141,11 @@ export class Bandit {
       event.preventDefault();
       if (id.value.trim()) location.hash = `#/${name}/recommendations/${encodeURIComponent(id.value.trim())}`;
     };
-    this.places = Object.fromEntries(["over-time", "figures", "best", "shown", "newest"].map((place) => [place, element("div")]));
+    this.places = Object.fromEntries(["over-time", "remarks", "figures", "best", "shown", "newest"].map((place) => [place, element("div")]));
     parent.replaceChildren(
       element("h1", {}, this.title),
       section("Over time", "over-time", this.places["over-time"]),
+      section("Remarks", "remarks", this.places.remarks),
       section("Now", "figures", this.places.figures),
       section("Best slates", "best", this.places.best),
       section("Most shown items", "shown", this.places.shown),
@@ -148,6 +160,7 @@ export class Bandit {
     const version = `${told.logPosition} ${told.modelVersion} ${told.pendingCount} ${told.lateRewardCount} ${told.memoryBytes}`;
     if (version === this.known) return;
     replace(this.places["over-time"], charts(points));
+    replace(this.places.remarks, remarksOn(told));
     replace(this.places.figures, element("div", { class: "columns" },
       element("div", {}, element("h3", {}, "What it did"), did(told, points.at(-1))),
       element("div", {}, element("h3", {}, "Model"), made(told)),

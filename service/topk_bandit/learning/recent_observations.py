@@ -1,0 +1,265 @@
+"""The latest observations as they came, and which of them are believed.
+
+Rewards and contexts are judged by what came lately (`usual_values`). Later ones may show that a judgement was wrong:
+the first reward was the odd one, or prices rose for good. Rows of a posterior are soon sums of many observations, from
+which none can be taken back. So the latest observations are kept, each with its verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topk_bandit.learning._layout import lay_out
+from topk_bandit.learning.usual_values import MOST_VALUES, median
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.learning.usual_values import UsualValues
+
+__all__ = ["NOTHING_COUNTED", "NO_OBSERVATIONS", "Counted", "PastRows", "RecentObservations", "Verdict", "norm_of"]
+
+FloatArray = NDArray[np.float64]
+
+FEWEST_TO_SHARE = 16
+
+_BESIDE = 4
+"""An observation is of a run if half of so many before and so many after it are wild, some of them on both sides."""
+
+_SLACK = 1.5
+"""What is believed stays so until it is so many times as far as is usual: at the edge nothing comes and goes."""
+
+
+class Verdict(IntEnum):
+    """Whether an observation is learned, or what is wild about it."""
+
+    BELIEVED = 0
+    WILD_REWARD = 1
+    WILD_CONTEXT = 2
+
+
+class PastRows(NamedTuple):
+    """Slates that were shown elsewhere, and what they earned.
+
+    Attributes
+    ----------
+    contexts
+        Not encoded by the state yet, shape (B, C).
+    rankings
+        Shape (B, k).
+    rewards, ages
+        As they were posted, and how long ago, in the unit of the times that `State.rewarded` is given; shape (B,).
+    """
+
+    contexts: NDArray[np.float64]
+    rankings: Rankings
+    rewards: NDArray[np.float64]
+    ages: NDArray[np.float64]
+
+    def select(self, rows: slice | NDArray[np.bool_]) -> PastRows:
+        """Return some of the rows."""
+        return PastRows(self.contexts[rows], self.rankings[rows], self.rewards[rows], self.ages[rows])
+
+
+class Counted(NamedTuple):
+    """The sum of the rewards that are learned, and how many observations are not, for what is wild about them."""
+
+    reward_sum: float = 0.0
+    wild_rewards: int = 0
+    wild_contexts: int = 0
+
+    def plus(self, others: RecentObservations) -> Counted:
+        """Return it with other observations, whose rewards are added one after the other."""
+        rewards, contexts = (int((others.verdicts == one).sum()) for one in (Verdict.WILD_REWARD, Verdict.WILD_CONTEXT))
+        sums = np.cumsum(np.append(self.reward_sum, others.rewards[others.believed]))
+        return Counted(float(sums[-1]), self.wild_rewards + rewards, self.wild_contexts + contexts)
+
+
+NOTHING_COUNTED = Counted()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecentObservations:
+    """The latest rewarded slates.
+
+    Attributes
+    ----------
+    ids
+        Of the slates, oldest first; empty for one whose reward can't be corrected any more.
+    contexts, rankings, rewards
+        Shapes (R, C), without what all contexts share, (R, k) and (R,).
+    norms
+        Of the contexts as they came, shape (R,).
+    times
+        When they were rewarded, in the unit of `State.rewarded`; shape (R,).
+    verdicts
+        Shape (R,).
+    """
+
+    ids: tuple[str, ...]
+    contexts: FloatArray
+    rankings: Rankings
+    rewards: FloatArray
+    norms: FloatArray
+    times: FloatArray
+    verdicts: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def believed(self) -> NDArray[np.bool_]:
+        """Which of them are learned, shape (R,)."""
+        return np.asarray(self.verdicts == Verdict.BELIEVED)
+
+    @property
+    def outlier_share(self) -> float:
+        """Which share of them is not learned; 0 while they are few."""
+        return float(1.0 - self.believed.mean()) if len(self) >= FEWEST_TO_SHARE else 0.0
+
+    @property
+    def centre(self) -> float:
+        """The median of the latest rewards, believed or not."""
+        return median(self.rewards[-MOST_VALUES:]) if len(self) else 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        arrays = self.contexts, self.rankings, self.rewards, self.norms, self.times, self.verdicts
+        return sum(array.nbytes for array in arrays)
+
+    def extend(
+        self, ids: tuple[str, ...], contexts: FloatArray, rankings: Rankings, rewards: FloatArray, times: FloatArray
+    ) -> RecentObservations:
+        """Return these and then others, believed for now."""
+        before = (self.contexts, self.rankings) if len(self) else (contexts[:0], rankings[:0])
+        return RecentObservations(
+            (*self.ids, *ids),
+            lay_out(np.concatenate([before[0], contexts])),
+            lay_out(np.concatenate([before[1], rankings]), np.int32),
+            lay_out(np.concatenate([self.rewards, rewards])),
+            lay_out(np.concatenate([self.norms, [norm_of(context) for context in contexts]])),
+            lay_out(np.concatenate([self.times, times])),
+            lay_out(np.concatenate([self.verdicts, np.zeros(len(ids), dtype=np.int8)]), np.int8),
+        )
+
+    def select(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> RecentObservations:
+        """Return those at some places, in this order."""
+        places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        return RecentObservations(
+            tuple(self.ids[place] for place in places.tolist()),
+            lay_out(self.contexts[places]),
+            lay_out(self.rankings[places], np.int32),
+            lay_out(self.rewards[places]),
+            lay_out(self.norms[places]),
+            lay_out(self.times[places]),
+            lay_out(self.verdicts[places], np.int8),
+        )
+
+    def without(self, place: int) -> RecentObservations:
+        """Return the others."""
+        return self.select(np.delete(np.arange(len(self)), place))
+
+    def move_to_the_end(self, place: int) -> RecentObservations:
+        """Return them with one as the newest, which is believed now."""
+        order = np.append(np.delete(np.arange(len(self)), place), place)
+        return self.select(order).with_verdict(-1, Verdict.BELIEVED)
+
+    def with_reward(self, place: int, reward: float) -> RecentObservations:
+        """Return them with another reward of one."""
+        rewards = self.rewards.copy()
+        rewards[place] = reward
+        return replace(self, rewards=lay_out(rewards))
+
+    def with_contexts(self, contexts: FloatArray) -> RecentObservations:
+        """Return them with other contexts, in their order."""
+        return replace(self, contexts=lay_out(contexts))
+
+    def with_verdict(self, place: int, verdict: int) -> RecentObservations:
+        """Return them with another verdict on one."""
+        verdicts = self.verdicts.copy()
+        verdicts[place] = verdict
+        return self.with_verdicts(verdicts)
+
+    def with_verdicts(self, verdicts: NDArray[np.int8]) -> RecentObservations:
+        """Return them with other verdicts."""
+        return replace(self, verdicts=lay_out(verdicts, np.int8))
+
+    @property
+    def leaving(self) -> RecentObservations:
+        """Those that are not kept at a refit."""
+        return self.select(np.arange(max(len(self) - MOST_VALUES, 0)))
+
+    def settle(self) -> RecentObservations:
+        """Return those that are kept at a refit: only rewards that are not learned can be corrected afterwards."""
+        latest = self.select(np.arange(max(len(self) - MOST_VALUES, 0), len(self)))
+        kept = zip(latest.ids, latest.believed.tolist(), strict=True)
+        return replace(latest, ids=tuple("" if believed else slate_id for slate_id, believed in kept))
+
+    def past(self, at: float) -> PastRows:
+        """Return them as rows that are as old as they are at a time."""
+        return PastRows(self.contexts, self.rankings, self.rewards, np.maximum(at - self.times, 0.0))
+
+    def judge_new(self, rewards: UsualValues, norms: UsualValues | None, *, count: int) -> RecentObservations:
+        """Return them with verdicts on the last ones; see `judge`."""
+        judged = slice(-count - _BESIDE, None)
+        verdicts = self._judge_part(judged, rewards, norms, n_new=count)
+        return self.with_verdicts(np.concatenate([self.verdicts[:-count], verdicts[-count:]]))
+
+    def judge(self, rewards: UsualValues, norms: UsualValues | None, *, n_new: int = 0) -> NDArray[np.int8]:
+        """Return the verdicts on them by what rewards and contexts are usual, shape (R,).
+
+        Parameters
+        ----------
+        rewards, norms
+            Of rewards around their `centre`, and of the contexts' norms; None where contexts are always usual.
+        n_new
+            So many of the last ones were not judged before.
+        """
+        return self._judge_part(slice(None), rewards, norms, n_new=n_new)
+
+    def _judge_part(
+        self, part: slice, rewards: UsualValues, norms: UsualValues | None, *, n_new: int
+    ) -> NDArray[np.int8]:
+        slack = np.where(self.verdicts[part] == Verdict.BELIEVED, _SLACK, 1.0)
+        slack[len(slack) - n_new :] = 1.0
+        verdicts = np.zeros(len(slack), dtype=np.int8)
+        verdicts[np.abs(self.rewards[part] - self.centre) > slack * rewards.reach] = Verdict.WILD_REWARD
+        if norms is not None:
+            verdicts[self.norms[part] > slack * norms.reach] = Verdict.WILD_CONTEXT
+        return _doubt_runs(verdicts)
+
+
+def _doubt_runs(verdicts: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return the verdicts with all of a run of wild ones: what came between wild ones, and what comes after them now.
+
+    Where a unit is wrong for an hour some of the wrong values are as small as right ones. They do the most harm.
+    """
+    if len(verdicts) <= _BESIDE or not verdicts.any():
+        return verdicts
+    wild, number = verdicts != Verdict.BELIEVED, np.arange(len(verdicts))
+    before, after = np.maximum(number - _BESIDE, 0), np.minimum(number + _BESIDE + 1, len(verdicts))
+    sums = np.append(0, np.cumsum(wild))
+    wild_before, wild_after = sums[number] - sums[before], sums[after] - sums[number] - wild
+    is_between = (wild_before > 0) & ((wild_after > 0) | (number == len(verdicts) - 1))
+    in_run = ~wild & is_between & (2 * (wild_before + wild_after) >= after - before - 1)
+    of_contexts = np.append(0, np.cumsum(verdicts == Verdict.WILD_CONTEXT))
+    kinds = np.where(of_contexts[after] > of_contexts[before], Verdict.WILD_CONTEXT, Verdict.WILD_REWARD)
+    return np.where(in_run, kinds, verdicts).astype(np.int8)
+
+
+_NOTHING = lay_out(np.zeros(0))
+
+NO_OBSERVATIONS = RecentObservations(
+    (), np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int32), _NOTHING, _NOTHING, _NOTHING, lay_out(_NOTHING, np.int8)
+)
+
+
+def norm_of(context: FloatArray) -> float:
+    """Return the length of a context, the same on every processor."""
+    return math.hypot(*context.reshape(-1).tolist())

@@ -1,0 +1,157 @@
+"""Wild values are found out whatever they are and whenever they come, and those of ordinary shops are usual."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_bandit.learning.usual_values import MOST_VALUES, NO_VALUES, UsualValues
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+SHOPS = {
+    "clicks": lambda rng: (rng.random(3000) < 0.01).astype(float),
+    "likes and dislikes": lambda rng: rng.choice([-1.0, 0.0, 1.0], 3000),
+    "ratings": lambda rng: rng.integers(1, 6, 3000).astype(float),
+    "noisy": lambda rng: rng.normal(size=3000),
+    "heavy tails": lambda rng: rng.standard_t(3, size=3000),
+    "purchases": lambda rng: np.where(rng.random(3000) < 0.05, rng.lognormal(3.0, 0.8, size=3000), 0.0),
+    "money": lambda rng: rng.lognormal(3.0, 1.5, size=3000),
+    "losses": lambda rng: -1000.0 + rng.normal(size=3000),
+    "all equal": lambda _: np.full(3000, 0.7),
+}
+
+
+def median_before(values: Sequence[float], place: int) -> float:
+    return float(np.median(values[max(place + 1 - MOST_VALUES, 0) : place + 1]))
+
+
+def judged(values: NDArray[np.float64]) -> tuple[list[bool], UsualValues]:
+    """Return which values were outliers when they came, and what is usual after them."""
+    usual, outliers = NO_VALUES, []
+    for place, value in enumerate(values.tolist()):
+        centre = median_before(values.tolist(), place)
+        usual = usual.after(value, centre)
+        outliers.append(abs(value - centre) > usual.reach)
+    return outliers, usual
+
+
+def believed_now(values: NDArray[np.float64], usual: UsualValues) -> NDArray[np.bool_]:
+    centre = median_before(values.tolist(), len(values) - 1)
+    return np.asarray(np.abs(values - centre) <= usual.reach)
+
+
+@pytest.mark.parametrize("shop", SHOPS)
+@pytest.mark.parametrize("seed", range(5))
+def test_values_of_ordinary_shops_are_usual(shop: str, seed: int) -> None:
+    """But for three in a thousand, where tails are as heavy as can be."""
+    values = SHOPS[shop](np.random.default_rng(seed))
+    outliers, usual = judged(values)
+    assert sum(outliers) <= 9
+    assert (~believed_now(values, usual)[-MOST_VALUES:]).sum() <= 1
+
+
+SIZES = [10.0, -10.0, 1e3, 1e6, -1e9, 1e100, -1e100]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("place", [12, 40, 700])
+def test_one_or_two_wild_values_are_outliers_at_once(size: float, place: int) -> None:
+    values = np.random.default_rng(place).random(place + 2)
+    values[place:] = size
+    outliers, _ = judged(values)
+    assert outliers[place:] == [True, True]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("count", [1, 7, 50])
+@pytest.mark.parametrize("place", [0, 5, 30, 100, 300])
+def test_a_run_of_wild_values_is_found_out_after_as_many_honest_ones_and_a_hundred(
+    size: float, count: int, place: int
+) -> None:
+    values = np.random.default_rng(count).random(place + 2 * count + 100)
+    values[place : place + count] = size
+    _, usual = judged(values)
+    believed = believed_now(values, usual)
+    assert not believed[place : place + count].any()
+    assert believed.sum() == len(values) - count
+
+
+@pytest.mark.parametrize("place", [300, 1000])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_run_of_wild_values_after_many_honest_ones_is_never_believed(size: float, place: int) -> None:
+    values = np.random.default_rng(3).random(place + 100)
+    values[place:] = size * np.where(np.arange(100) % 2, 1.0, -1.0)
+    outliers, _ = judged(values)
+    assert all(outliers[place:])
+    assert not any(outliers[:place])
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_wild_values_among_honest_ones_are_found_out(share: float) -> None:
+    rng = np.random.default_rng(4)
+    wild = rng.random(300) < share
+    values = np.append(np.where(wild, 10.0 ** rng.uniform(5, 90, 300), rng.random(300)), rng.random(100))
+    _, usual = judged(values)
+    assert believed_now(values, usual).tolist() == np.append(~wild, np.ones(100, dtype=bool)).tolist()
+
+
+@pytest.mark.parametrize("factor", [100.0, 1e4])
+def test_another_scale_is_believed_once_most_values_have_it(factor: float) -> None:
+    values = np.random.default_rng(5).random(400 + 3 * MOST_VALUES // 4)
+    values[400:] *= factor
+    outliers, usual = judged(values)
+    assert not any(outliers[400 + MOST_VALUES // 2 + 16 :])
+    assert believed_now(values, usual)[400:].all()
+
+
+def test_orders_among_clicks_are_believed_from_the_sixth_on() -> None:
+    rng = np.random.default_rng(6)
+    values = np.where(rng.random(2000) < 0.04, 20.0, (rng.random(2000) < 0.15).astype(float))
+    outliers, usual = judged(values)
+    assert sum(outliers) <= 5
+    assert believed_now(values, usual).all()
+
+
+def test_a_class_of_values_that_begins_late_is_believed_in_time() -> None:
+    rng = np.random.default_rng(7)
+    values = rng.random(6000)
+    orders = 600 + np.flatnonzero(rng.random(5400) < 0.05)
+    values[orders] = 60.0
+    outliers, usual = judged(values)
+    assert usual.accepted > 60.0
+    assert np.array(outliers)[orders][:60].all()
+    assert not np.array(outliers)[orders][90:].any()
+
+
+def test_a_class_that_vanishes_before_it_is_accepted_is_forgotten() -> None:
+    values = np.random.default_rng(8).random(4000)
+    values[600:1900:20] = 60.0
+    _, usual = judged(values)
+    assert (usual.accepted, usual.blocks) == (0.0, 0)
+
+
+def test_what_is_as_small_as_nothing_tells_no_unit() -> None:
+    values = np.zeros(200)
+    values[:60] = 5e-324
+    values[60:] = np.random.default_rng(9).choice([0.0, 30.0], 140)
+    _, usual = judged(values)
+    assert believed_now(values, usual).all()
+
+
+def test_values_that_differ_by_rounding_are_equal() -> None:
+    _, usual = judged(np.array([0.3, 0.1 + 0.2] * 20))
+    assert (usual.count, usual.reach) == (0, np.inf)
+
+
+@given(st.lists(st.integers(-(10**4), 10**4), min_size=1, max_size=60), st.integers(-20, 20))
+def test_another_unit_changes_no_judgement(values: list[int], power: int) -> None:
+    one = np.array(values, dtype=float)
+    assert judged(one)[0] == judged(2.0**power * one)[0]
