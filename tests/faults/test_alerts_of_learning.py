@@ -208,7 +208,7 @@ def erring_client(shop: Shop) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unsteady_client(shop: Shop) -> Iterator[None]:
-    """A client posts rewards that vary four times as much as before, and mends its code."""
+    """A client posts rewards that vary three and a half times as much as before, and mends its code."""
     rng = np.random.default_rng(3)
     with shop.service.client(tenant="acme") as client:
         client.create_bandit("unsteady", slate_size=2, item_capacity=6)
@@ -219,7 +219,7 @@ def unsteady_client(shop: Shop) -> Iterator[None]:
                 client.reward("unsteady", client.recommend("unsteady").id, reward)
 
         post(200, spread=0.2)
-        post(50, spread=0.8)
+        post(100, spread=0.7)
         yield
         post(400, spread=0.2)
 
