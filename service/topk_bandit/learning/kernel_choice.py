@@ -72,7 +72,7 @@ class _Prior(NamedTuple):
         return -0.5 * ((place - self.middle) / self.spread) ** 2
 
 
-_OF_SHARED = _Prior(0.0, 2.5)
+_OF_SHARED = _Prior(0.0, 1.5)
 _OF_PAIRS = _Prior(-0.4, 1.0)
 _OF_CONTENT = _Prior(0.5, 1.5, nothing=-2.5)
 """Few rewards hardly tell the ends of these ranges from what is inside, and all slates depend on them."""
