@@ -27,6 +27,9 @@ __all__ = ["ServiceApproach", "of_profile", "of_reduction", "of_whitening"]
 
 FloatArray = NDArray[np.float64]
 
+_FIRST_SURPRISE = 16
+"""So many rewards are learned before one can surprise."""
+
 _UNSPLIT = 64
 """Triangles of up to so many rows are inverted by LAPACK, larger ones by halves."""
 
@@ -59,8 +62,10 @@ class ServiceApproach:
         n = len(before)
         self.work.count += self._cross(context, before, ranking[None]) + 2 * n * n + 2 * n + 1 + len(context)
         self.work.count += 4 * n + 8 + len(context) + _scaling(n + 1)
-        shown = self.state.shown(_NOW, context, ranking)
+        shown, learned = self.state.shown(_NOW, context, ranking), self.state.observations
         self.state = shown.rewarded(_NOW, context, ranking, reward=reward)
+        # Its surprise, of two targets, once enough were learned.
+        self.work.count += 6 if learned >= _FIRST_SURPRISE else 0
         if not self.state.since_refit:
             self.work.count += self._refit(np.vstack([before, ranking[None]]), self._rankings, len(context))
 
@@ -69,7 +74,8 @@ class ServiceApproach:
         rows, count = self._rankings, len(rankings)
         n = len(rows)
         self.work.count += self._cross(context, rows, rankings) + n * n * count + 2 * n * count + n
-        self.work.count += len(context) + count
+        # The last of these widens the spread.
+        self.work.count += len(context) + 2 * count
         return self.state.predict(context, rankings)
 
     @property
