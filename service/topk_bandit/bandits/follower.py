@@ -450,7 +450,7 @@ class Follower:
 
     def _report_doubts(self, before: Model, after: Model) -> None:
         """Report rewards that are not learned; log some of them: the first, the second, the fourth..."""
-        if after.version <= self._loaded_end or before.state.recent is after.state.recent:
+        if after.version <= self._loaded_end or after.state.counts_as(before.state):
             return
         known, counted = before.state.counted, after.state.counted
         for kind, then, now in (

@@ -363,7 +363,7 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
 
 def _add_up(model: Model, *, before: Model) -> Model:
     """Return the model whose tally has the sum of the rewards that count now: a refit may judge some anew."""
-    if model.state is before.state and model.tally.aside_sum == before.tally.aside_sum:
+    if model.state.counts_as(before.state) and model.tally.aside_sum == before.tally.aside_sum:
         return model
     reward_sum = model.state.counted.reward_sum + model.tally.aside_sum
     return replace(model, tally=replace(model.tally, reward_sum=reward_sum))

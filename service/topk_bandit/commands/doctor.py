@@ -228,28 +228,29 @@ def _start_embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
 def _damage(damaged: Sequence[Damage]) -> _Finding:
     if not damaged:
         return _Finding("bandits", "none is damaged")
-    told = "; ".join(f"{damage.name}: {damage.problem}" for damage in damaged[:MOST_TOLD])
-    more = f"; and {len(damaged) - MOST_TOLD} more" if len(damaged) > MOST_TOLD else ""
+    told = _join_some([f"{damage.name}: {damage.problem}" for damage in damaged], between=";")
     remedy = "Delete each with topk-bandit bandits delete, and restore it from a backup."
-    return _Finding("bandits", f"{len(damaged)} can't be served", f"{told}{more}. {remedy}")
+    return _Finding("bandits", f"{len(damaged)} can't be served", f"{told}. {remedy}")
+
+
+def _join_some(texts: Sequence[object], *, between: str = "") -> str:
+    """Return the first of some texts as one, and how many more there are; `between` comes before that, or a comma."""
+    more = f"{between} and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
+    return f"{between or ','} ".join(map(str, texts[:MOST_TOLD])) + more
 
 
 def _describe_lost(lost: Sequence[BanditName]) -> _Finding:
     if not lost:
         return _Finding("lists", "every bandit is in the index of its tenant")
-    more = f" and {len(lost) - MOST_TOLD} more" if len(lost) > MOST_TOLD else ""
-    named = ", ".join(map(str, lost[:MOST_TOLD])) + more
     remedy = "Quotas, lists and backups miss them; a service that runs puts them back within minutes."
-    return _Finding("lists", f"{len(lost)} bandits are missing", f"{named}. {remedy}")
+    return _Finding("lists", f"{len(lost)} bandits are missing", f"{_join_some(lost)}. {remedy}")
 
 
 def _describe_unlimited(unlimited: Sequence[BanditName]) -> _Finding:
     if not unlimited:
         return _Finding("rewards", "each bandit has a reward_range")
-    more = f" and {len(unlimited) - MOST_TOLD} more" if len(unlimited) > MOST_TOLD else ""
-    named = ", ".join(map(str, unlimited[:MOST_TOLD])) + more
     remedy = "with one, topk-bandit bandits update --reward-range LOW:HIGH, a wrong reward is refused"
-    return _Finding("rewards", f"{named} take rewards of any size; {remedy}")
+    return _Finding("rewards", f"{_join_some(unlimited)} take rewards of any size; {remedy}")
 
 
 @asynccontextmanager

@@ -283,6 +283,10 @@ class State:
         """What is counted of all observations."""
         return self.settled.plus(self.recent)
 
+    def counts_as(self, before: State) -> bool:
+        """Tell whether `counted` is what it was before, without adding it up."""
+        return self.recent is before.recent and self.settled is before.settled
+
     @property
     def edges_reached(self) -> tuple[str, ...]:
         """What was chosen at the end of its range, beyond which there may be better: "noise", "constant"..."""
@@ -495,7 +499,7 @@ class State:
 
         It is that of the same happenings with the other reward, or with the slate `closed` where it was corrected, to
         rounding, but for which other rewards were judged to be wild since the last refit: the next one judges anew. Of
-        slates shown since the reward, as many count as pending as did.
+        slates shown since the reward, as many count as pending as did, and surprises stay what they were.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ __all__ = ["NOTHING_COUNTED", "NO_OBSERVATIONS", "Counted", "PastRows", "RecentO
 
 FloatArray = NDArray[np.float64]
 
-FEWEST_TO_SHARE = 16
+_FEWEST_TO_SHARE = 16
 
 _BESIDE = 4
 """An observation is of a run if half of so many before and so many after it are wild, some of them on both sides."""
@@ -120,7 +120,7 @@ class RecentObservations:
     @property
     def outlier_share(self) -> float:
         """Which share of them is not learned; 0 while they are few."""
-        return float(1.0 - self.believed.mean()) if len(self) >= FEWEST_TO_SHARE else 0.0
+        return float(1.0 - self.believed.mean()) if len(self) >= _FEWEST_TO_SHARE else 0.0
 
     @property
     def centre(self) -> float:

@@ -26,7 +26,7 @@ from topk_bandit.learning._layout import lay_out
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MOST_VALUES", "NO_VALUES", "UsualValues", "median"]
+__all__ = ["FEWEST_VALUES", "MOST_VALUES", "NO_VALUES", "UsualValues", "median"]
 
 MOST_VALUES = 256
 """So many of the latest values judge; a class that recurs among the first so many is there from the beginning."""
