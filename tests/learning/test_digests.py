@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.learning.happenings import KERNEL, folded, happenings, initial
 
+from topk_bandit.learning.calibration import Calibration
 from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
@@ -60,6 +61,12 @@ def test_every_bit_counts() -> None:
     ]
     digests = [digest_state(state) for state in (STATE, *others)]
     assert len(set(digests)) == len(digests) > 18
+
+
+def test_how_much_wider_spreads_are_counts() -> None:
+    wider = [replace(STATE, calibration=Calibration(40.0, total, 1e4)) for total in (400.0, 500.0)]
+    assert [one.spread_factor > 1.0 for one in wider] == [True, True]
+    assert len({digest_state(one) for one in (STATE, *wider)}) == 3
 
 
 def test_room_for_more_rows_does_not_count() -> None:

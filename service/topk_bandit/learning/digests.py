@@ -25,6 +25,8 @@ def digest_state(state: State) -> str:
     numbers = *state.posterior.numbers, state.pending_ids, state.observations, state.since_refit
     if not state.recent.believed.all():
         numbers = *numbers, state.recent.rewards, state.recent.verdicts
+    if state.spread_factor > 1.0:
+        numbers = *numbers, *state.calibration
     for value in numbers:
         if isinstance(value, np.ndarray):
             digest.update(f"{value.dtype.str}{value.shape};".encode())

@@ -127,12 +127,6 @@ class RecentObservations:
         """The median of the latest rewards, believed or not."""
         return median(self.rewards[-MOST_VALUES:]) if len(self) else 0.0
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        arrays = self.contexts, self.rankings, self.rewards, self.norms, self.times, self.verdicts
-        return sum(array.nbytes for array in arrays)
-
     def extend(
         self, ids: tuple[str, ...], contexts: FloatArray, rankings: Rankings, rewards: FloatArray, times: FloatArray
     ) -> RecentObservations:
