@@ -21,6 +21,7 @@ from tests.rpc.wire import HOME, create, recommend, refused
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import AnswerKind
+from topk_bandit.rpc.bodies import SMALL_BYTES
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
@@ -133,11 +134,11 @@ def test_a_message_over_the_limit_costs_no_memory(
 def test_bodies_that_unpack_to_much_cost_no_memory_however_many_come_at_once(
     service: Service, channel: grpc.Channel
 ) -> None:
-    """Two are some hundred kilobytes that would become 100 MB, and one just fits, but is no message."""
+    """Two are some hundred kilobytes that would become 100 MB, one grows too much, and one fits, but is no message."""
     assert post_packed(service, gzip.compress(f'{{"bandit":"{HOME}"}}'.encode())) == b"200"
     blank = b" " * 100_000_000
     bodies = [(gzip.compress(blank, 1), "gzip", b"429"), (zlib.compress(blank, 1), "deflate", b"429")]
-    bodies += [(gzip.compress(blank[:LIMIT]), "gzip", b"400")]
+    bodies += [(gzip.compress(blank[:LIMIT]), "gzip", b"429"), (gzip.compress(blank[:SMALL_BYTES]), "gzip", b"400")]
     before = settled_mib(service)
     with ThreadPoolExecutor(16) as callers:
         for body, packing, status in bodies:

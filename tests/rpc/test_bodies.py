@@ -10,12 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_bandit.rpc.bodies import MOST_MEMBERS, PIECE_BYTES, BrokenBodyError, TooLargeError, unpack
+from topk_bandit.rpc.bodies import (
+    MOST_GROWTH,
+    MOST_MEMBERS,
+    PIECE_BYTES,
+    SMALL_BYTES,
+    BrokenBodyError,
+    TooLargeError,
+    unpack,
+)
 
 bodies = st.builds(
     lambda seed, count, end: seed * count + end,
     st.binary(max_size=2000),
-    st.sampled_from([1, 7, PIECE_BYTES // 1000, 400]),
+    st.sampled_from([1, 7, PIECE_BYTES // 1000, 100]),
     st.binary(max_size=300),
 )
 
@@ -47,6 +55,16 @@ def test_a_body_that_is_cut_or_goes_on_otherwise_is_broken(body: bytes, data: st
         for wrong in (packed[:cut], packed + b"\1" + packed[:cut], b"\1" + packed):
             with pytest.raises(BrokenBodyError):
                 unpack(wrong, packing, most=1 << 24)
+
+
+def test_a_body_becomes_so_many_times_as_large_or_is_small() -> None:
+    assert len(unpack(gzip.compress(bytes(SMALL_BYTES)), "gzip", most=1 << 23)) == SMALL_BYTES
+    packed = gzip.compress(bytes(1 << 23), 9)
+    assert MOST_GROWTH * len(packed) < 1 << 23
+    with pytest.raises(TooLargeError):
+        unpack(packed, "gzip", most=1 << 23)
+    stored = gzip.compress(bytes(100_000), 0)
+    assert len(unpack(packed + stored, "gzip", most=1 << 24)) == (1 << 23) + 100_000
 
 
 def test_a_body_that_becomes_too_much_takes_no_memory_and_is_given_up_early() -> None:

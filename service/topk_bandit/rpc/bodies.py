@@ -1,7 +1,8 @@
 """Bodies of HTTP requests: read up to a limit, and unpacked one at a time into exactly what they take.
 
-A packed body of some kilobytes may stand for many megabytes. So it is read as it was sent, counted piece by piece while
-nothing of it is kept, and unpacked only if it fits; one that does not costs no more memory than its own bytes.
+A packed body of some kilobytes may stand for many megabytes. So it is read as it was sent, and may become only so many
+times as large. It is counted piece by piece while nothing of it is kept, and unpacked only if it fits. One that does
+not fit costs no more memory than its own bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from aiohttp import StreamReader
 
-__all__ = ["PACKINGS", "BrokenBodyError", "TooLargeError", "UnknownPackingError", "read_body", "unpack"]
+__all__ = ["MOST_GROWTH", "PACKINGS", "SMALL_BYTES", "BrokenBodyError", "TooLargeError", "UnknownPackingError", "read_body", "unpack"]
 
 PACKINGS = ("gzip", "deflate")
 """What a `Content-Encoding` may be."""
@@ -22,12 +23,15 @@ PACKINGS = ("gzip", "deflate")
 MOST_MEMBERS = 1000
 """So many parts, each packed by itself, may be one behind the other in a body."""
 
+MOST_GROWTH, SMALL_BYTES = 100, 1 << 18
+"""A body may become so many times as large, or have so many bytes: who has much work done has to send much."""
+
 PIECE_BYTES = 1 << 16
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 
 class TooLargeError(Exception):
-    """A body has more bytes than it may have, or becomes more."""
+    """A body has more bytes than it may have, or becomes too many times as large."""
 
 
 class BrokenBodyError(Exception):
@@ -75,13 +79,14 @@ async def _read(content: StreamReader, most: int) -> bytes:
 
 
 def unpack(body: bytes, packing: str, *, most: int) -> bytes:
-    """Return what a body of `PACKINGS` stands for, which may have `most` bytes.
+    """Return what a body of `PACKINGS` stands for, which may have `most` bytes, and grow by `MOST_GROWTH`.
 
     Raises
     ------
     TooLargeError, BrokenBodyError
         It has more, or is not packed like that.
     """
+    most = min(most, max(MOST_GROWTH * len(body), SMALL_BYTES))
     # Some senders leave out the two bytes that "deflate" begins with.
     bits = _GZIP if packing == "gzip" else _ZLIB if body[0] & 0xF == zlib.DEFLATED else _RAW
     size = 0

@@ -16,7 +16,15 @@ import grpc
 from aiohttp import hdrs, web
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.rpc.bodies import PACKINGS, BrokenBodyError, TooLargeError, UnknownPackingError, read_body
+from topk_bandit.rpc.bodies import (
+    MOST_GROWTH,
+    PACKINGS,
+    SMALL_BYTES,
+    BrokenBodyError,
+    TooLargeError,
+    UnknownPackingError,
+    read_body,
+)
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_ids import ID_HEADERS, call_of, metadata_of
 from topk_bandit.rpc.faces import CALLS
@@ -107,6 +115,10 @@ class HttpServer:
         self._address = address
         self._tls, self._reuse_port = tls, reuse_port
         self._max_bytes = max_message_bytes
+        self._size_problem = (
+            f"a body may have {max_message_bytes} bytes, and become {MOST_GROWTH} times as large"
+            f" or {SMALL_BYTES} bytes when it is unpacked"
+        )
         self._max_connections = max_connections
         self._origins = frozenset(origins)
         self._clock = clock
@@ -257,7 +269,7 @@ class HttpServer:
         except UnknownPackingError:
             response = unknown_packing(PACKINGS)
         except TooLargeError:
-            response = problem(grpc.StatusCode.RESOURCE_EXHAUSTED, f"a body may have {self._max_bytes} bytes")
+            response = problem(grpc.StatusCode.RESOURCE_EXHAUSTED, self._size_problem)
         except TimeoutError:
             response = problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the body did not arrive in time")
         except (BrokenBodyError, web.RequestPayloadError):
