@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client.errors import invalid_argument
+from topk_bandit.domain.values import read_number
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -53,11 +54,14 @@ def refuse(field: str, value: object) -> InvalidArgument:
 
 
 def number(field: str, value: Any) -> float:  # noqa: ANN401, whatever a caller gives
-    """Return a number as a float, or raise `InvalidArgument`."""
+    """Return a number as a float, or raise `InvalidArgument`; a boolean is none, and a text a decimal one."""
     try:
-        return float(value)
+        found = read_number(value) if isinstance(value, str | bool) else float(value)
     except WRONG:
-        raise refuse(field, value) from None
+        found = None
+    if found is None:
+        raise refuse(field, value)
+    return found
 
 
 def numbers(field: str, values: Any) -> list[float]:  # noqa: ANN401, whatever a caller gives

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from topk_bandit.client.arguments import message, number, numbers, refuse, texts
+from topk_bandit.client.arguments import WRONG, message, number, numbers, refuse, texts
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import feature_values
 from topk_bandit.v1 import bandit_service_pb2 as pb
@@ -150,7 +150,10 @@ def _timestamp(path: str, time: datetime) -> Timestamp:
     if time.tzinfo is None:
         raise invalid_argument(path, "needs a time zone, such as datetime.UTC")
     stamp = Timestamp()
-    stamp.FromDatetime(time)
+    try:
+        stamp.FromDatetime(time)
+    except WRONG:  # years that begin before the first or end after the last, in UTC
+        raise refuse(path, time) from None
     return stamp
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 __all__ = [
+    "MAX_LIST_SIZE",
     "Answer",
     "AnswerKind",
     "AnswerOutcome",
@@ -50,6 +51,9 @@ __all__ = [
     "StudySettings",
     "StudyShape",
 ]
+
+MAX_LIST_SIZE = 12
+"""So many items an answer of a service's study is about at most."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

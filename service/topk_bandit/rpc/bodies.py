@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from aiohttp import StreamReader
 
-__all__ = ["MOST_GROWTH", "PACKINGS", "SMALL_BYTES", "BrokenBodyError", "TooLargeError", "UnknownPackingError", "read_body", "unpack"]
+__all__ = [
+    "MOST_GROWTH",
+    "PACKINGS",
+    "SMALL_BYTES",
+    "BrokenBodyError",
+    "TooLargeError",
+    "UnknownPackingError",
+    "read_body",
+    "unpack",
+]
 
 PACKINGS = ("gzip", "deflate")
 """What a `Content-Encoding` may be."""

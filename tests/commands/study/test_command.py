@@ -120,9 +120,9 @@ def test_other_kinds_of_answers(tmp_path: Path, kind: str) -> None:
 
 def test_the_same_files_give_the_same_questions(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    for folder in ("first", "second"):
+    for folder in ("item_1", "item_2"):
         assert main(["study", "ask", *shop.words, f"--out={tmp_path / folder}"]) == 0
-    first, second = (tmp_path / folder / "questions.csv" for folder in ("first", "second"))
+    first, second = (tmp_path / folder / "questions.csv" for folder in ("item_1", "item_2"))
     assert first.read_bytes() == second.read_bytes()
 
 
@@ -132,7 +132,7 @@ def test_the_same_files_give_the_same_questions(tmp_path: Path) -> None:
         (["--count=0"], "--count: expected at least 1, got 0"),
         (["--size=1"], "--size: expected 2 to 12 items, got 1"),
         (["--size=13"], "--size: expected 2 to 12 items, got 13"),
-        (["--items=/nowhere.csv"], "/nowhere.csv: can't be read"),
+        (["--items=/nowhere.csv"], "/nowhere.csv can't be read"),
         (["--out=/dev/null/study"], "--out: /dev/null/study can't be made"),
     ],
 )
@@ -148,9 +148,9 @@ def test_a_wrong_call_is_told(
 def test_an_answer_that_is_wrong_leaves_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shop = Shop(tmp_path)
     (tmp_path / "preferences.csv").write_text("of yesterday", encoding="utf-8")
-    answers = save(tmp_path / "answers.csv", [["first", "second"], ["item-1", "item-1"]])
+    answers = save(tmp_path / "answers.csv", [["item_1", "item_2"], ["item-1", "item-1"]])
     assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 1
-    assert "answers.csv, line 2: item 'item-1' occurs twice" in capsys.readouterr().err
+    assert "answers.csv, line 2, column 'items': names the item 'item-1' a second time" in capsys.readouterr().err
     assert (tmp_path / "preferences.csv").read_text(encoding="utf-8") == "of yesterday"
 
 
@@ -158,7 +158,7 @@ def test_without_matplotlib_all_but_the_figure_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = Shop(tmp_path)
-    answers = save(tmp_path / "answers.csv", [["first", "second"], ["item-1", "item-2"], ["item-3", "item-2"]])
+    answers = save(tmp_path / "answers.csv", [["item_1", "item_2"], ["item-1", "item-2"], ["item-3", "item-2"]])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 0
     printed = capsys.readouterr().out

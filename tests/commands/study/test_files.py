@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from topk_bandit.client import AnswerKind
+from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.study.files import (
     Answered,
+    read_answers,
     read_described,
-    read_orders,
-    read_ratings,
     write_preferences,
     write_questions,
 )
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.preferences.utilities import Utilities
 
 if TYPE_CHECKING:
@@ -64,96 +65,103 @@ def test_items_without_features_each_have_one_of_their_own(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "items.csv: expected a header row"),
-        ("name,price\ntea,1\n", "items.csv, first column: expected 'item', got 'name'"),
-        ("item,price\ntea,1\ntea,2\n", "items.csv, line 3: 'tea' is there twice"),
-        ("item,price\n,1\n", "items.csv, line 2: the item has no id"),
-        ("item,price\ntea\n", "items.csv, line 2: expected 1 numbers, got 0"),
-        ("item,price\ntea,1,2\n", "items.csv, line 2: expected 1 numbers, got 2"),
+        ("", "items.csv: has no header row"),
+        ("item,price\n", "items.csv: has no rows"),
+        ("name,price\ntea,1\n", "items.csv, header: expected a column 'item'; got name, price"),
+        ("item,price\ntea,1\ntea,2\n", "items.csv, line 3, column 'item': 'tea' is there twice"),
+        ("item,price\n,1\n", "items.csv, line 2, column 'item': is missing"),
+        ("item,price\ntea\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 1"),
+        ("item,price\ntea,1,2\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 3"),
         ("item,price\ntea,cheap\n", "items.csv, line 2, column 'price': expected a finite number, got 'cheap'"),
-        ("item,price\ntea,nan\n", "items.csv, line 2, column 'price': expected a finite number, got 'nan'"),
+        ("item,price\ntea,nan\n", "items.csv, line 2, column 'price': is missing"),
+        ("item,price,price\ntea,1,2\n", "items.csv: column 'price' comes twice"),
     ],
 )
-def test_a_wrong_file_of_items_is_told_by_line_and_column(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_wrong_file_of_items_is_named_by_line_and_column(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         read_described(written(tmp_path, "items.csv", text), kind="item")
-    assert str(caught.value).endswith(problem)
+    assert str(caught.value) == problem
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"nowhere.csv: can't be read"):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere.csv can't be read"):
         read_described(tmp_path / "nowhere.csv", kind="item")
 
 
+def answers(
+    path: Path, items: Described, queries: Described | None = None, kind: AnswerKind = AnswerKind.RANKING
+) -> list[Answered]:
+    return read_answers(path, Named(), kind=kind, items=items, queries=queries)
+
+
 def test_answers_are_read_best_first(tmp_path: Path, items: Described, queries: Described) -> None:
-    plain = written(tmp_path, "answers.csv", "first,second,third\ncocoa,tea,coffee\ntea,coffee,\n")
-    assert read_orders(plain, items=items, queries=None) == [Answered(0, (2, 0, 1)), Answered(0, (0, 1))]
-    asked = written(tmp_path, "asked.csv", "query,first,second\nsummer,tea,cocoa\n")
-    assert read_orders(asked, items=items, queries=queries, most=2) == [Answered(1, (0, 2))]
+    plain = written(tmp_path, "answers.csv", "item_1,item_2,item_3\ncocoa,tea,coffee\ntea,coffee,\n")
+    assert answers(plain, items) == [Answered(0, (2, 0, 1)), Answered(0, (0, 1))]
+    asked = written(tmp_path, "asked.csv", "query,item_1,item_2\nsummer,tea,cocoa\n")
+    assert answers(asked, items, queries, AnswerKind.PAIR) == [Answered(1, (0, 2))]
+    chosen = written(tmp_path, "chosen.csv", "chosen,item_1,item_2,item_3\ncocoa,tea,coffee,cocoa\n")
+    assert answers(chosen, items, kind=AnswerKind.CHOICE) == [Answered(0, (2, 0, 1))]
+
+
+def test_columns_are_found_by_their_names_in_any_order_beside_others(tmp_path: Path, items: Described) -> None:
+    expected = [Answered(0, (2, 0, 1)), Answered(0, (0, 1, 2))]
+    for header, rows in (
+        ("item_1,item_2,item_3", "cocoa,tea,coffee\ntea,coffee,cocoa"),
+        ("item_3,item_1,item_2", "coffee,cocoa,tea\ncocoa,tea,coffee"),
+        ("respondent,item_1,item_2,item_3", "tea,cocoa,tea,coffee\n2,tea,coffee,cocoa"),
+        (",item_1,item_2,item_3,,", "1,cocoa,tea,coffee,,\n2,tea,coffee,cocoa,,"),
+        ("item_1; item_2; item_3", "cocoa; tea; coffee\ntea; coffee; cocoa"),
+    ):
+        path = written(tmp_path, "answers.csv", f"{header}\n{rows}\n")
+        assert answers(path, items) == expected, header
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("first,second\ntea,milk\n", "line 2: there is no item 'milk'"),
-        ("first,second\ntea,cocoa\ntea,tea\n", "line 3: item 'tea' occurs twice"),
-        ("first,second\ntea,\n", "line 2: expected at least 2 items, got 1"),
-        ("query,first\nwinter,tea\n", "first column: 'query' needs a file of queries"),
+        ("item_1,item_2\ntea,milk\n", "line 2: there is no item 'milk'"),
+        ("item_1,item_2\ntea,cocoa\ntea,tea\n", "line 3, column 'items': names the item 'tea' a second time"),
+        ("item_1,item_2\ntea,\n", "line 2: expected at least 2 items, got 1"),
+        ("item_1,item_2,item_3\ntea,,cocoa\n", "line 2, column 'item_2': is missing, but item_3 is there"),
+        ("query,item_1\nwinter,tea\n", "line 2, column 'query': needs a file of queries: --queries"),
+        ("tea,coffee\ncocoa,tea\n", "header: expected a column 'item_1' or 'items'; got tea, coffee"),
+        (
+            "choosen,item_1,item_2\n,cocoa,tea\n",
+            "column 'choosen': means nothing; is it 'chosen'? Rename it, or pass it",
+        ),
+        ("question,item_1,item_2\ncocoa,tea\n", "line 2, row: expected 3 cells, as the header has, got 2"),
+        ("item_1,item_2\ntea,cocoa", "line 2: the last line has no end, so that the file may be cut: add a line"),
+        ('item_1,item_2\ntea,"cocoa\n', 'line 2: a quote (") opens here and is not closed'),
     ],
 )
-def test_a_wrong_answer_is_told_by_line(tmp_path: Path, items: Described, text: str, problem: str) -> None:
+def test_a_wrong_answer_is_named_by_line(tmp_path: Path, items: Described, text: str, problem: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        read_orders(written(tmp_path, "answers.csv", text), items=items, queries=None)
-    assert str(caught.value) == f"answers.csv, {problem}"
+        answers(written(tmp_path, "answers.csv", text), items, kind=AnswerKind.CHOICE)
+    assert str(caught.value).startswith(f"answers.csv, {problem}")
 
 
 def test_lines_are_those_of_the_file(tmp_path: Path, items: Described) -> None:
-    text = '\n"first","second,\nthat is worse"\n\ntea,cocoa\n\n\ntea,milk\n'
+    text = '\n"item_1","item_2","a note,\nover two lines"\n\ntea,cocoa,\n\n\ntea,milk,\n'
     with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 8: there is no item 'milk'$"):
-        read_orders(written(tmp_path, "answers.csv", text), items=items, queries=None)
+        answers(written(tmp_path, "answers.csv", text), items)
 
 
-@pytest.mark.parametrize("first", ["tea,coffee", "Tee,coffee", "1,tea,coffee"])
-def test_a_file_without_a_header_loses_no_answer(tmp_path: Path, items: Described, first: str) -> None:
-    path = written(tmp_path, "answers.csv", f"{first}\ncocoa,tea\n")
-    with pytest.raises(
-        InvalidArgumentError, match=r"^answers.csv, first row: '(tea|coffee)' is an item; expected a head"
-    ):
-        read_orders(path, items=items, queries=None)
-    with pytest.raises(
-        InvalidArgumentError, match=r"^answers.csv, first row: '(tea|coffee)' is an item; expected a head"
-    ):
-        read_ratings(path, items=items, queries=None)
-
-
-def test_items_may_be_called_like_the_columns_of_questions(tmp_path: Path) -> None:
-    items = read_described(written(tmp_path, "items.csv", "item\nitem_1\nitem_2\n"), kind="item")
-    path = tmp_path / "questions.csv"
-    write_questions(path, [(0, (1, 0))], items=items, queries=None)
-    assert read_orders(path, items=items, queries=None) == [Answered(0, (1, 0))]
-
-
-def test_a_pair_has_two_items(tmp_path: Path, items: Described) -> None:
-    path = written(tmp_path, "answers.csv", "a,b,c\ntea,coffee,cocoa\n")
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 2: expected 2 items, got 3$"):
-        read_orders(path, items=items, queries=None, most=2)
-
-
-def test_queries_must_be_known(tmp_path: Path, items: Described, queries: Described) -> None:
-    path = written(tmp_path, "answers.csv", "query,first,second\nspring,tea,cocoa\n")
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 2: there is no query 'spring'$"):
-        read_orders(path, items=items, queries=queries)
-
-
-def test_ratings_are_read(tmp_path: Path, items: Described, queries: Described) -> None:
+def test_ratings_are_read_by_their_places(tmp_path: Path, items: Described, queries: Described) -> None:
     path = written(tmp_path, "answers.csv", "query,item,rating\nsummer,cocoa,-1.5\n")
-    assert read_ratings(path, items=items, queries=queries) == [Answered(1, (2,), -1.5)]
-    path = written(tmp_path, "answers.csv", "item,rating\ncocoa,inf\n")
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 2, column 'rating': expected a finite number"):
-        read_ratings(path, items=items, queries=None)
-    path = written(tmp_path, "answers.csv", "item,stars\ncocoa,1\n")
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, columns: expected 'item' and 'rating'"):
-        read_ratings(path, items=items, queries=None)
+    assert answers(path, items, queries, AnswerKind.RATINGS) == [Answered(1, (2,), -1.5)]
+    wide = "item_1,rating_1,item_2,rating_2,item_3,rating_3\ntea,1,,,cocoa,3\n"
+    path = written(tmp_path, "answers.csv", wide)
+    assert answers(path, items, kind=AnswerKind.RATINGS) == [Answered(0, (0,), 1.0), Answered(0, (2,), 3.0)]
+    for text, problem in (
+        ("item,rating\ncocoa,inf\n", "line 2, column 'rating': expected a finite number"),
+        ("item,stars\ncocoa,1\n", "line 2, column 'rating': is missing"),
+        (wide.replace("tea,1,,,", "tea,1,coffee,,"), "line 2, column 'rating_2': is missing, but item_2 is there"),
+        (wide.replace("tea,1,,,", "tea,1,,2,"), "line 2, column 'item_2': is missing, but rating_2 is there"),
+    ):
+        path = written(tmp_path, "answers.csv", text)
+        with pytest.raises(InvalidArgumentError) as caught:
+            answers(path, items, kind=AnswerKind.RATINGS)
+        assert str(caught.value).startswith(f"answers.csv, {problem}")
 
 
 def test_questions_can_be_read_back_as_answers(tmp_path: Path, items: Described, queries: Described) -> None:
@@ -161,7 +169,7 @@ def test_questions_can_be_read_back_as_answers(tmp_path: Path, items: Described,
     write_questions(path, [(1, (2, 0)), (0, (1, 2))], items=items, queries=queries)
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines == ["question,query,item_1,item_2", "1,summer,cocoa,tea", "2,winter,coffee,cocoa"]
-    assert read_orders(path, items=items, queries=queries) == [Answered(1, (2, 0)), Answered(0, (1, 2))]
+    assert answers(path, items, queries) == [Answered(1, (2, 0)), Answered(0, (1, 2))]
 
 
 def test_preferences_are_written_best_first(tmp_path: Path, items: Described) -> None:

@@ -114,7 +114,7 @@ def test_the_same_file_again_changes_nothing_and_a_bad_row_is_named(
         ("ranking", {"items": 7}, "column 'items': expected a list"),
         ("ratings", {"items": ["i1"], "ratings": []}, "column 'ratings': expected one for each item"),
         ("ratings", {"item": "i1", "rating": "good"}, "column 'rating': expected a finite number"),
-        ("ratings", {"items": ["i1", "i1"], "ratings": [1, 2]}, "column 'items': names an item a second time"),
+        ("ratings", {"items": ["i1", "i1"], "ratings": [1, 2]}, "column 'items': names the item 'i1' a second time"),
     ],
 )
 def test_a_row_of_another_form_is_named_before_anything_is_sent(

@@ -34,10 +34,10 @@ def test_any_json_makes_a_schema_within_bounds_that_takes_its_own_values(told: l
 
 
 def test_paths_become_names() -> None:
-    assert flatten([{"user": {"age": 31, "name": None}}, {"user": {"city": "Köln"}}, {"größe": True, "_id": 7}]) == {
+    assert flatten([{"user": {"age": 31, "name": None}}, {"user": {"city": "Köln"}}, {"size": True, "_id": 7}]) == {
         "user.age": 31.0,
         "user.city": "Köln",
-        "gr--e": True,
+        "size": True,
     }
     assert flatten([{"a": [{"b": 1}, {"c": ["x", "y", "x"]}], "v": [1, 0.5], "mixed": [1, "x"], "none": []}]) == {
         "a.b": 1.0,
@@ -46,6 +46,33 @@ def test_paths_become_names() -> None:
     }
     [first], [second] = (flatten([{"n" * 70 + one: 1}]) for one in "ab")
     assert first != second
+
+
+def test_different_paths_have_different_names() -> None:
+    told = flatten(
+        [{"цвет": "красный", "цена": 5, "颜色": "红", "价格": 7, "größe": 1, "gr--e": 2, "a b": 3, "a-b": 4}]
+    )
+    assert sorted(map(str, told.values())) == sorted(map(str, ["красный", 5.0, "红", 7.0, 1.0, 2.0, 3.0, 4.0]))
+    again = flatten([{"seen": [{"price": 1}, {"price": 2}]}, {"seen": {"price": 3}}, {"seen.price": 4}])
+    assert again == {"seen.price": 1.0, "seen.price.2": 2.0, "seen.price.3": 3.0, "seen.price.4": 4.0}
+    first, second = flatten([{"a": "x" * 300, "b": "x" * 299 + "y"}]).values()
+    assert first != second
+    assert len(first) == len(second) == 256
+
+
+@given(
+    st.sets(
+        st.lists(st.text(min_size=1, max_size=70).filter(lambda one: one[0] != "_"), min_size=1, max_size=3).map(tuple),
+        max_size=6,
+    )
+)
+def test_no_value_is_lost_to_another_of_its_name(paths: set[tuple[str, ...]]) -> None:
+    told = [nested(path, float(number)) for number, path in enumerate(sorted(paths))]
+    assert sorted(flatten(told).values()) == [float(number) for number in range(len(paths))]
+
+
+def nested(path: tuple[str, ...], value: float) -> dict[str, Any]:
+    return {path[0]: nested(path[1:], value) if len(path) > 1 else value}
 
 
 def test_a_schema_grows_in_the_order_of_the_names_while_there_is_room() -> None:

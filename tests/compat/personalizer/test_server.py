@@ -119,7 +119,7 @@ def test_the_bandit_is_made_with_what_the_call_tells() -> None:
         assert bandit.requires_activation
         kinds = {one.name: type(one.kind).__name__ for one in bandit.context_schema or ()}
         assert kinds == {
-            "page.from.campaign-name": "Categorical",
+            "page.from.campaign-name-35358815": "Categorical",
             "page.tags": "LabelSet",
             "page.taste": "Vector",
             "timeOfDay": "Categorical",

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
-from topk_bandit.commands.imports.files import DECISION_LOG
+from topk_bandit.commands.imports.files import DECISION_LOG, OBP
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["DESCRIPTION", "add_arguments"]
+__all__ = ["DESCRIPTION", "add_arguments", "add_columns"]
 
 DESCRIPTION = """\
 Teach a bandit of a running service from slates that were shown elsewhere: one row each, in JSON Lines, CSV or Parquet.
@@ -21,16 +21,23 @@ Teach a bandit of a running service from slates that were shown elsewhere: one r
 
 item_1, item_2, ...     the items that were shown, best first; or items, a list
 reward                  what the slate earned
-time                    when it was shown: ISO 8601, or seconds since 1970; optional
+time                    when it was shown; optional
 propensity              the probability with which it was shown; optional
 context_1, ...          the context; or context, a list: for a bandit without a context schema
 NAME, or features.NAME  the feature NAME of the bandit's context schema; or features, an object
 
+A time is one of ISO 8601 (of UTC if it has no zone), or seconds or milliseconds since 1970, between 2000 and 2100. With
+--spreadsheet-dates numbers are days, as a spreadsheet has them.
+
 With --format vw-dsjson the file is a decision log of VW: a contextual bandit's, CCB's or slates'. Its rewards are the
 costs with the other sign; --column item=TAction.topic says where actions have their id (without it: _tag).
 
-In CSV the parts of a list are separated by |. Other columns are passed over. The same file again changes nothing, and
-an import that was interrupted goes on where it stopped.
+With --format obp each row is a position that was shown, as in the Open Bandit Dataset (item_id, click,
+propensity_score) or in tables of its pipeline (action, reward, pscore, and slate_id and position for slates).
+
+In CSV the parts of a list are separated by |, or it is a list of JSON. Other columns are passed over and named; one
+whose name is nearly that of a missing one is an error. All rows are imported or none. --check shows what is understood
+and sends nothing. The same file again changes nothing, and an import that was interrupted goes on where it stopped.
 """
 
 
@@ -38,7 +45,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags to a parser, with a `run` that returns an exit status."""
     parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
     parser.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
-    parser.add_argument("--format", choices=[DECISION_LOG], help="a decision log of VW (default: what the ending says)")
+    formats = "a decision log of VW, or logged feedback of the Open Bandit Pipeline (default: what the ending says)"
+    parser.add_argument("--format", choices=[DECISION_LOG, OBP], help=formats)
+    add_columns(parser)
+    parser.add_argument("--check", action="store_true", help="show what is understood of the file, and send nothing")
+    parser.add_argument(
+        "--skip-bad-rows", action="store_true", help="leave out rows that can't be taken, and count them"
+    )
+    parser.add_argument(
+        "--import-id",
+        metavar="ID",
+        help="go on with this import, whose rows so far are passed over (default: one that the file's content gives)",
+    )
+    parser.add_argument(
+        "--spreadsheet-dates", action="store_true", help="times that are numbers are days, as spreadsheets have them"
+    )
+    add_connection(parser)
+    parser.set_defaults(run=_run_import)
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say what columns mean."""
     parser.add_argument(
         "--column",
         dest="columns",
@@ -48,15 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the column of the file that has NAME; can be given again",
     )
     parser.add_argument(
-        "--skip-bad-rows", action="store_true", help="leave out rows that can't be taken, and count them"
+        "--ignore",
+        dest="ignored",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="pass over this column, whatever its name is like; can be given again",
     )
-    parser.add_argument(
-        "--import-id",
-        metavar="ID",
-        help="go on with this import, whose rows so far are passed over (default: one that the file's content gives)",
-    )
-    add_connection(parser)
-    parser.set_defaults(run=_run_import)
 
 
 def _run_import(given: argparse.Namespace) -> int:

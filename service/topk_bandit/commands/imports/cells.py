@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.values import is_missing, read_boolean, read_list, read_number, read_text, read_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
 
-__all__ = ["Cells", "columns_named", "is_missing"]
+__all__ = ["Cells", "Named", "find_nearest"]
 
-_SEPARATOR = "|"
+_Read = TypeVar("_Read")
+_NUMBERED = re.compile(r"(\w+)_([1-9][0-9]{0,3})")
+_NEAR = 0.8
 
 
-def columns_named(told: Sequence[str]) -> dict[str, str]:
-    """Return the columns that texts such as ``reward=margin`` name."""
-    pairs = [text.partition("=") for text in told]
-    for name, _, column in pairs:
-        if not (name and column):
-            raise InvalidArgumentError("--column", "expected NAME=COLUMN, such as reward=margin")
-    return {name: column for name, _, column in pairs}
+def find_nearest(name: str, names: Collection[str]) -> str | None:
+    """Return which of some names is meant by one that is written a little otherwise; None for none."""
+    lower = {one.lower(): one for one in sorted(names)}
+    found = get_close_matches(name.lower(), lower, n=1, cutoff=_NEAR)
+    return lower[found[0]] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What flags say of columns.
+
+    Attributes
+    ----------
+    columns
+        The column that has each name, where that is not the name itself.
+    ignored
+        Columns that are passed over.
+    spreadsheet_dates
+        Whether times are numbers of days, as spreadsheets have them.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+    spreadsheet_dates: bool = False
+
+    @classmethod
+    def of(cls, columns: Sequence[str], ignored: Sequence[str] = (), *, spreadsheet_dates: bool = False) -> Named:
+        """Return what texts such as ``reward=margin`` say.
+
+        Raises
+        ------
+        InvalidArgumentError
+            One of them has another form, or a name or a column is there twice.
+        """
+        pairs = [text.partition("=") for text in columns]
+        for name, _, column in pairs:
+            if not (name and column):
+                raise InvalidArgumentError("--column", "expected NAME=COLUMN, such as reward=margin")
+        for told in ([name for name, _, _ in pairs], [column for _, _, column in pairs]):
+            if twice := next((one for one in told if told.count(one) > 1), ""):
+                raise InvalidArgumentError("--column", f"{twice!r} is there twice")
+        return cls({name: column for name, _, column in pairs}, frozenset(ignored), spreadsheet_dates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,68 +71,154 @@ class Cells:
 
     Attributes
     ----------
-    named
-        The column that has each name, where that is not the name itself.
+    flags
+        What the flags say.
+    known
+        The names that mean something, with those that are numbered as far as they go.
+    required
+        Of these, sets of which a file has one name at least.
     """
 
-    named: Mapping[str, str]
+    flags: Named
+    known: frozenset[str]
+    required: tuple[frozenset[str], ...] = ()
+    _layouts: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
-    def others(self, values: Mapping[str, Any], known: Collection[str]) -> list[str]:
-        """Return the columns of a row that have none of the known names."""
-        columns = {self.named.get(name, name) for name in known}
-        return [name for name in values if name not in columns]
+    def check_flags(self, where: str) -> None:
+        """Raise `InvalidArgumentError` for a name of a flag that means nothing here."""
+        for name in self.flags.columns:
+            if name not in self.known:
+                raise InvalidArgumentError("--column", f"{where} has no {name!r}{_meant(name, self.known)}")
+
+    def columns_of(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the columns of a row."""
+        return values
+
+    def check_columns(self, columns: Collection[str]) -> list[str]:
+        """Return the columns of a file that mean nothing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A column that a flag names is not there; one is named almost as one that is missing; or the file has nothing
+            of what it must have.
+        """
+        for column in (*self.flags.columns.values(), *sorted(self.flags.ignored)):
+            if column not in columns:
+                has = f"it has {', '.join(sorted(columns))}"
+                raise InvalidArgumentError("--column", f"the file has no column {column!r}; {has:.300}")
+        names = {self._name_of(column): column for column in columns}
+        strangers = [column for column in columns if self._name_of(column) is None]
+        absent = self.known - {name for name in names if name is not None}
+        for column in strangers:
+            is_beyond = self._means(column)  # which is an error of the rows that have something there
+            if column not in self.flags.ignored and not is_beyond and (meant := find_nearest(column, absent)):
+                problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {column}"
+                raise InvalidArgumentError(f"column {column!r}", problem)
+        for wanted in self.required:
+            if not any(name in wanted for name in names):
+                expected = " or ".join(f"{name!r}" for name in sorted(wanted))
+                raise InvalidArgumentError("header", f"expected a column {expected}; got {', '.join(columns):.300}")
+        return [column for column in strangers if column not in self.flags.ignored]
 
     def get(self, values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401, whatever a file has
         """Return what a row has under a name; None without it."""
-        return values.get(self.named.get(name, name))
+        column = self._layout(values).get(name)
+        return None if column is None else values[column]
+
+    def read(self, values: Mapping[str, Any], name: str, reader: Callable[[Any], _Read | None]) -> _Read | None:
+        """Return what a row has under a name, read by one of `domain.values`; None if it is missing."""
+        return self.convert(name, self.get(values, name), reader)
+
+    def convert(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read | None:  # noqa: ANN401
+        """Return a value of the column of a name, read by one of `domain.values`; None if it is missing."""
+        try:
+            return reader(value)
+        except ValueError as error:
+            raise self.error(name, str(error)) from None
+
+    def require(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read:  # noqa: ANN401
+        """Return a value of the column of a name, which may not be missing."""
+        found = self.convert(name, value, reader)
+        if found is None:
+            raise self.error(name, "is missing")
+        return found
 
     def error(self, name: str, problem: str) -> InvalidArgumentError:
         """Return the error about the column of a name."""
-        return InvalidArgumentError(f"column {self.named.get(name, name)!r}", problem)
+        return InvalidArgumentError(f"column {self.flags.columns.get(name, name)!r}", problem)
+
+    def numbered(self, values: Mapping[str, Any], part: str, size: int) -> dict[int, Any]:
+        """Return what a row has in numbered columns by their numbers, without those that are missing.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is one beyond the last number that means something.
+        """
+        found = {}
+        for name, column in self._layout(values).items():
+            match = _NUMBERED.fullmatch(name)
+            if match and match[1] == part and not is_missing(values[column]):
+                found[int(match[2])] = values[column]
+        if found and max(found) > size:
+            raise self.error(f"{part}_{max(found)}", f"there are {size} at most")
+        return dict(sorted(found.items()))
 
     def parts(self, values: Mapping[str, Any], name: str, part: str, size: int) -> list[Any]:
-        """Return a list in one column, or in several that are numbered."""
-        whole = self.get(values, name)
-        if is_missing(whole):
-            parts = [self.get(values, f"{part}_{place}") for place in range(1, size + 1)]
-            return [one for one in parts if not is_missing(one)]
-        return self.split(name, whole)
-
-    def split(self, name: str, value: object) -> list[Any]:
-        """Return the parts of a list in one column."""
-        if isinstance(value, str):
-            return [part.strip() for part in value.split(_SEPARATOR) if part.strip()]
-        if not isinstance(value, list):
-            raise self.error(name, f"expected a list, got {value!r:.60}")
-        return value
+        """Return a list in one column, or in several that are numbered, without a gap."""
+        whole = self.convert(name, self.get(values, name), read_list)
+        several = self.numbered(values, part, size)
+        if whole is not None and several:
+            raise self.error(name, f"says what {part}_{min(several)} says, too: leave one of them out")
+        if whole is not None:
+            return whole
+        for place, number in enumerate(several, start=1):
+            if number != place:
+                raise self.error(f"{part}_{place}", f"is missing, but {part}_{number} is there")
+        return list(several.values())
 
     def number(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
-        """Return a finite number."""
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise self.error(name, f"expected a finite number, got {value!r:.60}")
-        return number
+        """Return a finite number, which may not be missing."""
+        return self.require(name, value, read_number)
 
     def text(self, name: str, value: Any) -> str:  # noqa: ANN401, whatever a file has
-        """Return a text; a number stands for its digits, and bytes, as some write texts to Parquet, for their text."""
-        if isinstance(value, bytes):
-            value = value.decode(errors="surrogateescape")
-        if isinstance(value, list | dict) or (not (text := str(value)).isascii() and not _is_unicode(text)):
-            raise self.error(name, f"expected a text, got {value!r:.60}")
-        return text
+        """Return a text, which may not be missing."""
+        return self.require(name, value, read_text)
+
+    def boolean(self, name: str, value: Any) -> bool:  # noqa: ANN401, whatever a file has
+        """Return true or false, which may not be missing."""
+        return self.require(name, value, read_boolean)
+
+    def time(self, value: Any) -> datetime | None:  # noqa: ANN401, whatever a file has
+        """Return a time in UTC; None if it is missing."""
+        return self.convert("time", value, lambda one: read_time(one, of_spreadsheet=self.flags.spreadsheet_dates))
+
+    def _layout(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """Return the column of each name that means something, or is numbered."""
+        columns = tuple(values)
+        layout = self._layouts.get(columns)
+        if layout is None:
+            names = {self._name_of(column) or column: column for column in columns if self._means(column)}
+            layout = self._layouts[columns] = names
+        return layout
+
+    def _means(self, column: str) -> bool:
+        if column in self.flags.ignored:
+            return False
+        match = None if column in self.flags.columns else _NUMBERED.fullmatch(column)
+        return self._name_of(column) is not None or (match is not None and f"{match[1]}_1" in self.known)
+
+    def _name_of(self, column: str) -> str | None:
+        """Return the name whose column this is; None for one that means nothing."""
+        for name, told in self.flags.columns.items():
+            if told == column:
+                return name
+        if column in self.flags.ignored or column in self.flags.columns:
+            return None
+        return column if column in self.known else None
 
 
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def is_missing(value: object) -> bool:
-    """Return whether a row has nothing there."""
-    return value is None or value == ""
+def _meant(name: str, names: Collection[str]) -> str:
+    nearest = find_nearest(name, names)
+    return f": is it {nearest!r}?" if nearest else f"; it has {', '.join(sorted(names))}"[:300]

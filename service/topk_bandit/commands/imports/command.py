@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from topk_bandit.client import ClientError, InvalidArgument
+from topk_bandit.client import ClientError, InvalidArgument, PastObservation
 from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
+from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.decision_log import DecisionLog
-from topk_bandit.commands.imports.files import DECISION_LOG, digest_of, read_rows
+from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, read_rows
+from topk_bandit.commands.imports.open_bandit import slates_of_feedback
 from topk_bandit.commands.imports.places import explain
+from topk_bandit.commands.imports.reading import Reading
+from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, SeenColumns, first_rows_table
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
 
@@ -23,8 +28,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.client import Bandit, Client, PastObservation
-    from topk_bandit.commands.imports.files import FileRow
+    from topk_bandit.client import Bandit, Client
+    from topk_bandit.commands.imports.reading import Found
+    from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.domain.bandits import BanditName
 
 __all__ = ["run"]
@@ -33,9 +39,10 @@ _ERRORS_SHOWN = 10
 
 
 def run(given: argparse.Namespace) -> int:
-    """Import a file; return the exit status."""
-    name, how = bandit_named(given.bandit), [*given.columns, given.format] if given.format else given.columns
-    import_id = given.import_id or digest_of(given.file, how)
+    """Import a file, or say what would be imported; return the exit status."""
+    name = bandit_named(given.bandit)
+    how = [*given.columns, *given.ignored, given.format or "", "days" if given.spreadsheet_dates else ""]
+    import_id = given.import_id or digest_of(given.file, [one for one in how if one])
     try:
         with connect(given, name.tenant) as client:
             return _Import(client, name, given, import_id).run()
@@ -44,16 +51,24 @@ def run(given: argparse.Namespace) -> int:
         return 1
 
 
-def _meaning(given: argparse.Namespace, settings: Bandit) -> Columns | DecisionLog:
-    """Return what reads the rows of a file."""
+def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObservation]:
+    """Return how a file is read for a bandit."""
+    flags = Named.of(given.columns, given.ignored, spreadsheet_dates=given.spreadsheet_dates)
     if given.format == DECISION_LOG:
-        return DecisionLog.of(given.columns, schema=settings.context_schema)
-    return Columns.of(
-        given.columns,
+        log = DecisionLog.of(flags, schema=settings.context_schema)
+        return Reading(given.file.name, lambda: read_rows(given.file, json_lines=True), log)
+    columns = Columns.of(
+        flags,
         schema=settings.context_schema,
         slate_size=settings.slate_size,
         context_dimension=settings.context_dimension,
     )
+    columns.check_flags("the bandit")
+    if given.format == OBP:
+        size = settings.slate_size
+        feedback = partial(slates_of_feedback, slate_size=size)
+        return Reading(given.file.name, lambda: feedback(read_rows(given.file)), columns)
+    return Reading(given.file.name, lambda: read_rows(given.file), columns)
 
 
 class _Import:
@@ -63,17 +78,22 @@ class _Import:
         self._client, self._bandit, self._import_id = client, name.bandit, import_id
         self._path, self._skips = given.file, given.skip_bad_rows
         self._console = Console()
+        self._only_checks = given.check
         settings = client.get_bandit(self._bandit)
-        self._is_decision_log = given.format == DECISION_LOG
-        self._columns = _meaning(given, settings)
+        self._reading = _reading(given, settings)
+        self._ages = Ages(settings.half_life)
         self._accepted = 0
         self._skipped = 0
 
     def run(self) -> int:
-        """Import what is not imported yet, and tell what became of it."""
-        count = self._look_through()
+        """Import what is not imported yet, and say what became of it."""
+        if self._only_checks:
+            return self._check()
+        found = self._reading.look_through(skips=self._skips, watch=lambda _, row: self._ages.add(row.time))
+        self._report(found)
+        count = found.count
         begun = self._client.get_import(self._bandit, self._import_id)
-        rows = islice(read_rows(self._path, json_lines=self._is_decision_log), begun.next_row, None)
+        rows = islice(self._reading.open_rows(), begun.next_row, None)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task("Importing", total=count, completed=min(begun.next_row, count))
@@ -86,35 +106,34 @@ class _Import:
         self._say(f"{self._accepted} rows imported, {self._skipped} left out{before}: import {self._import_id}")
         return 0
 
-    def _look_through(self) -> int:
-        """Return how many rows there are; raise what is wrong with the form of any, unless such are left out."""
-        count = 0
-        for row in read_rows(self._path, json_lines=self._is_decision_log):
-            if not count and not isinstance(row.values, InvalidArgumentError):
-                self._name_others(row.values)
-            count += 1
-            if not self._skips:
-                self._observation(row)
-        return count
+    def _check(self) -> int:
+        """Show what would be imported; return 1 if a row can't be."""
+        columns, first = SeenColumns(), list[PastObservation]()
 
-    def _name_others(self, values: Mapping[str, Any]) -> None:
-        if others := self._columns.passed_over(values):
-            self._say(f"columns that mean nothing to the bandit: {', '.join(others)}")
+        def watch(values: Mapping[str, Any], row: PastObservation) -> None:
+            columns.add(values)
+            self._ages.add(row.time)
+            if len(first) < ROWS_SHOWN:
+                first.append(row)
 
-    def _observation(self, row: FileRow) -> PastObservation:
-        try:
-            if isinstance(row.values, InvalidArgumentError):
-                raise row.values
-            return self._columns.read(row.values)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{row.place}, {error.field}", error.problem) from None
+        found = self._reading.look_through(skips=self._skips, watch=watch)
+        self._console.print(columns.table(found.strangers), first_rows_table(first))
+        self._report(found)
+        self._say(f"{found.count - found.wrong} rows can be imported, {found.wrong} can't; nothing was sent")
+        return 1 if found.wrong else 0
+
+    def _report(self, found: Found) -> None:
+        if found.strangers:
+            self._say(f"columns that mean nothing to the bandit: {', '.join(found.strangers)}")
+        for line in self._ages.say():
+            self._say(line)
 
     def _send(self, part: Sequence[FileRow], first: int) -> None:
         rows: list[PastObservation] = []
         places: list[str] = []
         for row in part:
             try:
-                rows.append(self._observation(row))
+                rows.append(self._reading.read(row))
                 places.append(row.place)
             except InvalidArgumentError as error:
                 self._leave_out(str(error))

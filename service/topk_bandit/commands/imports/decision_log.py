@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
-from topk_bandit.commands.imports.cells import columns_named
 from topk_bandit.compat.personalizer.features import fit_features, flatten
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.values import read_number, read_text, read_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
+    from topk_bandit.commands.imports.cells import Named
     from topk_bandit.domain.features import FeatureSchema
 
 __all__ = ["DecisionLog"]
@@ -49,65 +50,111 @@ class DecisionLog:
     schema: FeatureSchema
 
     @classmethod
-    def of(cls, told: Sequence[str], *, schema: FeatureSchema | None) -> DecisionLog:
-        """Return what texts such as ``item=TAction.topic`` say.
+    def of(cls, flags: Named, *, schema: FeatureSchema | None) -> DecisionLog:
+        """Return what flags such as ``item=TAction.topic`` say.
 
         Raises
         ------
         InvalidArgumentError
             Another name than ``item`` is told, or the bandit has no schema.
         """
-        named = columns_named(told)
+        named = flags.columns
         if others := sorted(named.keys() - {"item"}):
             raise InvalidArgumentError("--column", f"a decision log has no {others[0]!r}: only item can be named")
         if schema is None:
             raise InvalidArgumentError("bandit", "has no context schema, which names the log's features")
         return cls(named.get("item", _ITEM), schema)
 
-    def passed_over(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the features of a row's context that the bandit does not have."""
-        known = {feature.name for feature in self.schema}
-        return sorted(self._read_features(values).keys() - known)
+    def columns_of(self, values: Mapping[str, Any]) -> Iterable[str]:
+        """Return the features of a row's context."""
+        return self._read_features(values)
 
-    def read(self, values: Mapping[str, Any]) -> PastObservation:
+    def check_columns(self, columns: Collection[str]) -> list[str]:
+        """Return the features that the bandit does not have."""
+        return sorted(set(columns) - {feature.name for feature in self.schema})
+
+    def read_row(self, values: Mapping[str, Any]) -> PastObservation:
         """Return the observation in a row: the reward is what the slots' costs come to, with the other sign."""
         if values.get("_skipLearn") is True:
             raise InvalidArgumentError("_skipLearn", "the slate was never shown")
         choices = _choices(values)
-        time = values.get("Timestamp")
         return PastObservation(
             items=tuple(self._id(choice.action) for choice in choices),
             reward=0.0 - math.fsum(choice.cost for choice in choices),
-            features=fit_features(self._read_features(values), self.schema),
-            time=None if time is None else _time(time),
+            features=self._features(values),
+            time=_time(values.get("Timestamp")),
             propensity=math.prod(choice.probability for choice in choices),
         )
 
+    def _features(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        told = self._read_features(values)
+        found = fit_features(told, self.schema)
+        for feature in self.schema:
+            if feature.name in told and feature.name not in found:
+                problem = f"{told[feature.name]!r:.60} is nothing that this feature of the bandit takes"
+                raise InvalidArgumentError(f"c, {feature.name}", problem)
+        return found
+
     def _read_features(self, values: Mapping[str, Any]) -> dict[str, Any]:
         shared = values.get("c")
-        return flatten([_with_texts(shared)]) if isinstance(shared, dict) else {}
+        if not isinstance(shared, dict):
+            return {}
+        return flatten([_with_texts({name: value for name, value in shared.items() if not name.startswith("_")})])
 
     def _id(self, action: Mapping[str, Any]) -> str:
-        found: Any = action
-        for part in self.item.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-        if not isinstance(found, str | int) or isinstance(found, bool) or found == "":
-            raise InvalidArgumentError(f"c._multi, {self.item}", "an action has no id there: name it by --column item=")
-        return str(found)
+        found = list(_find_all(_with_texts(action), self.item.split(".")))
+        try:
+            ids = [text for text in map(read_text, found) if text is not None]
+        except ValueError as error:
+            raise InvalidArgumentError(f"c._multi, {self.item}", str(error)) from None
+        if len(ids) != 1:
+            problem = "has several there" if ids else "has no id there: name it by --column item="
+            raise InvalidArgumentError(f"c._multi, {self.item}", f"an action {problem}")
+        return ids[0]
+
+
+def _find_all(value: object, path: Sequence[str]) -> Iterator[object]:
+    """Yield what stands at a path, going through lists; a name may itself have dots."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _find_all(one, path)
+    elif not path:
+        yield value
+    elif isinstance(value, dict):
+        for end in range(1, len(path) + 1):
+            yield from _find_all(value.get(".".join(path[:end])), path[end:])
 
 
 def _with_texts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object in which VW's ``"city=Paris": 1`` is the text Paris of city."""
-    found: dict[str, Any] = {}
+    """Return an object in which VW's ``"city=Paris": 1`` is the text Paris of city, and several are a list of texts.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A name has a value beside such texts.
+    """
+    found: dict[str, Any] = {name: _inner(value) for name, value in values.items() if not _is_text(name, value)}
+    texts: dict[str, list[str]] = {}
     for name, value in values.items():
-        feature, equals, text = name.partition("=")
-        if isinstance(value, dict):
-            found[name] = _with_texts(value)
-        elif equals and feature and value == 1:
-            found[feature] = text
-        else:
-            found[name] = value
+        if _is_text(name, value):
+            feature, _, text = name.partition("=")
+            texts.setdefault(feature, []).append(text)
+    for feature, several in texts.items():
+        if feature in found:
+            raise InvalidArgumentError(f"c, {feature}", "is there twice")
+        found[feature] = several[0] if len(several) == 1 else several
     return found
+
+
+def _is_text(name: str, value: object) -> bool:
+    feature, equals, _ = name.partition("=")
+    return bool(equals and feature) and value == 1
+
+
+def _inner(value: Any) -> Any:  # noqa: ANN401, whatever a log has
+    if isinstance(value, dict):
+        return _with_texts(value)
+    return [_inner(one) for one in value] if isinstance(value, list) else value
 
 
 def _choices(values: Mapping[str, Any]) -> list[_Choice]:
@@ -165,21 +212,28 @@ def _action(path: str, place: object, actions: Sequence[Mapping[str, Any]]) -> M
 
 
 def _cost(path: str, values: Mapping[str, Any]) -> float:
-    cost = values.get("_label_cost")
-    if not isinstance(cost, int | float) or isinstance(cost, bool) or not math.isfinite(cost):
-        raise InvalidArgumentError(f"{path}_label_cost", f"expected a finite number, got {cost!r:.60}")
-    return float(cost)
+    return _number(f"{path}_label_cost", values.get("_label_cost"))
 
 
 def _probability(path: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value <= 1.0 + _ROUNDING:
+    probability = _number(path, value)
+    if not 0.0 < probability <= 1.0 + _ROUNDING:
         raise InvalidArgumentError(path, f"expected a probability above 0, got {value!r:.60}")
-    return min(1.0, float(value))
+    return min(1.0, probability)
 
 
-def _time(value: object) -> datetime:
+def _number(path: str, value: object) -> float:
     try:
-        time = datetime.fromisoformat(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidArgumentError("Timestamp", f"expected a time of ISO 8601, got {value!r:.60}") from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        number = read_number(value)
+    except ValueError as error:
+        raise InvalidArgumentError(path, str(error)) from None
+    if number is None:
+        raise InvalidArgumentError(path, "is missing")
+    return number
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        return read_time(value)
+    except ValueError as error:
+        raise InvalidArgumentError("Timestamp", str(error)) from None

@@ -1,43 +1,40 @@
-"""Rows of a file, one at a time: JSON Lines, CSV and Parquet, each row as values by column, and where it stands.
+"""Rows of a file, one at a time: JSON Lines, CSV, Parquet and PrefLib, each as values by column and where it stands.
 
-A row that can't be read stands for its error, so that it can be counted. Nothing here knows what columns mean.
+A row that can't be read stands for its error, so that it can be counted. A file that can't be understood as a whole is
+refused. Nothing here knows what columns mean.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from topk_bandit.commands.imports.preflib import PREFLIB, read_preflib
+from topk_bandit.commands.imports.rows import FileRow
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
+from topk_bandit.domain.json_text import JsonError, parse_json
 from topk_bandit.domain.optional import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import TextIO
 
-__all__ = ["DECISION_LOG", "FileRow", "digest_of", "read_rows"]
+__all__ = ["DECISION_LOG", "OBP", "digest_of", "read_rows"]
 
-DECISION_LOG = "vw-dsjson"
-"""The one format that no ending tells."""
+DECISION_LOG, OBP = "vw-dsjson", "obp"
+"""The formats that no ending tells."""
 
 _READ_AT_ONCE = 2**20
 _ROWS_AT_ONCE = 1000
+_OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs"}
 
 
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """A row: where it stands, and its values by column or what is wrong with it as a whole."""
-
-    place: str
-    values: Mapping[str, Any] | InvalidArgumentError
-
-
-def digest_of(path: Path, columns: Sequence[str]) -> str:
-    """Return what tells a file, read with these columns, from others; `ConfigurationError` if it can't be read."""
-    digest = blake2b("\n".join(sorted(columns)).encode(), digest_size=16)
+def digest_of(path: Path, how: Sequence[str]) -> str:
+    """Return what tells a file, read in this way, from others; `ConfigurationError` if it can't be read."""
+    digest = blake2b("\n".join(sorted(how)).encode(), digest_size=16)
     try:
         with path.open("rb") as file:
             while part := file.read(_READ_AT_ONCE):
@@ -48,24 +45,31 @@ def digest_of(path: Path, columns: Sequence[str]) -> str:
 
 
 def read_rows(path: Path, *, json_lines: bool = False) -> Iterator[FileRow]:
-    """Return the rows of a file whose name ends in .jsonl, .csv or .parquet, or of JSON Lines whatever its name.
+    """Return the rows of a file in the format that its ending names, or of JSON Lines whatever its name.
 
     Raises
     ------
     ConfigurationError
         The file can't be read, or pyarrow is needed for it and not installed.
     InvalidArgumentError
-        It has another ending, is no text in UTF-8, or no Parquet.
+        It has another ending, is no text in UTF-8, no whole table, or no Parquet, or it has no rows.
     """
-    read = _json_lines if json_lines else _READERS.get(path.suffix)
+    read = _json_lines if json_lines else _READERS.get(path.suffix.lower())
     if read is None:
-        raise InvalidArgumentError("FILE", f"expected one ending in .jsonl, .csv or .parquet, got {path.name!r}")
+        endings = ", ".join(_READERS)
+        raise InvalidArgumentError("FILE", f"expected one that ends in {endings}; got {path.name!r}")
+    count = 0
     try:
-        yield from read(path)
+        for row in read(path):
+            count += 1
+            yield row
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidArgumentError("FILE", f"{path.name} is no text in UTF-8: {error}") from None
+    except UnicodeDecodeError as error:
+        problem = f"is no text in UTF-8, after row {count}: {error.reason}; save it as UTF-8"
+        raise InvalidArgumentError(path.name, problem) from None
+    if not count:
+        raise InvalidArgumentError(path.name, "has no rows")
 
 
 def _json_lines(path: Path) -> Iterator[FileRow]:
@@ -77,48 +81,133 @@ def _json_lines(path: Path) -> Iterator[FileRow]:
 
 def _object(line: str) -> Mapping[str, Any] | InvalidArgumentError:
     try:
-        found = json.loads(line)
-    except ValueError as error:
-        return InvalidArgumentError("row", f"is no JSON: {error}")
-    except RecursionError:
-        return InvalidArgumentError("row", "is JSON inside JSON, too deep to be read")
+        found = parse_json(line, takes_nan=True)
+    except JsonError as error:
+        return InvalidArgumentError("row", str(error))
+    if isinstance(found, list):
+        return InvalidArgumentError("row", "is a list: write one object in each line")
     return found if isinstance(found, dict) else InvalidArgumentError("row", "is no JSON object")
 
 
 def _csv(path: Path) -> Iterator[FileRow]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
-        names = next(reader, [])
-        for name in names:
-            if names.count(name) > 1:
-                raise InvalidArgumentError("FILE", f"column {name!r} comes twice")
-        line = reader.line_num + 1
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield FileRow(f"{path.name}, line {line}", _cells(names, cells))
-            line = reader.line_num + 1
+        rows = _Lines(path.name, file)
+        header = rows.next()
+        if header is None:
+            raise InvalidArgumentError(path.name, "has no header row")
+        columns = _Header.of(path.name, header.cells)
+        while (row := rows.next()) is not None:
+            if any(row.cells):
+                yield FileRow(row.place, columns.values(row.cells))
+    _check_end(path, rows.line)
 
 
-def _cells(names: Sequence[str], cells: Sequence[str]) -> Mapping[str, Any] | InvalidArgumentError:
-    if len(cells) != len(names):
-        return InvalidArgumentError("row", f"expected {len(names)} columns, got {len(cells)}")
-    return {name: cell.strip() for name, cell in zip(names, cells, strict=True)}
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The cells of a row, without the blanks around them, and where it begins."""
+
+    place: str
+    cells: list[str]
+
+
+class _Lines:
+    """The rows of a file of CSV, whose quotes are closed and whose header says how cells are separated."""
+
+    def __init__(self, name: str, file: TextIO) -> None:
+        self._name, self.line = name, 1
+        first = file.readline()
+        while first and not first.strip():
+            self.line += 1
+            first = file.readline()
+        delimiter = _delimiter_of(first)
+        self._reader = csv.reader(_chain(first, file), strict=True, skipinitialspace=True, delimiter=delimiter)
+        self._before = self.line - 1
+
+    def next(self) -> _Line | None:
+        """Return the next row, which may go over several lines; None at the end."""
+        place = f"{self._name}, line {self.line}"
+        try:
+            cells = next(self._reader, None)
+        except csv.Error as error:
+            raise InvalidArgumentError(place, _csv_problem(str(error))) from None
+        self.line = self._before + self._reader.line_num + 1
+        return None if cells is None else _Line(place, [cell.strip() for cell in cells])
+
+
+def _chain(first: str, file: TextIO) -> Iterator[str]:
+    if first:
+        yield first
+        yield from file
+
+
+def _delimiter_of(header: str) -> str:
+    """Return how a header is separated: by commas, unless it has none, but semicolons or tabs."""
+    if "," in header:
+        return ","
+    return next((one for one in _OTHER_DELIMITERS if one in header), ",")
+
+
+def _csv_problem(told: str) -> str:
+    if "unexpected end" in told or "expected after" in told:
+        return 'a quote (") opens here and is not closed: all that follows is unclear, so that no row is taken'
+    return f"is no row of CSV: {told}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The names of a file's columns, "" for one that has none."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, file: str, names: Sequence[str]) -> _Header:
+        """Check the names of a file's columns."""
+        if names[0].lower().startswith("sep="):
+            raise InvalidArgumentError(file, f"begins with {names[0]!r}: delete that line")
+        _check_names(file, [name for name in names if name])
+        return cls(tuple(names))
+
+    def values(self, cells: Sequence[str]) -> Mapping[str, Any] | InvalidArgumentError:
+        """Return the values of a row by column; what a first column without a name has is the row's number."""
+        if len(cells) != len(self.names):
+            problem = f"expected {len(self.names)} cells, as the header has, got {len(cells)}"
+            return InvalidArgumentError("row", problem)
+        for place, (name, cell) in enumerate(zip(self.names, cells, strict=True)):
+            if place and cell and not name:
+                return InvalidArgumentError(f"column {place + 1}", f"has {cell!r:.60}, but no name in the header")
+        return {name: cell for name, cell in zip(self.names, cells, strict=True) if name}
+
+
+def _check_names(file: str, names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidArgumentError(file, f"column {twice!r} comes twice")
+
+
+def _check_end(path: Path, line: int) -> None:
+    """Refuse a file that stops inside a line: nobody knows whether its last cell is whole."""
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        if file.read(1) not in {b"\n", b"\r"}:
+            problem = "the last line has no end, so that the file may be cut: add a line break if it is whole"
+            raise InvalidArgumentError(f"{path.name}, line {line - 1}", problem)
 
 
 def _parquet(path: Path) -> Iterator[FileRow]:
     parquet, lib = (import_extra(f"pyarrow.{name}", "reading Parquet") for name in ("parquet", "lib"))
     try:
         file = parquet.ParquetFile(path)
-    except lib.ArrowInvalid as error:
-        raise InvalidArgumentError("FILE", f"{path.name} is no Parquet file: {error}") from None
+    except (lib.ArrowException, OSError) as error:
+        raise InvalidArgumentError(path.name, f"is no whole Parquet file: {error}") from None
+    _check_names(path.name, file.schema_arrow.names)
     number = 0
     try:
         for batch in file.iter_batches(_ROWS_AT_ONCE):
             for values in _without_nanoseconds(batch, lib).to_pylist():
                 number += 1
                 yield FileRow(f"{path.name}, row {number}", values)
-    except (lib.ArrowInvalid, OverflowError) as error:
-        raise InvalidArgumentError("FILE", f"{path.name} can't be read after row {number}: {error}") from None
+    except (lib.ArrowException, OSError, OverflowError, ValueError) as error:
+        raise InvalidArgumentError(path.name, f"can't be read after row {number}: {error}") from None
 
 
 def _without_nanoseconds(batch: Any, lib: Any) -> Any:  # noqa: ANN401, pyarrow is imported only where it is needed
@@ -134,4 +223,5 @@ _READERS: Mapping[str, Callable[[Path], Iterator[FileRow]]] = {
     ".jsonl": _json_lines,
     ".csv": _csv,
     ".parquet": _parquet,
+    **dict.fromkeys(PREFLIB, read_preflib),
 }

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from topk_bandit.commands.connection import add_connection
+from topk_bandit.commands.imports.arguments import add_columns
 from topk_bandit.domain.studies import AnswerKind
 
 __all__ = ["DESCRIPTION", "add_arguments"]
@@ -18,10 +19,9 @@ Ask people a few well-chosen questions about your items, and learn from their an
   topk-bandit study run    does both: learns from the answers, and says what to ask next
   topk-bandit study import shop/taste answers.csv    teaches a study of a running service from past answers
 
-items.csv    item,feature,feature,...     one row an item; without features, each item is its own
-queries.csv  query,feature,feature,...    optional: what the items are seen for, if tastes depend on it
-answers.csv  one row an answer: the items, best first, after a query if there are queries;
-             a choice has the chosen item first; ratings have the columns item and rating
+items.csv    item and a column of numbers for each feature; without features, each item is its own
+queries.csv  query and features, likewise; optional: what the items are seen for, if tastes depend on it
+answers.csv  one row an answer, as `study import` takes them: item_1, item_2, ... are the items, best first
 """
 
 IMPORT = """\
@@ -33,8 +33,9 @@ chosen                   of a choice or pair the item that was chosen; without i
 rating_1, rating_2, ...  of ratings those of the items; or ratings, a list; or item and rating, for one item a row
 query                    what the items were seen for, in a study with queries
 
-In CSV the parts of a list are separated by |. Other columns are passed over. The same file again changes nothing, and
-an import that was interrupted goes on where it stopped.
+In CSV the parts of a list are separated by |, or it is a list of JSON. A file of PrefLib (.soc, .soi) has orders and
+how many people gave each. Other columns are passed over and named; one whose name is nearly that of a missing one is an
+error. The same file again changes nothing, and an import that was interrupted goes on where it stopped.
 """
 
 
@@ -62,14 +63,7 @@ def _add_import(word: argparse.ArgumentParser) -> None:
     word.add_argument("study", metavar="TENANT/STUDY", help="which one; tenants/TENANT/studies/STUDY is as good")
     word.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
     add_connection(word)
-    word.add_argument(
-        "--column",
-        dest="columns",
-        action="append",
-        default=[],
-        metavar="NAME=COLUMN",
-        help="the column of the file that has NAME; can be given again",
-    )
+    add_columns(word)
     word.add_argument(
         "--import-id",
         metavar="ID",
@@ -92,6 +86,7 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write; made if need be")
     if answers:
         parser.add_argument("--answers", type=Path, required=True, metavar="FILE", help="what people answered")
+        add_columns(parser)
     if questions:
         parser.add_argument(
             "--size", type=int, default=3, metavar="COUNT", help="items in a list (default: 3; a pair: 2)"

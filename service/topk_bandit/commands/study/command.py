@@ -9,10 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.study.files import (
+    read_answers,
     read_described,
-    read_orders,
-    read_ratings,
     write_preferences,
     write_questions,
 )
@@ -84,10 +84,8 @@ class _Study:
 
     def read_answers(self, path: Path) -> Sequence[Answered]:
         """Return the answers of a file."""
-        if self._kind is AnswerKind.RATINGS:
-            return read_ratings(path, items=self._items, queries=self._queries)
-        most = 2 if self._kind is AnswerKind.PAIR else None
-        return read_orders(path, items=self._items, queries=self._queries, most=most)
+        flags = Named.of(self._given.columns, self._given.ignored)
+        return read_answers(path, flags, kind=self._kind, items=self._items, queries=self._queries)
 
     def learn(self, answers: Sequence[Answered]) -> None:
         """Write and show the utilities that answers tell of."""

@@ -1,11 +1,10 @@
-"""The tables of a study as CSV files (UTF-8, one header row); errors name the line of the file.
+"""The tables of a study: one row each, with a header that names the columns. Errors name the line of the file.
 
 ==============  ===============================================================================
-items           ``item``, then a column of numbers for each feature; none: each item is its own
-queries         ``query``, then a column of numbers for each feature
-answers         ``query`` if there are queries, then the items of one answer, best first; of a choice the chosen one is
-                first, and the order of the others means nothing; ratings have the columns ``item`` and ``rating``; a
-                first column ``question`` is passed over, so that a file of questions can be filled in
+items           ``item``, and a column of numbers for each feature; none: each item is its own
+queries         ``query``, and a column of numbers for each feature
+answers         as `topk-bandit study import` takes them; ``question`` is passed over, so that a file of questions can
+                be filled in
 questions       ``question``, ``query`` if there are queries, ``item_1``, ``item_2``, ...
 preferences     ``query`` if there are queries, ``item``, ``utility``, ``standard_deviation``, ``rank``
 ==============  ===============================================================================
@@ -14,32 +13,39 @@ preferences     ``query`` if there are queries, ``item``, ``utility``, ``standar
 from __future__ import annotations
 
 import csv
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from topk_bandit.client import AnswerKind
+from topk_bandit.commands.imports.answers import AnswerColumns
+from topk_bandit.commands.imports.files import read_rows
+from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.values import read_number, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
-    from typing import TextIO
 
     from numpy.typing import NDArray
 
+    from topk_bandit.client import PastAnswer
+    from topk_bandit.commands.imports.cells import Named
+    from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.preferences.utilities import Utilities
 
 __all__ = [
     "Answered",
     "Described",
+    "read_answers",
     "read_described",
-    "read_orders",
-    "read_ratings",
     "write_preferences",
     "write_questions",
 ]
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,84 +65,96 @@ class Answered:
     rating: float = 0.0
 
 
-class _Row(NamedTuple):
-    """The cells of a row, and where it is, as an error names it."""
-
-    place: str
-    cells: list[str]
-
-
 def read_described(path: Path, *, kind: str) -> Described:
     """Return the items or queries of a file; without feature columns each has a feature of its own.
 
     Parameters
     ----------
     kind
-        ``item`` or ``query``: what the first column is called.
+        ``item`` or ``query``: what the column of ids is called.
 
     Raises
     ------
     InvalidArgumentError
-        Naming the file, and the line and column where there is one: no such file, no rows, another first column, an id
-        missing or there twice, a cell that is no finite number.
+        Naming the file, and the line and column where there is one: no rows, no column of ids, an id missing or there
+        twice, a cell that is no finite number.
+    ConfigurationError
+        The file can't be read.
     """
-    header, rows = _read(path)
-    if header[0] != kind:
-        raise InvalidArgumentError(f"{path.name}, first column", f"expected {kind!r}, got {header[0]!r}")
-    ids: dict[str, int] = {}
-    features = np.zeros((len(rows), len(header) - 1))
-    for number, (place, row) in enumerate(rows):
-        identifier = row[0]
-        if not identifier or identifier in ids:
-            problem = f"{identifier!r} is there twice" if identifier else f"the {kind} has no id"
-            raise InvalidArgumentError(place, problem)
-        ids[identifier] = number
-        features[number] = _numbers(row[1:], header[1:], place)
-    return Described(tuple(ids), features if len(header) > 1 else np.eye(len(rows)))
+    rows = dict[str, list[float]]()
+    features: list[str] = []
+    for row in read_rows(path):
+        if isinstance(row.values, InvalidArgumentError):
+            raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
+        if kind not in row.values:
+            raise InvalidArgumentError(
+                f"{path.name}, header", f"expected a column {kind!r}; got {', '.join(row.values)}"
+            )
+        features = features or [name for name in row.values if name != kind]
+        identifier = _value(row, kind, read_text)
+        if identifier in rows:
+            raise InvalidArgumentError(f"{row.place}, column {kind!r}", f"{identifier!r} is there twice")
+        rows[identifier] = [_value(row, name, read_number) for name in features]
+    numbers = np.array(list(rows.values())) if features else np.eye(len(rows))
+    return Described(tuple(rows), numbers)
 
 
-def read_orders(path: Path, *, items: Described, queries: Described | None, most: int | None = None) -> list[Answered]:
-    """Return rankings, choices or pairs.
-
-    Parameters
-    ----------
-    most
-        How many items an answer may have; None for any number.
+def read_answers(
+    path: Path, flags: Named, *, kind: AnswerKind, items: Described, queries: Described | None
+) -> list[Answered]:
+    """Return the answers of a file; a row of several ratings is one answer each.
 
     Raises
     ------
     InvalidArgumentError
-        Naming the file and the line: an unknown item or query, an item twice, fewer than two items or too many; or no
-        header row, but an answer in its place.
+        Naming the file and the line: an unknown item or query, an item twice, too few items or too many.
+    ConfigurationError
+        The file can't be read.
     """
-    header, rows = _read_answers(path, items)
-    first = _query_column(path, header, queries)
-    item_of, query_of, answers = _index_by_id(items), _index_by_id(queries), []
-    for place, row in rows:
-        cells = [cell for cell in row[first:] if cell]
-        if len(cells) < 2 or len(cells) > (most or len(cells)):
-            expected = "at least 2" if most is None else f"{most}" if most == 2 else f"2 to {most}"
-            raise InvalidArgumentError(place, f"expected {expected} items, got {len(cells)}")
-        if len(set(cells)) < len(cells):
-            twice = next(cell for cell in cells if cells.count(cell) > 1)
-            raise InvalidArgumentError(place, f"item {twice!r} occurs twice")
-        chosen = tuple(_find_index(cell, item_of, place, "item") for cell in cells)
-        answers.append(Answered(_query_of(row, query_of, place), chosen))
-    return answers
+    size = 2 if kind is AnswerKind.PAIR else len(items.ids)
+    columns = AnswerColumns.of(flags, kind, size=size)
+    columns.check_flags("an answer")
+    reading = Reading(path.name, lambda: read_rows(path), columns)
+    reading.look_through(skips=False)
+    places = _Places(_index_by_id(items), None if queries is None else _index_by_id(queries))
+    return [one for row in reading.open_rows() for one in places.find(row.place, reading.read(row))]
 
 
-def read_ratings(path: Path, *, items: Described, queries: Described | None) -> list[Answered]:
-    """Return ratings of one item each; errors as for `read_orders`, and a rating that is no finite number."""
-    header, rows = _read_answers(path, items)
-    first = _query_column(path, header, queries)
-    if header[first:] != ["item", "rating"]:
-        raise InvalidArgumentError(f"{path.name}, columns", f"expected 'item' and 'rating', got {header[first:]}")
-    item_of, query_of, answers = _index_by_id(items), _index_by_id(queries), []
-    for place, row in rows:
-        item, rating = (*row[first:], "", "")[:2]
-        value = float(_numbers([rating], ["rating"], place)[0])
-        answers.append(Answered(_query_of(row, query_of, place), (_find_index(item, item_of, place, "item"),), value))
-    return answers
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The indices of items and queries by their ids."""
+
+    items: Mapping[str, int]
+    queries: Mapping[str, int] | None
+
+    def find(self, place: str, answer: PastAnswer) -> list[Answered]:
+        """Return an answer by indices."""
+        query = self._query(place, answer.query)
+        if isinstance(answer.answer, dict):
+            return [Answered(query, (self._item(place, item),), rating) for item, rating in answer.answer.items()]
+        shown = answer.answer if isinstance(answer.answer, list) else self._chosen_first(answer)
+        if len(shown) < 2:
+            raise InvalidArgumentError(place, f"expected at least 2 items, got {len(shown)}")
+        return [Answered(query, tuple(self._item(place, item) for item in shown))]
+
+    @staticmethod
+    def _chosen_first(answer: PastAnswer) -> list[str]:
+        return [str(answer.answer), *(item for item in answer.shown if item != answer.answer)]
+
+    def _item(self, place: str, item: str) -> int:
+        if item not in self.items:
+            raise InvalidArgumentError(place, f"there is no item {item!r}")
+        return self.items[item]
+
+    def _query(self, place: str, query: str) -> int:
+        if self.queries is None:
+            if query:
+                raise InvalidArgumentError(f"{place}, column 'query'", "needs a file of queries: --queries")
+            return 0
+        if query not in self.queries:
+            problem = f"there is no query {query!r}" if query else "is missing, because there are queries"
+            raise InvalidArgumentError(f"{place}, column 'query'", problem)
+        return self.queries[query]
 
 
 def write_questions(
@@ -171,46 +189,6 @@ def write_preferences(
     _write(path, header, rows)
 
 
-def _read(path: Path) -> tuple[list[str], list[_Row]]:
-    """Return the header and the rows of a file, without empty lines."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(_rows(path.name, file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidArgumentError(str(path), f"can't be read: {error}") from None
-    if not rows:
-        raise InvalidArgumentError(str(path), "expected a header row")
-    return rows[0].cells, rows[1:]
-
-
-def _rows(name: str, file: TextIO) -> Iterator[_Row]:
-    """Return what is on the lines of a file; a cell may go over several lines, of which the first one counts."""
-    reader, line = csv.reader(file), 1
-    for row in reader:
-        cells = [cell.strip() for cell in row]
-        if any(cells):
-            yield _Row(f"{name}, line {line}", cells)
-        line = reader.line_num + 1
-
-
-def _read_answers(path: Path, items: Described) -> tuple[list[str], list[_Row]]:
-    header, rows = _read(path)
-    if header[0] != "question":
-        _check_header(path, header, items)
-        return header, rows
-    if len(header) == 1:
-        raise InvalidArgumentError(f"{path.name}, columns", "expected items beside the question")
-    return header[1:], [_Row(place, cells[1:]) for place, cells in rows]
-
-
-def _check_header(path: Path, header: list[str], items: Described) -> None:
-    """Refuse a first row that is an answer: it would be lost as a header."""
-    found = [cell for cell in header if cell in items.ids]
-    if found and header[0] != "query":
-        expected = "expected a header row, for example question,item_1,item_2"
-        raise InvalidArgumentError(f"{path.name}, first row", f"{found[0]!r} is an item; {expected}")
-
-
 def _write(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -218,40 +196,20 @@ def _write(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
         writer.writerows(rows)
 
 
-def _numbers(cells: Sequence[str], columns: Sequence[str], place: str) -> list[float]:
-    if len(cells) != len(columns):
-        raise InvalidArgumentError(place, f"expected {len(columns)} numbers, got {len(cells)}")
-    numbers = []
-    for cell, column in zip(cells, columns, strict=True):
-        try:
-            number = float(cell)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise InvalidArgumentError(f"{place}, column {column!r}", f"expected a finite number, got {cell!r}")
-        numbers.append(number)
-    return numbers
+def _value(row: FileRow, column: str, reader: Callable[[Any], _Read | None]) -> _Read:
+    try:
+        found = reader(row.values[column])  # type: ignore[index]
+    except ValueError as error:
+        raise InvalidArgumentError(f"{row.place}, column {column!r}", str(error)) from None
+    except KeyError:
+        found = None
+    if found is None:
+        raise InvalidArgumentError(f"{row.place}, column {column!r}", "is missing")
+    return found
 
 
-def _index_by_id(described: Described | None) -> dict[str, int]:
-    return {identifier: index for index, identifier in enumerate(described.ids if described else ())}
-
-
-def _find_index(identifier: str, index_of: dict[str, int], place: str, kind: str) -> int:
-    if identifier not in index_of:
-        raise InvalidArgumentError(place, f"there is no {kind} {identifier!r}")
-    return index_of[identifier]
-
-
-def _query_column(path: Path, header: list[str], queries: Described | None) -> int:
-    if (header[0] == "query") != (queries is not None):
-        expected = "expected 'query', because there are queries" if queries else "'query' needs a file of queries"
-        raise InvalidArgumentError(f"{path.name}, first column", expected)
-    return int(queries is not None)
-
-
-def _query_of(row: Sequence[str], query_of: dict[str, int], place: str) -> int:
-    return _find_index(row[0], query_of, place, "query") if query_of else 0
+def _index_by_id(described: Described) -> dict[str, int]:
+    return {identifier: index for index, identifier in enumerate(described.ids)}
 
 
 def _query_header(queries: Described | None) -> list[str]:

@@ -1,12 +1,14 @@
 """Features as nested JSON objects, as named features, and the schema that they make. No I/O here.
 
-The name of a feature is the path to it, with dots: what is neither a letter, a digit, '.', '_' nor '-' becomes '-'.
+The name of a feature is the path to it, with dots. A name may have letters of ASCII, digits, '.', '_' and '-': where a
+path has others, each becomes '-', and a digest of the path keeps different names different.
 """
 
 from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topk_bandit.domain.features import (
@@ -19,6 +21,7 @@ from topk_bandit.domain.features import (
     Numeric,
     Vector,
 )
+from topk_bandit.domain.values import read_number, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +43,7 @@ def flatten(objects: Iterable[Mapping[str, Any]]) -> FlatFeatures:
     """Return what the objects tell, by path.
 
     Left out are null, empty texts and lists, lists of unlike values, names that begin with '_', and what is too deep.
+    What comes again at one path is told apart by a number: ``seen.price``, ``seen.price.2``.
     """
     told: FlatFeatures = {}
     for one in objects:
@@ -57,7 +61,7 @@ def _flatten(values: Mapping[str, Any], path: tuple[str, ...], told: FlatFeature
             for one in inner:
                 _flatten(one, below, told)
         elif (plain := _plain(value)) is not None:
-            told[_name(below)] = plain
+            told[_free_name(_name(below), told)] = plain
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401, whatever a shop has
@@ -67,20 +71,37 @@ def _plain(value: Any) -> Any:  # noqa: ANN401, whatever a shop has
         case int() | float():
             return float(value) if abs(value) <= _LARGEST else None
         case str():
-            return value[:_MOST_CHARACTERS] or None
+            return _shorten(value, value, _MOST_CHARACTERS) or None
         case [*texts] if texts and all(isinstance(one, str) for one in texts):
-            return frozenset(one[:_MOST_CHARACTERS] for one in texts[:_MOST_LABELS] if one)
+            return frozenset(_shorten(one, one, _MOST_CHARACTERS) for one in texts[:_MOST_LABELS] if one)
         case [*numbers] if numbers and all(type(one) in {int, float} and abs(one) <= _LARGEST for one in numbers):
             return tuple(map(float, numbers))
     return None
 
 
 def _name(path: tuple[str, ...]) -> str:
-    """Return a name that a schema takes; a long one ends with a digest of it."""
-    name = re.sub(r"[^a-zA-Z0-9._-]", "-", ".".join(path)) or "-"
-    if len(name) <= _LONGEST_NAME:
+    """Return a name that a schema takes; one that lost something ends with a digest of the path."""
+    whole = ".".join(path)
+    name = re.sub(r"[^a-zA-Z0-9._-]", "-", whole) or "-"
+    return name if name == whole and len(name) <= _LONGEST_NAME else _with_digest(name, whole, _LONGEST_NAME)
+
+
+def _shorten(text: str, whole: str, most: int) -> str:
+    return text if len(text) <= most else _with_digest(text, whole, most)
+
+
+def _with_digest(text: str, whole: str, most: int) -> str:
+    """Return a text of so many characters that differs from others as the whole ones do."""
+    digest = blake2b(whole.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+    return f"{text[: most - 9]}-{digest}"
+
+
+def _free_name(name: str, told: FlatFeatures) -> str:
+    """Return a name that is not told yet."""
+    if name not in told:
         return name
-    return f"{name[: _LONGEST_NAME - 9]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+    number = next(number for number in count(2) if f"{name}.{number}" not in told)
+    return f"{name[: _LONGEST_NAME - 4]}.{number}"
 
 
 def extend_schema(
@@ -144,15 +165,16 @@ def _fit(value: Any, kind: FeatureKind) -> Any:  # noqa: ANN401, one of those th
     return found
 
 
-def _text_of(value: bool | float | str) -> str:  # noqa: FBT001, what JSON has
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.15g}" if isinstance(value, float) else value
+def _text_of(value: bool | float | str) -> str | None:  # noqa: FBT001, what JSON has
+    try:
+        return read_text(value)
+    except ValueError:
+        return None
 
 
 def _number_in(text: str) -> float | None:
     try:
-        number = float(text)
+        number = read_number(text)
     except ValueError:
         return None
-    return number if abs(number) <= _LARGEST else None
+    return number if number is not None and abs(number) <= _LARGEST else None

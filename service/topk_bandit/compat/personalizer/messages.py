@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.compat.personalizer.errors import bad_request
 from topk_bandit.compat.personalizer.features import flatten
+from topk_bandit.domain.json_text import JsonError, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,18 +116,12 @@ def _slot(path: str, values: Mapping[str, Any]) -> Slot:
 
 def _object(body: bytes, code: str) -> Mapping[str, Any]:
     try:
-        values = json.loads(body, parse_constant=_refuse)
-        if b"\\ud" in body.lower():  # half a character may be written so, which no text can hold
-            json.dumps(values, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise bad_request("body", f"is no JSON: {error}", code=code) from None
+        values = parse_json(body)
+    except JsonError as error:
+        raise bad_request("body", str(error), code=code) from None
     if not isinstance(values, dict):
         raise bad_request("body", "must be a JSON object", code=code)
     return values
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
 
 
 def _objects(values: Mapping[str, Any], name: str, *, code: str = _RANK) -> Sequence[Mapping[str, Any]]:

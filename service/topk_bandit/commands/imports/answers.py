@@ -1,0 +1,105 @@
+"""What the columns of a row mean: an answer of a study. Errors name the column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.client import AnswerKind, PastAnswer
+from topk_bandit.commands.imports.cells import Cells
+from topk_bandit.domain.values import is_missing, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topk_bandit.client.study_values import GivenAnswer
+    from topk_bandit.commands.imports.cells import Named
+
+__all__ = ["AnswerColumns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerColumns(Cells):
+    """Where a row has what of an answer.
+
+    Attributes
+    ----------
+    kind
+        What people say about a list.
+    size
+        So many items an answer is about at most.
+    """
+
+    kind: AnswerKind
+    size: int
+
+    @classmethod
+    def of(cls, flags: Named, kind: AnswerKind, *, size: int) -> AnswerColumns:
+        """Return where rows with answers of a kind have what."""
+        places = range(1, size + 1)
+        items = frozenset({"items", "item_1"})
+        known = items | {"question", "query", *(f"item_{place}" for place in places)}
+        if kind is AnswerKind.RATINGS:
+            items |= {"item", "ratings"}
+            known |= items | {"rating", *(f"rating_{place}" for place in places)}
+        elif kind is not AnswerKind.RANKING:
+            known |= {"chosen"}
+        return cls(flags=flags, known=known, required=(items,), kind=kind, size=size)
+
+    def read_row(self, values: Mapping[str, Any]) -> PastAnswer:
+        """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
+        query = self.read(values, "query", read_text) or ""
+        if self.kind is AnswerKind.RATINGS:
+            return PastAnswer(self._ratings(values), [], query)
+        items = [self.text("items", item) for item in self.parts(values, "items", "item", self.size)]
+        if not items:
+            raise self.error("items", "is missing")
+        self._check_different(items)
+        return PastAnswer(*self._answer(values, items), query)
+
+    def _answer(self, values: Mapping[str, Any], items: list[str]) -> tuple[GivenAnswer, list[str]]:
+        if self.kind is AnswerKind.RANKING:
+            return items, []
+        chosen = self.read(values, "chosen", read_text)
+        if chosen is not None and chosen not in items:
+            raise self.error("chosen", f"{chosen!r:.60} is none of the row's items")
+        return chosen or items[0], items
+
+    def _ratings(self, values: Mapping[str, Any]) -> dict[str, float]:
+        whole = self.get(values, "ratings")
+        if isinstance(whole, dict):
+            return {item: self.number("ratings", rating) for item, rating in whole.items()}
+        single = self.read(values, "item", read_text)
+        several = self.numbered(values, "item", self.size)
+        if single is not None:
+            if several:
+                raise self.error("item", f"is there beside item_{min(several)}: leave one of them out")
+            return {single: self.number("rating", self.get(values, "rating"))}
+        return self._several(values, several) if is_missing(self.get(values, "items")) else self._lists(values)
+
+    def _lists(self, values: Mapping[str, Any]) -> dict[str, float]:
+        items = [self.text("items", item) for item in self.parts(values, "items", "item", self.size)]
+        ratings = [self.number("ratings", rating) for rating in self.parts(values, "ratings", "rating", self.size)]
+        if len(ratings) != len(items) or not items:
+            raise self.error("ratings", f"expected one for each item, got {len(ratings)} for {len(items)} items")
+        self._check_different(items)
+        return dict(zip(items, ratings, strict=True))
+
+    def _several(self, values: Mapping[str, Any], items: Mapping[int, Any]) -> dict[str, float]:
+        """Return the ratings of items by their places: neither slips to another where there is a gap."""
+        whole = self.parts(values, "ratings", "rating", self.size) if self.get(values, "ratings") else None
+        ratings = self.numbered(values, "rating", self.size) if whole is None else dict(enumerate(whole, start=1))
+        if not items:
+            raise self.error("items", "is missing")
+        for place in sorted(items.keys() ^ ratings.keys()):
+            absent, there = ("rating", "item") if place in items else ("item", "rating")
+            raise self.error(f"{absent}_{place}", f"is missing, but {there}_{place} is there")
+        self._check_different([self.text("items", item) for item in items.values()])
+        return {
+            self.text("items", item): self.number(f"rating_{place}", ratings[place]) for place, item in items.items()
+        }
+
+    def _check_different(self, items: list[str]) -> None:
+        if len(set(items)) < len(items):
+            twice = next(item for item in items if items.count(item) > 1)
+            raise self.error("items", f"names the item {twice!r:.60} a second time")

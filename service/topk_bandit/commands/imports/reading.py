@@ -1,0 +1,110 @@
+"""A file as rows of one kind: looked through wholly before the first is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from topk_bandit.domain.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from topk_bandit.commands.imports.rows import FileRow
+
+__all__ = ["Found", "Reading", "RowReader"]
+
+_Row = TypeVar("_Row")
+_Row_co = TypeVar("_Row_co", covariant=True)
+
+
+class RowReader(Protocol[_Row_co]):
+    """What the columns of a file mean."""
+
+    def columns_of(self, values: Mapping[str, Any]) -> Iterable[str]:
+        """Return the names in a row that may mean something."""
+        ...
+
+    def check_columns(self, columns: Collection[str]) -> list[str]:
+        """Return the columns that mean nothing; raise `InvalidArgumentError` for what is wrong with them."""
+        ...
+
+    def read_row(self, values: Mapping[str, Any]) -> _Row_co:
+        """Return what a row says, or raise `InvalidArgumentError` naming the column."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is in a file: how many rows, how many that can't be read, and the columns that mean nothing."""
+
+    count: int
+    wrong: int
+    strangers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[_Row]):
+    """How a file is read.
+
+    Attributes
+    ----------
+    name
+        Of the file.
+    open_rows
+        Returns its rows from the first on.
+    reader
+        Says what they mean.
+    """
+
+    name: str
+    open_rows: Callable[[], Iterator[FileRow]]
+    reader: RowReader[_Row]
+
+    def look_through(self, *, skips: bool, watch: Callable[[Mapping[str, Any], _Row], None] | None = None) -> Found:
+        """Return what there is.
+
+        Parameters
+        ----------
+        skips
+            Whether rows that can't be read are left out.
+        watch
+            Is given the values of each row that can be read, and what they say.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The file is wrong as a whole, or a row is and is not left out.
+        """
+        count, wrong, columns = 0, 0, dict[str, None]()
+        first: InvalidArgumentError | None = None
+        for row in self.open_rows():
+            count += 1
+            try:
+                if not isinstance(row.values, InvalidArgumentError):
+                    columns.update(dict.fromkeys(self.reader.columns_of(row.values)))
+                read = self.read(row)
+                if watch is not None and not isinstance(row.values, InvalidArgumentError):
+                    watch(row.values, read)
+            except InvalidArgumentError as error:
+                wrong, first = wrong + 1, first or error
+        strangers = self._check(list(columns)) if columns else []
+        if first is not None and not skips:
+            raise first
+        return Found(count, wrong, tuple(strangers))
+
+    def read(self, row: FileRow) -> _Row:
+        """Return what a row says, or raise `InvalidArgumentError` that begins with its place."""
+        try:
+            if isinstance(row.values, InvalidArgumentError):
+                raise row.values
+            return self.reader.read_row(row.values)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{row.place}, {error.field}", error.problem) from None
+
+    def _check(self, columns: Collection[str]) -> list[str]:
+        try:
+            return self.reader.check_columns(columns)
+        except InvalidArgumentError as error:
+            where = error.field if error.field.startswith("--") else f"{self.name}, {error.field}"
+            raise InvalidArgumentError(where, error.problem) from None

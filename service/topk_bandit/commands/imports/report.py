@@ -1,0 +1,104 @@
+"""What is understood of a file before anything of it is sent: its columns, the span of its times, its first rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from topk_bandit.domain.values import is_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from topk_bandit.client import PastObservation
+
+__all__ = ["ROWS_SHOWN", "Ages", "SeenColumns", "first_rows_table"]
+
+ROWS_SHOWN = 5
+_LONGEST = 40
+_LITTLE = 7.0
+"""After so many half-lives a row counts for less than a hundredth."""
+
+_SLACK = timedelta(days=1)
+"""Clocks differ, and days have no hour: only what is later than this is in the future."""
+
+
+@dataclass(slots=True)
+class Ages:
+    """When the rows of a file were shown, and how many count for nothing.
+
+    Attributes
+    ----------
+    half_life
+        Of the bandit; None for none.
+    now
+        When the file is read.
+    """
+
+    half_life: timedelta | None
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    first: datetime | None = None
+    last: datetime | None = None
+    undated: int = 0
+    faded: int = 0
+    future: int = 0
+
+    def add(self, time: datetime | None) -> None:
+        """Count a row."""
+        if time is None:
+            self.undated += 1
+            return
+        self.first, self.last = min(self.first or time, time), max(self.last or time, time)
+        if self.half_life and self.now - time > _LITTLE * self.half_life:
+            self.faded += 1
+        self.future += time > self.now + _SLACK
+
+    def say(self) -> Iterable[str]:
+        """Yield what a person should know of them."""
+        if self.first is not None and self.last is not None:
+            undated = f"; {self.undated} rows have none, and count as of now" if self.undated else ""
+            yield f"times from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC{undated}"
+        if self.faded:
+            yield f"{self.faded} rows are older than {_LITTLE:g} half-lives of the bandit: they count for nothing"
+        if self.future:
+            yield f"{self.future} rows have a time in the future: they count as of now"
+
+
+@dataclass(slots=True)
+class SeenColumns:
+    """Of each column how often it is there, and its first value."""
+
+    there: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, int] = field(default_factory=dict)
+    example: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Count a row."""
+        for name, value in values.items():
+            counted = self.missing if is_missing(value) else self.there
+            counted[name] = counted.get(name, 0) + 1
+            if counted is self.there:
+                self.example.setdefault(name, value)
+
+    def table(self, strangers: Sequence[str]) -> Table:
+        """Return a table of them."""
+        table = Table("column", "rows", "missing", "first value", "", title="What was understood")
+        for name in dict.fromkeys([*self.there, *self.missing]):
+            example = repr(self.example.get(name, ""))[:_LONGEST]
+            note = "passed over" if name in strangers else ""
+            table.add_row(name, str(self.there.get(name, 0)), str(self.missing.get(name, 0)), example, note)
+        return table
+
+
+def first_rows_table(rows: Sequence[PastObservation]) -> Table:
+    """Return the first rows as they will be learned."""
+    table = Table("items", "reward", "time", "propensity", "context", title="The first rows as they will be learned")
+    for row in rows[:ROWS_SHOWN]:
+        known = row.features if row.features is not None else row.context
+        time = "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M:%S}"
+        propensity = "" if row.propensity is None else f"{row.propensity:g}"
+        table.add_row(", ".join(row.items), f"{row.reward:g}", time, propensity, str(known))
+    return table

@@ -1,0 +1,57 @@
+"""JSON that is understood wholly: no key twice, no half characters, no numbers without end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["JsonError", "parse_json"]
+
+
+class JsonError(ValueError):
+    """A text is no JSON, or not clearly one thing; the message follows the name of a field."""
+
+
+def parse_json(text: str | bytes, *, takes_nan: bool = False) -> Any:  # noqa: ANN401, whatever JSON holds
+    """Return what a text of JSON holds.
+
+    Parameters
+    ----------
+    takes_nan
+        Whether NaN and Infinity are read, which are no JSON, but which Python writes.
+
+    Raises
+    ------
+    JsonError
+        It is no JSON, nests too deeply, has a key twice, or has half of a character.
+    """
+    try:
+        refuse = None if takes_nan else _refuse
+        found = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=refuse)
+        if _HALF in (text.lower() if isinstance(text, str) else text.lower().decode(errors="replace")):
+            json.dumps(found, ensure_ascii=False).encode()
+    except JsonError:
+        raise
+    except RecursionError:
+        raise JsonError("is JSON inside JSON, too deep to be read") from None
+    except UnicodeEncodeError:
+        raise JsonError("has half of a character") from None
+    except ValueError as error:
+        raise JsonError(f"is no JSON: {error}") from None
+    return found
+
+
+_HALF = "\\ud"
+"""How half a character may be written, which no text can hold."""
+
+
+def _refuse(constant: str) -> None:
+    raise JsonError(f"has {constant}, which is no number of JSON")
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for place, (name, _) in enumerate(pairs) if any(name == one for one, _ in pairs[:place]))
+        raise JsonError(f"has the key {twice!r:.60} twice")
+    return found

@@ -1,0 +1,243 @@
+"""Single values as files and JSON have them: which are missing, and what number, text, boolean, time or list each is.
+
+All readers take a value here, so that it is the same at every door. What is not clearly of its kind is refused: a
+reader never guesses. Each function raises ``ValueError`` with a problem that follows the name of a field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+from topk_bandit.domain.json_text import JsonError, parse_json
+
+__all__ = [
+    "FIRST_TIME",
+    "LAST_TIME",
+    "is_missing",
+    "read_boolean",
+    "read_list",
+    "read_number",
+    "read_text",
+    "read_time",
+    "shorten",
+]
+
+FIRST_TIME, LAST_TIME = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+"""Times before and after these are mistakes: empty dates, other units, years as numbers."""
+
+SEPARATOR = "|"
+"""Between the parts of a list in one text."""
+
+_MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
+"""What programs write where there is no number, time or boolean. As texts these are words like others."""
+
+_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "t": True, "f": False, "y": True, "n": False}
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9]+")
+_LONGEST_NUMBER = 400
+_ZONE = r"(?:\ ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?))?"
+_TIME = re.compile(
+    rf"""[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} (?:[T\ ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.,][0-9]+)?)?{_ZONE})?
+    | [0-9]{{8}} (?:T[0-9]{{4}}(?:[0-9]{{2}}(?:[.,][0-9]+)?)?{_ZONE})?""",
+    re.VERBOSE,
+)
+_COMPACT = re.compile(r"[0-9]{8}")
+
+_EXACT = 2.0**53
+"""Whole numbers above this may have lost digits on their way through a floating-point number."""
+
+_SECONDS = FIRST_TIME.timestamp(), LAST_TIME.timestamp()
+_MILLI = 1000.0
+_SPREADSHEET_BEGINS = datetime(1899, 12, 30, tzinfo=UTC)
+"""Day 0 of the dates of spreadsheets, whose calendar has a 29 February 1900."""
+
+_LONGEST_SHOWN = 60
+
+
+def shorten(value: object) -> str:
+    """Return a value as messages show it."""
+    return f"{value!r:.{_LONGEST_SHOWN}}"
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value says nothing: null, not a number, or a text of nothing but blanks."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float | Decimal) and math.isnan(value))
+
+
+def read_number(value: Any) -> float | None:  # noqa: ANN401, whatever a file has
+    """Return a finite number; None if it is missing.
+
+    Texts are decimal numbers in ASCII. Booleans are no numbers.
+    """
+    if type(value) is float and math.isfinite(value):
+        return value
+    if _is_no_value(value):
+        return None
+    number = _number_in(value) if isinstance(value, str) else _as_float(value)
+    if number is None or not math.isfinite(number):
+        hint = ": write a decimal point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
+        raise ValueError(f"expected a finite number, got {shorten(value)}{hint}")
+    return number
+
+
+def read_text(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
+    """Return a text; None if it is missing.
+
+    A number stands for its digits, and a whole one has no decimal point; a boolean is "true" or "false". Bytes, as some
+    write texts to Parquet, stand for their text in UTF-8.
+    """
+    if type(value) is str and value.isascii() and value.strip():
+        return value
+    if is_missing(value):
+        return None
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float() | Decimal():
+            return _digits(value)
+        case bytes() | str():
+            return _unicode(value)
+    raise ValueError(f"expected a text, got {shorten(value)}")
+
+
+def read_boolean(value: Any) -> bool | None:  # noqa: ANN401, whatever a file has
+    """Return true or false, also for yes and no, or 1 and 0; None if it is missing."""
+    if isinstance(value, bool):
+        return value
+    if _is_no_value(value):
+        return None
+    if isinstance(value, str) and (found := _BOOLEANS.get(value.strip().lower())) is not None:
+        return found
+    number = _number_in(value) if isinstance(value, str) else _as_float(value)
+    if number not in {0.0, 1.0}:
+        raise ValueError(f"expected true or false, got {shorten(value)}")
+    return number == 1.0
+
+
+def read_time(value: Any, *, of_spreadsheet: bool = False) -> datetime | None:  # noqa: ANN401, whatever a file has
+    """Return a time in UTC; None if it is missing.
+
+    Times are those of ISO 8601, also in the short form 20260131T120000Z, and without a zone they are of UTC. Numbers
+    are seconds or milliseconds since 1970, whichever is a time between 2000 and 2100; 20260131 is a day.
+
+    Parameters
+    ----------
+    of_spreadsheet
+        Whether numbers are days since the end of 1899, as spreadsheets have them.
+    """
+    if _is_no_value(value):
+        return None
+    try:
+        time = _spreadsheet_time(value) if of_spreadsheet else None
+        time = time or _time_in(value)
+        if time is not None:
+            aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+            if FIRST_TIME <= aware < LAST_TIME:
+                return aware.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    expected = "a time of 2000 to 2100 such as 2026-01-31T12:00:00Z, or seconds or milliseconds since 1970"
+    raise ValueError(f"expected {expected}, got {shorten(value)}")
+
+
+def read_list(value: Any) -> list[Any] | None:  # noqa: ANN401, whatever a file has
+    """Return the parts of a list; None if it is missing.
+
+    A text is a list of JSON in brackets, or has its parts between ``|``. No part may be missing.
+    """
+    if is_missing(value):
+        return None
+    parts = _parts_of(value.strip()) if isinstance(value, str) else value
+    found = list(parts) if isinstance(parts, list | tuple) else None
+    if found is None:
+        raise ValueError(f"expected a list, got {shorten(value)}")
+    if any(map(is_missing, found)):
+        place = next(place for place, part in enumerate(found, start=1) if is_missing(part))
+        raise ValueError(f"part {place} of the list is missing: {shorten(value)}")
+    return found
+
+
+def _is_no_value(value: object) -> bool:
+    return is_missing(value) or (isinstance(value, str) and value.strip().lower() in _MISSING_WORDS)
+
+
+def _number_in(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) else None
+
+
+def _as_float(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _digits(value: float | Decimal) -> str:
+    if isinstance(value, float) and abs(value) >= _EXACT:
+        raise ValueError(f"expected a text, got {shorten(value)}: a number so large has lost digits")
+    if not math.isfinite(value):
+        raise ValueError(f"expected a text, got {shorten(value)}")
+    if value == int(value):
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else f"{value.normalize():f}"
+
+
+def _unicode(value: str | bytes) -> str:
+    try:
+        text = value.decode() if isinstance(value, bytes) else value
+        text.encode()
+    except UnicodeError:
+        raise ValueError(f"expected a text of Unicode, got {shorten(value)}") from None
+    return text
+
+
+def _time_in(value: object) -> datetime | None:
+    match value:
+        case datetime():
+            return value
+        case date():
+            return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case str():
+            text = value.strip().upper()
+            if _TIME.fullmatch(text):
+                return datetime.fromisoformat(text.replace("UTC", "Z").replace(" Z", "Z").replace(" +", "+"))
+            number = _number_in(value)
+        case _:
+            number = _as_float(value)
+            if number is not None and number == int(number) and _COMPACT.fullmatch(str(int(number))):
+                return datetime.fromisoformat(str(int(number)))
+    return None if number is None else _since_1970(number)
+
+
+def _since_1970(number: float) -> datetime | None:
+    for unit in (1.0, _MILLI):
+        if _SECONDS[0] <= number / unit < _SECONDS[1]:
+            return datetime.fromtimestamp(number / unit, UTC)
+    return None
+
+
+def _spreadsheet_time(value: object) -> datetime | None:
+    number = _number_in(value) if isinstance(value, str) else _as_float(value)
+    return None if number is None else _SPREADSHEET_BEGINS + timedelta(days=number)
+
+
+def _parts_of(text: str) -> Any:  # noqa: ANN401, whatever JSON has
+    if not text.startswith("["):
+        return [part.strip() for part in text.split(SEPARATOR)]
+    try:
+        return parse_json(text)
+    except JsonError:
+        return None
