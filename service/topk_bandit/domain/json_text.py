@@ -23,21 +23,26 @@ def parse_json(text: str | bytes, *, takes_nan: bool = False) -> Any:  # noqa: A
     Raises
     ------
     JsonError
-        It is no JSON, nests too deeply, has a key twice, or has half of a character.
+        It is no JSON or not UTF-8, nests too deeply, has a key twice, or has half of a character.
     """
     try:
         refuse = None if takes_nan else _refuse
+        text = (text.decode() if isinstance(text, bytes) else text).removeprefix("\ufeff")
         found = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=refuse)
-        if _HALF in (text.lower() if isinstance(text, str) else text.lower().decode(errors="replace")):
+        if _HALF in text.lower():
             json.dumps(found, ensure_ascii=False).encode()
     except JsonError:
         raise
     except RecursionError:
         raise JsonError("is JSON inside JSON, too deep to be read") from None
+    except UnicodeDecodeError:
+        raise JsonError("is not UTF-8") from None
     except UnicodeEncodeError:
         raise JsonError("has half of a character") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise JsonError(f"is no JSON: {error}") from None
+    except ValueError:
+        raise JsonError("has a number of too many digits") from None
     return found
 
 

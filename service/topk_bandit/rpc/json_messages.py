@@ -1,7 +1,7 @@
 """Messages and errors as JSON: protobuf's mapping, and the errors of the Connect protocol.
 
 Answers have every field, also those that are zero, so that a reader without the protos finds what the documents name.
-What is refused, `json_format` refuses; `json_problems` says why.
+What is refused, `json_format` refuses, but for a few texts that are no numbers; `json_problems` says why.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from google.protobuf.message_factory import GetMessageClass
 # What a status may have as details has to be known, to be printed.
 from google.rpc import error_details_pb2  # noqa: F401
 
-from topk_bandit.rpc.json_parsing import UNUSUAL, parser_of, values_in
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.json_text import JsonError, parse_json
+from topk_bandit.rpc.json_parsing import UNUSUAL, parser_of, values_in, with_typed_values
 from topk_bandit.rpc.json_printing import printer_of, text_of
-from topk_bandit.rpc.json_problems import json_problem
+from topk_bandit.rpc.json_problems import check_body, json_problem
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import MethodDescriptor
+    from google.protobuf.descriptor import Descriptor, MethodDescriptor
     from google.protobuf.message import Message
     from google.rpc.status_pb2 import Status
 
@@ -64,7 +66,7 @@ def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
         try:
             return parse_usual(values_in(payload or b"{}"))
         except UNUSUAL:
-            return _parse(payload or b"{}", request_class())
+            return _parse(payload or b"{}", method.input_type, request_class())
 
     return grpc.unary_unary_rpc_method_handler(
         handler.unary_unary,
@@ -73,9 +75,14 @@ def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
     )
 
 
-def _parse(payload: bytes, message: Message) -> Message:
+def _parse(payload: bytes, descriptor: Descriptor, message: Message) -> Message:
     try:
-        json_format.Parse(payload, message, max_recursion_depth=_DEEPEST)
+        told = parse_json(payload, takes_nan=True)
+    except JsonError as error:
+        raise InvalidArgumentError("request", str(error)) from None
+    check_body(told, descriptor)
+    try:
+        json_format.ParseDict(with_typed_values(told, descriptor), message, max_recursion_depth=_DEEPEST)
     except (json_format.ParseError, *UNUSUAL, AttributeError) as error:
         # The library lets some errors of values that are none of a field's type through as they are.
         raise json_problem(error) from None
