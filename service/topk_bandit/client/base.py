@@ -40,6 +40,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.enable_retries", 0),
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    # As over HTTP: an address is the service's, and a company's proxy would not reach loopback.
+    ("grpc.enable_http_proxy", 0),
     # A connection of its own: those that a process shares among its clients all end at one worker.
     ("grpc.use_local_subchannel_pool", 1),
     # A service that comes back is found again within a retry or two, not after the seconds that are gRPC's default.

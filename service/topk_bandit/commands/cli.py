@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.commands import completion, config, experiment, keys, personalizer, simulate, store
 from topk_bandit.commands.imports import arguments as imports
 from topk_bandit.commands.log import arguments as log
+from topk_bandit.commands.numbers import count, natural
 from topk_bandit.commands.operate.arguments import add_commands
 from topk_bandit.commands.study import arguments as study
 from topk_bandit.domain.errors import TopkBanditError
@@ -64,6 +66,7 @@ backup from before.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the process's exit status: 0 when all went well, 1 when not, 2 for a wrong call."""
     use_one_thread(os.environ)
+    _write_any_text()
     parser = _parser()
     if _COMPLETES in os.environ:
         completion.answer(parser)
@@ -76,8 +79,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             handler.flush()  # what led to it is read first
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
+    except BrokenPipeError:
+        # Nobody reads on. What Python still writes when it ends goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         return 130
+
+
+def _write_any_text() -> None:
+    """Let texts be written to a terminal that has not all their letters."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -131,8 +145,8 @@ def _add_demo(commands: _Commands) -> None:
         description="Start the service on an embedded store in a folder of its own, run a simulated shop against it "
         "over gRPC, and show what it learns beside a policy that shows random slates.",
     )
-    demo.add_argument("--rounds", type=int, default=600, metavar="COUNT", help="requests to make (default: 600)")
-    demo.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="which shop it is (default: 0)")
+    demo.add_argument("--rounds", type=count, default=600, metavar="COUNT", help="requests to make (default: 600)")
+    demo.add_argument("--seed", type=natural, default=0, metavar="NUMBER", help="which shop it is (default: 0)")
     demo.set_defaults(run=_demo)
 
 

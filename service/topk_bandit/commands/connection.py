@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client import AsyncClient, Client, Tls
+from topk_bandit.commands.numbers import seconds as seconds_of
 from topk_bandit.commands.reaching import check_address
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.settings import CALLER_VARIABLES
@@ -52,7 +53,7 @@ def add_connection(parser: argparse.ArgumentParser, *, seconds: float = _SECONDS
         "--client-private-key", type=Path, metavar="FILE", help=f"its private key, PEM (environment: {PRIVATE_KEY})"
     )
     help_text = f"for each call (default: {seconds:g})"
-    where.add_argument("--timeout", type=float, default=seconds, metavar="SECONDS", help=help_text)
+    where.add_argument("--timeout", type=seconds_of, default=seconds, metavar="SECONDS", help=help_text)
 
 
 def connect(given: argparse.Namespace, tenant: str) -> Client:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection, connect_async, key_of
 from topk_bandit.commands.names import bandit_named
+from topk_bandit.commands.numbers import real, seconds
 from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -61,8 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("personalizer-events.db"),
         help="which slate an event is, so that rewards find it (default: personalizer-events.db)",
     )
-    add("--default-reward", type=float, default=0.0, metavar="NUMBER", help="of a slot without a reward (default: 0)")
-    add("--reward-wait", type=float, default=600.0, metavar="SECONDS", help="how long one may come (default: 600)")
+    add(
+        "--default-reward",
+        type=real(-1e100, 1e100),
+        default=0.0,
+        metavar="NUMBER",
+        help="of a slot without a reward (default: 0)",
+    )
+    add("--reward-wait", type=seconds, default=600.0, metavar="SECONDS", help="how long one may come (default: 600)")
     add("--keep-schema", action="store_true", help="leave out features that the bandit does not have")
     add("--apprentice", action="store_true", help="show the shop's own choice, and learn from it")
     add_connection(parser, seconds=_SECONDS)

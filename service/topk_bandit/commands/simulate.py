@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import TYPE_CHECKING
+
+from topk_bandit.commands.numbers import count, natural
+
+if TYPE_CHECKING:
+    import argparse
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 
@@ -21,8 +26,8 @@ status 1, the fewest actions found that break it, and the command that repeats t
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its arguments and its work."""
-    parser.add_argument("--seed", type=_count, default=0, metavar="NUMBER", help="which run it is (default: 0)")
-    parser.add_argument("--hours", type=_positive, default=20, metavar="COUNT", help="how long it is (default: 20)")
+    parser.add_argument("--seed", type=natural, default=0, metavar="NUMBER", help="which run it is (default: 0)")
+    parser.add_argument("--hours", type=count, default=20, metavar="COUNT", help="how long it is (default: 20)")
     parser.add_argument(
         "--only",
         type=_numbers,
@@ -39,19 +44,5 @@ def _run(given: argparse.Namespace) -> int:
     return show(seed=given.seed, hours=given.hours, only=given.only)
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return number
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be positive")
-    return number
-
-
 def _numbers(text: str) -> frozenset[int]:
-    return frozenset() if text == "none" else frozenset(_count(one) for one in text.split(","))
+    return frozenset() if text == "none" else frozenset(natural(one) for one in text.split(","))

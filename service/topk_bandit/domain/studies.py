@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 __all__ = [
+    "MAX_BUDGET",
     "MAX_LIST_SIZE",
     "Answer",
     "AnswerKind",
@@ -51,6 +52,9 @@ __all__ = [
     "StudySettings",
     "StudyShape",
 ]
+
+MAX_BUDGET = 100_000
+"""So many questions a study asks at most."""
 
 MAX_LIST_SIZE = 12
 """So many items an answer of a service's study is about at most."""

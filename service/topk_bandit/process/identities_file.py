@@ -24,7 +24,7 @@ def read_identities(path: Path) -> Identities:
         It can't be read, or has something else; the message says where.
     """
     try:
-        return parse_identities(path.read_text(encoding="utf-8"))
+        return parse_identities(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"client_identities: {path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:

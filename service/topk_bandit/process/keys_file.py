@@ -27,7 +27,7 @@ def read_keys(path: Path) -> KeyRing:
         It can't be read, or is no keys file.
     """
     try:
-        return parse_keys(path.read_text(encoding="utf-8"))
+        return parse_keys(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"keys_file: {path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -68,7 +68,7 @@ def _replace(target: Path, text: str) -> None:
     before = target.stat() if target.exists() else None
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8-sig") as file:
             if before is not None:
                 _keep_readers(file.fileno(), before)
             file.write(text)

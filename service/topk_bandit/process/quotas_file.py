@@ -26,7 +26,7 @@ def read_quotas(path: Path) -> dict[str, dict[Quota, int]]:
         It can't be read, or has something else; the message says where.
     """
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         return {tenant: _quotas(tenant, table) for tenant, table in tables.items()}
     except OSError as error:
         raise ConfigurationError(f"quotas_file: {path} can't be read: {error.strerror}") from None

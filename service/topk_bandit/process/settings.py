@@ -8,7 +8,6 @@ message names the setting and where its value came from. No message and no log e
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import re
 import sys
@@ -31,6 +30,7 @@ from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.optional import missing
 from topk_bandit.domain.quotas import CALL_QUOTAS, Quota
+from topk_bandit.domain.values import read_number
 from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _address_or_off(value: object) -> Address | None:
 def _whole(minimum: int, maximum: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         text = str(value).strip()
-        if isinstance(value, bool | float) or not re.fullmatch(r"[+-]?\d{1,18}", text):
+        if isinstance(value, bool | float) or not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
             raise ValueError(f"{value!r} is not a whole number")
         if not minimum <= int(text) <= maximum:
             raise ValueError(f"{int(text)} is not between {minimum} and {maximum}")
@@ -165,10 +165,10 @@ def _limit(maximum: int) -> Callable[[object], int | None]:
 def _real(minimum: float, maximum: float) -> Callable[[object], float]:
     def parse(value: object) -> float:
         try:
-            number = math.nan if isinstance(value, bool) else float(cast("str", value))
-        except (TypeError, ValueError):
-            number = math.nan
-        if math.isnan(number):
+            number = read_number(value)
+        except ValueError:
+            number = None
+        if number is None:
             raise ValueError(f"{value!r} is not a number")
         if not minimum <= number <= maximum:
             raise ValueError(f"{number:g} is not between {minimum:g} and {maximum:g}")
@@ -739,7 +739,7 @@ def _variables(environ: Mapping[str, str]) -> dict[str, str]:
 def _file_keys(path: Path) -> dict[str, object]:
     """Return the keys of a file; one that is no setting is refused."""
     try:
-        keys: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+        keys: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"config file {path} can't be read: {error.strerror}") from error
     except ValueError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.access import EVERY_TENANT, Key, Scope
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.json_text import JsonError, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,8 +121,8 @@ def parse_keys(text: str) -> KeyRing:
         It is not what `print_keys` writes; the message says where, and repeats no digest.
     """
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
+        told = parse_json(text)
+    except JsonError:
         raise ConfigurationError("is not JSON") from None
     if not isinstance(told, dict) or set(told) != {"keys"} or not isinstance(told["keys"], list):
         raise ConfigurationError('is not {"keys": [...]}, as `topk-bandit keys create` writes it')

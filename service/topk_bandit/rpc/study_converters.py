@@ -11,6 +11,7 @@ from grpc import StatusCode
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import (
+    MAX_BUDGET,
     MAX_LIST_SIZE,
     AnswerKind,
     AnswerOutcome,
@@ -76,7 +77,6 @@ MAX_CROSSED_FEATURES = 256
 MAX_CROSSED_ITEMS = 10_000
 MAX_FEATURE_MAGNITUDE = 1e6
 MAX_RATING_MAGNITUDE = 1e6
-MAX_BUDGET = 100_000
 
 _PAIR_SIZE = 2
 _MAX_QUESTIONS = 1000

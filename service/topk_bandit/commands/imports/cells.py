@@ -192,7 +192,11 @@ class Cells:
 
     def time(self, value: Any) -> datetime | None:  # noqa: ANN401, whatever a file has
         """Return a time in UTC; None if it is missing."""
-        return self.convert("time", value, lambda one: read_time(one, of_spreadsheet=self.flags.spreadsheet_dates))
+        try:
+            return read_time(value, of_spreadsheet=self.flags.spreadsheet_dates)
+        except ValueError as error:
+            hint = "; if it is a day of a spreadsheet, say --spreadsheet-dates" if _is_day(value) else ""
+            raise self.error("time", f"{error}{hint}") from None
 
     def _layout(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return the column of each name that means something, or is numbered."""
@@ -217,6 +221,13 @@ class Cells:
         if column in self.flags.ignored or column in self.flags.columns:
             return None
         return column if column in self.known else None
+
+
+def _is_day(value: Any) -> bool:  # noqa: ANN401, whatever a file has
+    try:
+        return read_time(value, of_spreadsheet=True) is not None
+    except ValueError:
+        return False
 
 
 def _meant(name: str, names: Collection[str]) -> str:

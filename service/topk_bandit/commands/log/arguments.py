@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topk_bandit.commands.numbers import position
 from topk_bandit.process import settings
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = parser.add_subparsers(required=True, metavar="WORD", title="words")
     dump = words.add_parser("dump", help="write a log down", description="Write a log down, one JSON event a line.")
     dump.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
-    dump.add_argument("--from", dest="first", type=int, metavar="POSITION", help="first event (default: for a replay)")
+    dump.add_argument(
+        "--from", dest="first", type=position, metavar="POSITION", help="first event (default: for a replay)"
+    )
     dump.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
     settings.add_arguments(dump, names=_STORE)
     replay = words.add_parser(
@@ -60,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     evaluate.set_defaults(run=_run_command, word="evaluate")
     for word, parsed in (("dump", dump), ("replay", replay), ("diff", diff)):
-        parsed.add_argument("--to", dest="last", type=int, metavar="POSITION", help="last event (default: all)")
+        parsed.add_argument("--to", dest="last", type=position, metavar="POSITION", help="last event (default: all)")
         parsed.set_defaults(run=_run_command, word=word)
     for parsed in (replay, diff):
         settings.add_arguments(parsed, names=_MODEL)

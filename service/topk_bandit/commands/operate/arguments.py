@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
+from topk_bandit.commands.numbers import count, position, real, seconds
 from topk_bandit.domain.bandits import Aggregation
 
 if TYPE_CHECKING:
+    import argparse
+
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - what add_subparsers returns
 
 __all__ = ["add_commands"]
@@ -27,26 +29,6 @@ _LOOKED_AT = frozenset(
 """Words whose answer a program may want to read."""
 
 _BANDIT = "which one; tenants/TENANT/bandits/BANDIT is as good"
-
-
-def _whole(text: str, *, least: int, most: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, not {text[:64]!r}") from None
-    if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"must be from {least} to {most}, not {text[:64]}")
-    return number
-
-
-def _count(text: str) -> int:
-    """Return how many, as the wire has it."""
-    return _whole(text, least=1, most=2**31 - 1)
-
-
-def _position(text: str) -> int:
-    """Return where an event stands in a log, as the wire has it; before the first is 0."""
-    return _whole(text, least=0, most=2**63 - 1)
 
 
 def add_commands(commands: _Commands) -> None:
@@ -83,11 +65,11 @@ def _add_events(commands: _Commands) -> None:
     where.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
     where.add_argument("--parquet", type=Path, metavar="FILE", help="write Parquet there, a row an event")
     tail = _with_bandit(_word(words, "tail", "print events as they come, until Ctrl-C"))
-    tail.add_argument("--count", type=_count, metavar="COUNT", help="end after so many")
+    tail.add_argument("--count", type=count, metavar="COUNT", help="end after so many")
     text = "events from there on, and nothing else: import takes it only without (default: all that import needs)"
-    export.add_argument("--from", dest="first", type=_position, metavar="POSITION", help=text)
+    export.add_argument("--from", dest="first", type=position, metavar="POSITION", help=text)
     text = "first event (default: the first event to come)"
-    tail.add_argument("--from", dest="first", type=_position, metavar="POSITION", help=text)
+    tail.add_argument("--from", dest="first", type=position, metavar="POSITION", help=text)
     _finish(export, "events export")
     brought = _word(words, "import", "make a bandit of what export wrote; go on where an import of the file stands")
     brought.add_argument("file", type=Path, metavar="FILE", help="JSON Lines, or Parquet if it ends in .parquet")
@@ -95,7 +77,7 @@ def _add_events(commands: _Commands) -> None:
     _finish(brought, "events import")
     _finish(tail, "events tail")
     skip = _with_bandit(_word(words, "skip", "pass over the event before which a learner stands, for good"))
-    skip.add_argument("position", type=_position, metavar="POSITION", help="where it stands in the log")
+    skip.add_argument("position", type=position, metavar="POSITION", help="where it stands in the log")
     skip.add_argument("--reason", required=True, metavar="TEXT", help="why; it is kept in the log")
     skip.add_argument("--yes", action="store_true", help="do it; without it nothing is passed over")
     _finish(skip, "events skip")
@@ -136,7 +118,7 @@ def _add_bandits(commands: _Commands) -> None:
     for word, text in (("get", "show a bandit's settings"), ("stats", "tell where a bandit stands")):
         _finish(_with_bandit(_word(words, word, text)), f"bandits {word}")
     history = _with_bandit(_word(words, "history", "tell how a bandit did over its life"))
-    history.add_argument("--last", type=_count, default=24, metavar="COUNT", help="so many intervals (default: 24)")
+    history.add_argument("--last", type=count, default=24, metavar="COUNT", help="so many intervals (default: 24)")
     _finish(history, "bandits history")
     delete = _with_bandit(_word(words, "delete", "delete a bandit with all that it learned, for good"))
     delete.add_argument("--yes", action="store_true", help="do it; without it nothing is deleted")
@@ -148,28 +130,30 @@ def _add_bandits(commands: _Commands) -> None:
 
 def _add_create(words: _Commands) -> None:
     create = _with_bandit(_word(words, "create", "make a bandit; an equal one that is there is left as it is"))
-    create.add_argument("--slate-size", type=_count, required=True, metavar="K", help="how many items a slate has")
-    create.add_argument("--item-capacity", type=_count, required=True, metavar="N", help="how many items there may be")
-    create.add_argument(
-        "--context-dimension", type=_count, metavar="D", help="how many numbers a request's context has"
-    )
+    create.add_argument("--slate-size", type=count, required=True, metavar="K", help="how many items a slate has")
+    create.add_argument("--item-capacity", type=count, required=True, metavar="N", help="how many items there may be")
+    create.add_argument("--context-dimension", type=count, metavar="D", help="how many numbers a request's context has")
     for flag, text in (
         ("--context-schema", "the features that requests have"),
         ("--item-schema", "those of items"),
     ):
         create.add_argument(flag, type=Path, metavar="FILE", help=f"{text}: a FeatureSchema as JSON")
     for flag, text in (("--reward-wait", "how long a reward may come"), ("--half-life", "when a reward counts half")):
-        create.add_argument(flag, type=float, metavar="SECONDS", help=text)
-    create.add_argument("--default-reward", type=float, metavar="VALUE", help="what a slate without a reward counts")
+        create.add_argument(flag, type=seconds, metavar="SECONDS", help=text)
+    create.add_argument(
+        "--default-reward", type=real(-1e100, 1e100), metavar="VALUE", help="what a slate without a reward counts"
+    )
     create.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
     create.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
-    create.add_argument("--uniform-share", type=float, metavar="P", help="share of slates drawn from all")
-    create.add_argument("--near-share", type=float, metavar="P", help="share of slates drawn from those near the best")
+    create.add_argument("--uniform-share", type=real(0.0, 1.0), metavar="P", help="share of slates drawn from all")
+    create.add_argument(
+        "--near-share", type=real(0.0, 1.0), metavar="P", help="share of slates drawn from those near the best"
+    )
     text = "a slate counts only once it is said to have been shown"
     create.add_argument("--requires-activation", action="store_true", default=None, help=text)
     create.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
     text = "about how many slates a second are learned from at most"
-    create.add_argument("--learned-per-second", type=_count, metavar="N", help=text)
+    create.add_argument("--learned-per-second", type=count, metavar="N", help=text)
     create.add_argument("--durability", metavar="CLASS", help="memory, fsync or replicated:N")
     _finish(create, "bandits create")
 

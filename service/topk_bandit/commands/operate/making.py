@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,8 @@ from topk_bandit.commands.tables import facts, flatten
 from topk_bandit.domain.bandits import Aggregation, RewardRange
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
+from topk_bandit.domain.json_text import JsonError, parse_json
+from topk_bandit.domain.values import read_number
 
 if TYPE_CHECKING:
     import argparse
@@ -55,11 +56,11 @@ def delete_items(given: argparse.Namespace) -> Iterable[str]:
 
 def _object(flag: str, path: Path, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(path.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidArgumentError(flag, f"{path} is no JSON: {error}") from None
+    except JsonError as error:
+        raise InvalidArgumentError(flag, f"{path} {error}") from None
     if not isinstance(found, dict):
         raise InvalidArgumentError(flag, f"{path} must be a JSON object of {what}, not {type(found).__name__}")
     return found
@@ -78,11 +79,13 @@ def _schema(setting: str) -> Callable[[argparse.Namespace], tuple[Feature, ...]]
 
 
 def _reward_range(given: argparse.Namespace) -> RewardRange:
-    low, _, high = given.reward_range.partition(":")
     try:
-        return RewardRange(float(low), float(high))
+        low, high = (read_number(text) for text in given.reward_range.split(":"))
     except ValueError:
-        raise InvalidArgumentError("--reward-range", f"must be LOW:HIGH, not {given.reward_range!r}") from None
+        low = high = None
+    if low is None or high is None:
+        raise InvalidArgumentError("--reward-range", f"must be LOW:HIGH, not {given.reward_range!r}")
+    return RewardRange(low, high)
 
 
 def _durability(given: argparse.Namespace) -> Durability:

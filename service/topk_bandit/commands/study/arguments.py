@@ -7,7 +7,8 @@ from pathlib import Path
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_columns
-from topk_bandit.domain.studies import AnswerKind
+from topk_bandit.commands.numbers import count, natural, whole
+from topk_bandit.domain.studies import MAX_BUDGET, AnswerKind
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 
@@ -89,10 +90,12 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
         add_columns(parser)
     if questions:
         parser.add_argument(
-            "--size", type=int, default=3, metavar="COUNT", help="items in a list (default: 3; a pair: 2)"
+            "--size", type=count, default=3, metavar="COUNT", help="items in a list (default: 3; a pair: 2)"
         )
-        parser.add_argument("--count", type=int, default=20, metavar="COUNT", help="questions to write (default: 20)")
-        parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="of the search's random starts")
+        parser.add_argument(
+            "--count", type=whole(1, MAX_BUDGET), default=20, metavar="COUNT", help="questions to write (default: 20)"
+        )
+        parser.add_argument("--seed", type=natural, default=0, metavar="NUMBER", help="of the search's random starts")
 
 
 def _run_command(given: argparse.Namespace) -> int:

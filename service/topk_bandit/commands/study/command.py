@@ -107,8 +107,6 @@ class _Study:
     def ask(self, answers: Sequence[Answered]) -> None:
         """Write which lists to ask about next, given the answers so far."""
         of, count = self._pool, self._given.count
-        if count < 1:
-            raise InvalidArgumentError("--count", f"expected at least 1, got {count}")
         design = self._choose_design(2 if self._kind is AnswerKind.PAIR else self._given.size)
         of_one = of.information(design.subsets, design.weights)
         asked, besides = count_answers(of, design, self._rows(answers))

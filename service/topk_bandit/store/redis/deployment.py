@@ -123,6 +123,11 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
     one = _Standalone(url, options) if sentinel is None else _Sentinel(sentinel, options)
     try:
         about = await one.client.info("cluster")
+    except ResponseError as error:
+        await one.close()
+        if "DB index" in str(error) or "SELECT" in str(error):
+            raise ConfigurationError(f"the store has no database of that number: {error}") from None
+        raise
     except BaseException:
         await one.close()
         raise

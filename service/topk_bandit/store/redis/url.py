@@ -23,6 +23,7 @@ _SECRET = "***"  # noqa: S105
 _SENTINEL_PORT = 26379
 _SENTINEL = re.compile(r"sentinel://(?:(?P<login>[^/?#]*)@)?(?P<hosts>[^/?#@]+)/(?P<service>[^/?#]+)/?")
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.%\w]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
+_DATABASE = re.compile(r"/?|/[0-9]{1,5}")
 _SINGLE_SCHEMES = {"redis", "rediss", "unix"}
 
 
@@ -83,7 +84,8 @@ class StoreUrl:
 def _single(text: str) -> StoreUrl:
     parts = urlsplit(text)
     place = parts.path if parts.scheme == "unix" else parts.hostname
-    complete = bool(place) and parts.port != 0 and _is_plain(text)
+    database = parts.scheme == "unix" or _DATABASE.fullmatch(parts.path)
+    complete = bool(place) and parts.port != 0 and _is_plain(text) and database
     if not complete or parts.scheme not in _SINGLE_SCHEMES or parts.fragment:
         raise ValueError
     _, at, host = parts.netloc.rpartition("@")
