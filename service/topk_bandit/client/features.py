@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, is_dataclass
@@ -159,7 +158,7 @@ def _kind(message: pb.Feature) -> FeatureKind:
 
 
 def feature_values(features: object, *, field: str = "features") -> dict[str, pb.FeatureValue]:
-    """Return the values of a mapping or of a dataclass by name; those that are None or no number (NaN) are missing.
+    """Return the values of a mapping or of a dataclass by name; those that are None are missing.
 
     Numbers, texts, booleans and enumerations of texts are taken as what they are, sequences of numbers and arrays as
     vectors, and sets and sequences of texts, also empty ones, as labels.
@@ -170,13 +169,7 @@ def feature_values(features: object, *, field: str = "features") -> dict[str, pb
         values = features
     else:
         raise invalid_argument(field, f"must be a mapping or a dataclass, not {type(features).__name__}")
-    return {
-        _name(field, name): _value(f'{field}["{name}"]', one) for name, one in values.items() if not _is_missing(one)
-    }
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return {_name(field, name): _value(f'{field}["{name}"]', one) for name, one in values.items() if one is not None}
 
 
 def _name(field: str, name: object) -> str:

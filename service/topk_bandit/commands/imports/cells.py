@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import is_missing, read_boolean, read_list, read_number, read_text, read_time
+from topk_bandit.domain.values import is_missing, read_list, read_number, read_text, read_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -185,10 +185,6 @@ class Cells:
     def text(self, name: str, value: Any) -> str:  # noqa: ANN401, whatever a file has
         """Return a text, which may not be missing."""
         return self.require(name, value, read_text)
-
-    def boolean(self, name: str, value: Any) -> bool:  # noqa: ANN401, whatever a file has
-        """Return true or false, which may not be missing."""
-        return self.require(name, value, read_boolean)
 
     def time(self, value: Any) -> datetime | None:  # noqa: ANN401, whatever a file has
         """Return a time in UTC; None if it is missing."""

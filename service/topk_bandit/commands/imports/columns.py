@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.features import Boolean, Categorical, LabelSet, Numeric, Vector
-from topk_bandit.domain.values import is_missing, read_list, read_number
+from topk_bandit.domain.values import is_missing, read_boolean, read_list, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ class Columns(Cells):
             case Numeric():
                 return self.convert(name, value, read_number)
             case Boolean():
-                return self.boolean(name, value)
+                return self.convert(name, value, read_boolean)
             case LabelSet():
                 return {self.text(name, label) for label in self.require(name, value, read_list)}
             case Categorical():

@@ -87,19 +87,19 @@ class DecisionLog:
         )
 
     def _features(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        told = self._read_features(values)
-        found = fit_features(told, self.schema)
-        for feature in self.schema:
-            if feature.name in told and feature.name not in found:
-                problem = f"{told[feature.name]!r:.60} is nothing that this feature of the bandit takes"
-                raise InvalidArgumentError(f"c, {feature.name}", problem)
+        lost = set[str]()
+        found = fit_features(self._read_features(values, lost), self.schema, lost=lost)
+        for name in lost.intersection(feature.name for feature in self.schema):
+            raise InvalidArgumentError(f"c, {name}", "is nothing that this feature of the bandit takes")
         return found
 
-    def _read_features(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def _read_features(values: Mapping[str, Any], lost: set[str] | None = None) -> dict[str, Any]:
         shared = values.get("c")
         if not isinstance(shared, dict):
             return {}
-        return flatten([_with_texts({name: value for name, value in shared.items() if not name.startswith("_")})])
+        named = {name: value for name, value in shared.items() if not name.startswith("_")}
+        return flatten([_with_texts(named)], lost=lost)
 
     def _id(self, action: Mapping[str, Any]) -> str:
         found = list(_find_all(_with_texts(action), self.item.split(".")))

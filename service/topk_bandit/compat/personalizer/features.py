@@ -21,7 +21,7 @@ from topk_bandit.domain.features import (
     Numeric,
     Vector,
 )
-from topk_bandit.domain.values import read_number, read_text
+from topk_bandit.domain.values import is_missing, read_number, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,29 +39,39 @@ _MOST_CHARACTERS, _LONGEST_NAME, _LARGEST = 256, 64, 1e100
 _MOST_LABELS = 256
 
 
-def flatten(objects: Iterable[Mapping[str, Any]]) -> FlatFeatures:
+def flatten(objects: Iterable[Mapping[str, Any]], *, lost: set[str] | None = None) -> FlatFeatures:
     """Return what the objects tell, by path.
 
-    Left out are null, empty texts and lists, lists of unlike values, names that begin with '_', and what is too deep.
-    What comes again at one path is told apart by a number: ``seen.price``, ``seen.price.2``.
+    Left out are null, blank texts, empty lists, names that begin with '_', and what is no value of a feature: lists of
+    unlike values, numbers beyond 1e100, what is too deep. What comes again at one path is told apart by a number:
+    ``seen.price``, ``seen.price.2``.
+
+    Parameters
+    ----------
+    lost
+        Is given the names at which there is something that is no value of a feature.
     """
     told: FlatFeatures = {}
+    lost = set() if lost is None else lost
     for one in objects:
-        _flatten(one, (), told)
+        _flatten(one, (), told, lost)
     return told
 
 
-def _flatten(values: Mapping[str, Any], path: tuple[str, ...], told: FlatFeatures) -> None:
+def _flatten(values: Mapping[str, Any], path: tuple[str, ...], told: FlatFeatures, lost: set[str]) -> None:
     for name, value in values.items():
         below = (*path, name)
-        if name.startswith("_") or len(below) > DEEPEST:
+        if name.startswith("_") or is_missing(value) or value == []:
             continue
         inner = [value] if isinstance(value, dict) else value
-        if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
+        is_nested = isinstance(inner, list) and all(isinstance(one, dict) for one in inner)
+        if is_nested and len(below) < DEEPEST:
             for one in inner:
-                _flatten(one, below, told)
-        elif (plain := _plain(value)) is not None:
+                _flatten(one, below, told, lost)
+        elif (plain := None if is_nested else _plain(value)) is not None:
             told[_free_name(_name(below), told)] = plain
+        else:
+            lost.add(_name(below))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401, whatever a shop has
@@ -71,10 +81,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401, whatever a shop has
         case int() | float():
             return float(value) if abs(value) <= _LARGEST else None
         case str():
-            return _shorten(value, value, _MOST_CHARACTERS) or None
-        case [*texts] if texts and all(isinstance(one, str) for one in texts):
-            return frozenset(_shorten(one, one, _MOST_CHARACTERS) for one in texts[:_MOST_LABELS] if one)
-        case [*numbers] if numbers and all(type(one) in {int, float} and abs(one) <= _LARGEST for one in numbers):
+            return _shorten(value, value, _MOST_CHARACTERS)
+        case [*texts] if all(isinstance(one, str) and one.strip() for one in texts) and len(texts) <= _MOST_LABELS:
+            return frozenset(_shorten(one, one, _MOST_CHARACTERS) for one in texts)
+        case [*numbers] if all(type(one) in {int, float} and abs(one) <= _LARGEST for one in numbers):
             return tuple(map(float, numbers))
     return None
 
@@ -142,39 +152,45 @@ def _kind_of(value: Any, buckets: int) -> FeatureKind:  # noqa: ANN401, one of t
             return LabelSet(buckets=buckets)
 
 
-def fit_features(told: FlatFeatures, schema: FeatureSchema | None) -> FlatFeatures:
-    """Return what a schema takes of it: what is of another kind is read as the schema's where that says the same."""
-    found = {feature.name: _fit(told[feature.name], feature.kind) for feature in schema or () if feature.name in told}
-    return {name: value for name, value in found.items() if value is not None}
+def fit_features(told: FlatFeatures, schema: FeatureSchema | None, *, lost: set[str] | None = None) -> FlatFeatures:
+    """Return what a schema takes of it: what is of another kind is read as the schema's where that says the same.
 
-
-def _fit(value: Any, kind: FeatureKind) -> Any:  # noqa: ANN401, one of those that are told
-    match kind, value:
-        case (Numeric(), float()) | (Boolean(), bool()) | (LabelSet(), frozenset()):
-            found = value
-        case Numeric(), str():
-            found = _number_in(value)
-        case LabelSet(), str():
-            found = frozenset({value})
-        case Categorical(), bool() | float() | str() if not isinstance(kind, LabelSet):
-            found = _text_of(value)
-        case Vector(size), tuple() if len(value) == size:
-            found = value
-        case _:
-            found = None
+    Parameters
+    ----------
+    lost
+        Is given the names at which there is something else.
+    """
+    found: FlatFeatures = {}
+    for feature in schema or ():
+        try:
+            value = _fit(told[feature.name], feature.kind) if feature.name in told else None
+        except ValueError:
+            value = None
+            if lost is not None:
+                lost.add(feature.name)
+        if value is not None:
+            found[feature.name] = value
     return found
 
 
-def _text_of(value: bool | float | str) -> str | None:  # noqa: FBT001, what JSON has
-    try:
-        return read_text(value)
-    except ValueError:
-        return None
+def _fit(value: Any, kind: FeatureKind) -> Any:  # noqa: ANN401, one of those that are told
+    """Return a value as one of its kind, None if it is missing; or raise ValueError."""
+    match kind, value:
+        case (Numeric(), float()) | (Boolean(), bool()) | (LabelSet(), frozenset()):
+            return value
+        case Numeric(), str():
+            return _number_in(value)
+        case LabelSet(), str():
+            return frozenset({value})
+        case Categorical(), bool() | float() | str() if not isinstance(kind, LabelSet):
+            return read_text(value)
+        case Vector(size), tuple() if len(value) == size:
+            return value
+    raise ValueError
 
 
 def _number_in(text: str) -> float | None:
-    try:
-        number = read_number(text)
-    except ValueError:
-        return None
-    return number if number is not None and abs(number) <= _LARGEST else None
+    number = read_number(text)
+    if number is not None and abs(number) > _LARGEST:
+        raise ValueError
+    return number

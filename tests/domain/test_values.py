@@ -1,0 +1,323 @@
+"""One table of values: each door of files and JSON reads a value as the table has it, or differs for a reason."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topk_bandit.client.arguments import number as number_of_client
+from topk_bandit.client.errors import InvalidArgument
+from topk_bandit.client.features import feature_values, features_of
+from topk_bandit.commands.imports.cells import Named
+from topk_bandit.commands.imports.columns import Columns
+from topk_bandit.commands.imports.decision_log import DecisionLog
+from topk_bandit.commands.imports.files import read_rows
+from topk_bandit.commands.imports.reading import Reading
+from topk_bandit.commands.study.files import read_described
+from topk_bandit.compat.personalizer.errors import PersonalizerError
+from topk_bandit.compat.personalizer.features import fit_features
+from topk_bandit.compat.personalizer.messages import rank_call
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
+from topk_bandit.domain.values import FIRST_TIME, LAST_TIME, read_number, read_text, read_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from topk_bandit.domain.features import FeatureKind
+
+MISSING, REFUSED = "missing", "refused"
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+DAY = datetime(2026, 1, 31, tzinfo=UTC)
+KINDS: dict[str, FeatureKind] = {
+    "number": Numeric(),
+    "text": Categorical(buckets=4),
+    "boolean": Boolean(),
+    "labels": LabelSet(buckets=4),
+    "vector": Vector(2),
+}
+
+
+class Case(NamedTuple):
+    """A value, of which kind it should be, and what comes of it."""
+
+    kind: str
+    value: Any
+    outcome: Any
+
+
+TABLE = [
+    *(Case("number", value, 3.0) for value in (3, 3.0, "3", " 3 ", "3.0", "+3", "3e0", "0.3e1", "03")),
+    *(Case("number", value, 0.5) for value in (0.5, "0.5", ".5", "5e-1")),
+    *(
+        Case("number", value, MISSING)
+        for value in (None, "", "  ", math.nan, "NaN", "nan", "NA", "N/A", "null", "None")
+    ),
+    *(
+        Case("number", value, REFUSED)
+        for value in (True, "true", "1_000", "\u0663", "0,5", "1 000", "three", "0x10", "5%")
+    ),
+    *(Case("number", value, REFUSED) for value in (math.inf, "inf", "-Infinity", "1e999", [3], {"a": 3})),
+    *(
+        Case("text", value, value)
+        for value in ("DE", "NaN", "null", "NA", "true", "1_000", "\u0663", "K\u00f6ln", "a,b")
+    ),
+    *(Case("text", value, "101") for value in (101, 101.0, "101")),
+    *(Case("text", value, MISSING) for value in (None, "", "  ", math.nan)),
+    *(Case("text", value, REFUSED) for value in (["DE"], {"a": "DE"}, math.inf, 1e300, 2.0**53)),
+    Case("text", 1.5, "1.5"),
+    Case("text", value=True, outcome="true"),
+    *(Case("boolean", value, outcome=True) for value in (True, "true", "TRUE", "True", "yes", "1", 1, 1.0, "t")),
+    *(Case("boolean", value, outcome=False) for value in (False, "false", "no", "0", 0, "F")),
+    *(Case("boolean", value, MISSING) for value in (None, "", math.nan, "NA", "null")),
+    *(Case("boolean", value, REFUSED) for value in ("perhaps", 2, "2", 0.5, [True])),
+    *(Case("labels", value, {"a", "b"}) for value in (["a", "b"], "a|b", "a | b", '["a", "b"]', ["a", "b", "a"])),
+    *(Case("labels", value, MISSING) for value in (None, "", "  ")),
+    *(Case("labels", value, REFUSED) for value in (["a", None], ["a", ""], "a||b", "a|", "['a']", [["a"]], {"a": 1})),
+    Case("labels", "a", {"a"}),
+    *(Case("vector", value, (0.5, -1.0)) for value in ([0.5, -1], ["0.5", "-1"], "0.5|-1", "[0.5, -1]")),
+    *(Case("vector", value, MISSING) for value in (None, "")),
+    *(Case("vector", value, REFUSED) for value in ([0.5, None], [0.5, True], "0.5|", "0,5|1", [0.5, "x"])),
+    *(Case("time", value, NOON) for value in ("2026-01-31T12:00:00Z", "2026-01-31 12:00", "2026-01-31T13:00:00+01:00")),
+    *(Case("time", value, NOON) for value in ("20260131T120000Z", "2026-01-31 12:00:00 UTC", "2026-01-31t12:00:00z")),
+    *(Case("time", value, NOON) for value in (1_769_860_800, 1_769_860_800_000, "1769860800", "1769860800.0")),
+    *(Case("time", value, DAY) for value in ("2026-01-31", "20260131", 20_260_131)),
+    *(Case("time", value, MISSING) for value in (None, "", "NA", " ")),
+    *(Case("time", value, REFUSED) for value in (2026, "2026", 46053.5, "46053.5", 0, "0", True, "yesterday")),
+    *(
+        Case("time", value, REFUSED)
+        for value in ("31.01.2026", "01/31/2026", "2026-02-30", "2026-W05", "2026-01-31T25:00")
+    ),
+    *(
+        Case("time", value, REFUSED)
+        for value in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00", 1e300, "1e300")
+    ),
+    *(Case("time", value, REFUSED) for value in ("1969-12-31", -1, 1_769_860_800_000_000, [NOON.isoformat()])),
+]
+
+
+def of_row(path: Path, case: Case) -> Any:  # noqa: ANN401, whatever comes of it
+    """Return what a row of a file says of a feature, or of its time."""
+    schema = None if case.kind == "time" else (Feature("f", KINDS[case.kind]),)
+    columns = Columns.of(Named(), schema=schema, slate_size=1, context_dimension=1)
+    reading = Reading(path.name, lambda: read_rows(path), columns)
+    try:
+        [row] = [reading.read(row) for row in reading.open_rows()]
+    except InvalidArgumentError:
+        return REFUSED
+    found = row.time if case.kind == "time" else row.features.get("f")
+    return MISSING if found is None else found
+
+
+def of_csv(folder: Path, case: Case) -> Any:  # noqa: ANN401
+    path = folder / "rows.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        name = "time" if case.kind == "time" else "f"
+        csv.writer(file).writerows([["item_1", "reward", "context_1", name], ["a", 1, 0, case.value]])
+    return of_row(path, case)
+
+
+def of_json_lines(folder: Path, case: Case) -> Any:  # noqa: ANN401
+    path = folder / "rows.jsonl"
+    name = "time" if case.kind == "time" else "f"
+    path.write_text(json.dumps({"item_1": "a", "reward": 1, "context_1": 0, name: case.value}), encoding="utf-8")
+    return of_row(path, case)
+
+
+def of_parquet(folder: Path, case: Case) -> Any:  # noqa: ANN401
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    path = folder / "rows.parquet"
+    name = "time" if case.kind == "time" else "f"
+    try:
+        column = arrow.array([case.value], from_pandas=False)
+    except (arrow.ArrowException, TypeError):
+        pytest.skip("no column of Parquet has values of such kinds")
+    table = arrow.table({"item_1": ["a"], "reward": [1.0], "context_1": [0.0], name: column})
+    parquet.write_table(table, path)
+    return of_row(path, case)
+
+
+def of_decision_log(_folder: Path, case: Case) -> Any:  # noqa: ANN401
+    log = DecisionLog.of(Named(), schema=(Feature("f", KINDS.get(case.kind, Numeric())),))
+    row = {
+        "_label_cost": 0,
+        "_label_probability": 1,
+        "_label_Action": 1,
+        "c": {"f": case.value, "_multi": [{"_tag": "a"}]},
+    }
+    if case.kind == "time":
+        row |= {"Timestamp": case.value, "c": {"_multi": [{"_tag": "a"}]}}
+    try:
+        read = log.read_row(row)
+    except InvalidArgumentError:
+        return REFUSED
+    found = read.time if case.kind == "time" else read.features.get("f")
+    return MISSING if found is None else found
+
+
+def of_personalizer(_folder: Path, case: Case) -> Any:  # noqa: ANN401
+    body = json.dumps({"contextFeatures": [{"f": case.value}], "actions": [{"id": "a"}]}).encode()
+    try:
+        told = rank_call(body).features
+    except PersonalizerError:
+        return REFUSED
+    found = fit_features(told, (Feature("f", KINDS[case.kind]),)).get("f")
+    return MISSING if found is None else found
+
+
+def of_study_files(folder: Path, case: Case) -> Any:  # noqa: ANN401
+    path = folder / "items.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = [["item", "f"], ["a", case.value]] if case.kind == "number" else [["item", "f"], [case.value, 1]]
+        csv.writer(file).writerows(rows)
+    try:
+        described = read_described(path, kind="item")
+    except InvalidArgumentError as error:
+        return MISSING if error.problem == "is missing" else REFUSED
+    return float(described.features[0, 0]) if case.kind == "number" else described.ids[0]
+
+
+def of_client(_folder: Path, case: Case) -> Any:  # noqa: ANN401
+    try:
+        if case.kind == "number" and isinstance(case.value, str):
+            return number_of_client("reward", case.value)
+        found = features_of(feature_values({"f": case.value})).get("f", MISSING)
+    except InvalidArgument:
+        return REFUSED
+    return found
+
+
+class Door(NamedTuple):
+    """A door, what reaches it, and where it differs from the table for a reason."""
+
+    read: Callable[[Path, Case], Any]
+    reaches: Callable[[Case], bool]
+    differs: Callable[[Case], tuple[Any, str] | None] = lambda _case: None
+
+
+def is_text(case: Case) -> bool:
+    return isinstance(case.value, str)
+
+
+def in_personalizer(case: Case) -> tuple[Any, str] | None:
+    if case.outcome == REFUSED and not (isinstance(case.value, float) and not math.isfinite(case.value)):
+        return "other", "a page is not broken by a feature: what is of another kind is left out"
+    if isinstance(case.value, float) and not math.isfinite(case.value):
+        return REFUSED, "NaN and Infinity are no JSON"
+    return in_decision_log(case)
+
+
+def in_decision_log(case: Case) -> tuple[Any, str] | None:
+    if case.kind == "boolean" and isinstance(case.value, str) and case.value.strip():
+        return "other", "the kind of a feature is that of its JSON: texts are no booleans"
+    if case.kind == "time" or case.outcome == MISSING:
+        return None
+    if isinstance(case.value, dict):
+        return MISSING, "an object has features of its own"
+    if case.kind == "vector" and isinstance(case.value, list) and isinstance(case.value[-1], str):
+        return "other", "the kind of a feature is that of its JSON: texts are labels"
+    if case.kind == "boolean" and not isinstance(case.value, bool):
+        return "other", "the kind of a feature is that of its JSON: texts and numbers are no booleans"
+    if case.kind in {"labels", "vector"} and isinstance(case.value, str):
+        return "other", "the kind of a feature is that of its JSON: a text is one label, and no list"
+    return None
+
+
+def in_client(case: Case) -> tuple[Any, str] | None:
+    if case.kind == "number" and isinstance(case.value, str):
+        return (REFUSED, "an argument that is given is not missing") if case.outcome == MISSING else None
+    if isinstance(case.value, float) and math.isnan(case.value):
+        return "other", "NaN is sent, and the service refuses it: in a request it is a mistake"
+    natural = {"number": int | float, "text": str, "boolean": bool, "labels": list, "vector": list}[case.kind]
+    if case.kind == "vector" and isinstance(case.value, list) and isinstance(case.value[-1], str):
+        return "other", "texts are sent as labels, and the service compares them with the schema"
+    if case.outcome != MISSING and (not isinstance(case.value, natural) or case.outcome == REFUSED):
+        return "other", "values are sent as what they are, and the service compares them with the schema"
+    if isinstance(case.value, str):
+        return case.value, "an empty text is sent, and missing for the service"
+    return None
+
+
+DOORS = {
+    "csv": Door(of_csv, is_text),
+    "json lines": Door(of_json_lines, lambda _case: True),
+    # A list of Parquet has values of one kind: 1 is what it makes of true among numbers.
+    "parquet": Door(of_parquet, lambda case: not isinstance(case.value, dict) and case.value != [0.5, True]),
+    "decision log": Door(of_decision_log, lambda _case: True, in_decision_log),
+    "personalizer": Door(of_personalizer, lambda case: case.kind != "time", in_personalizer),
+    "study": Door(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case)),
+    "client": Door(of_client, lambda case: case.kind != "time", in_client),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_each_door_reads_each_value_as_the_table_has_it(tmp_path: Path, door: str) -> None:
+    wrong = []
+    for case in TABLE:
+        if not DOORS[door].reaches(case):
+            continue
+        differs = DOORS[door].differs(case)
+        try:
+            found = DOORS[door].read(tmp_path, case)
+        except pytest.skip.Exception:
+            continue
+        expected = case.outcome if differs is None else differs[0]
+        if expected != "other" and found != expected:
+            wrong.append((case, found))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@given(st.text(alphabet="0123456789+-eE._ \u0663,xnaif", max_size=12))
+def test_what_is_a_number_python_reads_as_the_same(text: str) -> None:
+    try:
+        number = read_number(text)
+    except ValueError:
+        return
+    assert number == (None if number is None else float(text))
+
+
+@given(st.datetimes(), st.timedeltas(timedelta(hours=-23), timedelta(hours=23)))
+def test_a_time_is_itself_or_out_of_the_range_at_either_end_of_the_calendar(time: datetime, offset: timedelta) -> None:
+    zone = timezone(timedelta(minutes=offset // timedelta(minutes=1)))
+    for value in (time.replace(tzinfo=zone), time.replace(tzinfo=zone).isoformat()):
+        try:
+            read = read_time(value)
+        except ValueError:
+            inside = datetime(2000, 1, 2, tzinfo=UTC), datetime(2099, 12, 31, tzinfo=UTC)
+            assert not (2000 < time.year < 2099 and inside[0] < time.replace(tzinfo=zone) < inside[1])
+        else:
+            assert read is not None
+            assert FIRST_TIME <= read < LAST_TIME
+            assert read == time.replace(tzinfo=zone)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Decimal("101.00"), "101"),
+        (Decimal("1.50"), "1.5"),
+        (Decimal("NaN"), None),
+        (b"DE", "DE"),
+        (2**70, str(2**70)),
+    ],
+)
+def test_values_of_parquet_have_their_text(value: object, text: str | None) -> None:
+    assert read_text(value) == text
+
+
+def test_days_of_spreadsheets_are_read_where_that_is_said() -> None:
+    for value in (46053.5, "46053.5"):
+        assert read_time(value, of_spreadsheet=True) == NOON
+    assert read_time("2026-01-31", of_spreadsheet=True) == read_time(date(2026, 1, 31)) == DAY
+    for value in (0, 1e300, "-5"):
+        with pytest.raises(ValueError, match="2000 to 2100"):
+            read_time(value, of_spreadsheet=True)
