@@ -10,7 +10,7 @@ from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.values import is_missing, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from topk_bandit.client.study_values import GivenAnswer
     from topk_bandit.commands.imports.cells import Named
@@ -50,16 +50,16 @@ class AnswerColumns(Cells):
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
         query = self.read(values, "query", read_text) or ""
         if self.kind is AnswerKind.RATINGS:
-            return PastAnswer(self._ratings(values), [], query)
+            return PastAnswer(self._ratings(values), query=query)
         items = [self.text("items", item) for item in self.parts(values, "items", "item", self.size)]
         if not items:
             raise self.error("items", "is missing")
         self._check_different(items)
         return PastAnswer(*self._answer(values, items), query)
 
-    def _answer(self, values: Mapping[str, Any], items: list[str]) -> tuple[GivenAnswer, list[str]]:
+    def _answer(self, values: Mapping[str, Any], items: list[str]) -> tuple[GivenAnswer, Sequence[str]]:
         if self.kind is AnswerKind.RANKING:
-            return items, []
+            return items, ()
         chosen = self.read(values, "chosen", read_text)
         if chosen is not None and chosen not in items:
             raise self.error("chosen", f"{chosen!r:.60} is none of the row's items")

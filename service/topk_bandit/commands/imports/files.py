@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.commands.imports.preflib import PREFLIB, read_preflib
-from topk_bandit.commands.imports.rows import FileRow
+from topk_bandit.commands.imports.rows import FileRow, check_end
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
 from topk_bandit.domain.optional import import_extra
@@ -99,7 +99,7 @@ def _csv(path: Path) -> Iterator[FileRow]:
         while (row := rows.next()) is not None:
             if any(row.cells):
                 yield FileRow(row.place, columns.values(row.cells))
-    _check_end(path, rows.line)
+    check_end(path, rows.line - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +182,6 @@ def _check_names(file: str, names: Sequence[str]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(file, f"column {twice!r} comes twice")
-
-
-def _check_end(path: Path, line: int) -> None:
-    """Refuse a file that stops inside a line: nobody knows whether its last cell is whole."""
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        if file.read(1) not in {b"\n", b"\r"}:
-            problem = "the last line has no end, so that the file may be cut: add a line break if it is whole"
-            raise InvalidArgumentError(f"{path.name}, line {line - 1}", problem)
 
 
 def _parquet(path: Path) -> Iterator[FileRow]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.commands.imports.rows import FileRow
+from topk_bandit.commands.imports.rows import FileRow, check_end
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ PREFLIB = (".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+([0-9]+)\s*:\s*(.*?)\s*")
 _ORDERS = re.compile(r"#\s*NUMBER VOTERS\s*:\s*([0-9]+)\s*")
 _ORDER = re.compile(r"\s*([0-9]{1,9})\s*:\s*(\S.*?)\s*")
+_MOST_AT_ONCE = 1_000_000
 _OLD = re.compile(r"\s*[0-9]+\s*")
 
 
@@ -36,7 +37,7 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
         The file has the form of before 2022, two items of one name, or not as many orders as it says.
     """
     names: dict[str, str] = {}
-    said, found = None, 0
+    said, found, number = None, 0, 0
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             place = f"{path.name}, line {number}"
@@ -50,6 +51,8 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
                 count, row = _read_order(line, names)
                 found += count
                 yield from (FileRow(place, row) for _ in range(count))
+    if number:
+        check_end(path, number)
     if said is not None and said != found:
         raise InvalidArgumentError(path.name, f"has {found} orders, but says that there are {said}: it may be cut")
 
@@ -66,6 +69,8 @@ def _read_order(line: str, names: Mapping[str, str]) -> tuple[int, Mapping[str, 
     if match is None:
         return 1, InvalidArgumentError("row", f"expected 'count: item, item, ...', got {line.strip()!r:.60}")
     count, order = int(match[1]), match[2]
+    if not 1 <= count <= _MOST_AT_ONCE:
+        return 1, InvalidArgumentError("row", f"expected an order that 1 to {_MOST_AT_ONCE} people gave, got {count}")
     if "{" in order or "}" in order:
         return count, InvalidArgumentError("row", f"has items of equal rank, which no model takes: {order!r:.60}")
     numbers = [one.strip() for one in order.split(",")]

@@ -1,0 +1,140 @@
+"""Files that programs write, whole, permuted, with strangers among their columns and cut: one result, or a refusal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.corpus.files import ANSWER_FILES, ANSWERS, FILES, REFUSED, ROWS
+
+from topk_bandit.client import AnswerKind
+from topk_bandit.commands.imports.answers import AnswerColumns
+from topk_bandit.commands.imports.cells import Named
+from topk_bandit.commands.imports.columns import Columns
+from topk_bandit.commands.imports.files import read_rows
+from topk_bandit.commands.imports.reading import Reading
+from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
+from topk_bandit.domain.features import Categorical, Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = (Feature("country", Categorical(buckets=4)), Feature("size", Categorical(buckets=4)))
+STRANGERS = ("comment", "user id", "цвет", "x_1", "Unnamed: 7")
+
+
+def read_slates(path: Path) -> list[Any]:
+    columns = Columns.of(Named(), schema=SCHEMA, slate_size=2, context_dimension=1)
+    return read_all(Reading(path.name, lambda: read_rows(path), columns))
+
+
+def read_answers(path: Path) -> list[Any]:
+    columns = AnswerColumns.of(Named(), AnswerKind.RANKING, size=12)
+    return read_all(Reading(path.name, lambda: read_rows(path), columns))
+
+
+def read_all(reading: Reading[Any]) -> list[Any]:
+    found = reading.look_through(skips=False)
+    rows = [reading.read(row) for row in reading.open_rows()]
+    assert found.count == len(rows)
+    return rows
+
+
+def written(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+CASES: list[tuple[Callable[[Path], list[Any]], list[Any], str, str]] = [
+    *((read_slates, ROWS, name, text) for name, text in FILES.items()),
+    *((read_answers, ANSWERS, name, text) for name, text in ANSWER_FILES.items()),
+]
+NAMES = [f"{'answers ' if rows is ANSWERS else ''}{name}" for _, rows, name, _ in CASES]
+
+
+@pytest.mark.parametrize(("read", "rows", "name", "text"), CASES, ids=NAMES)
+def test_each_form_says_the_same(
+    tmp_path: Path, read: Callable[[Path], list[Any]], rows: list[Any], name: str, text: str
+) -> None:
+    assert read(written(tmp_path, name, text)) == rows
+
+
+@pytest.mark.parametrize(("read", "rows", "name", "text"), CASES, ids=NAMES)
+def test_permuted_columns_and_strangers_change_nothing(
+    tmp_path: Path, read: Callable[[Path], list[Any]], rows: list[Any], name: str, text: str
+) -> None:
+    if name.endswith(".soi"):
+        pytest.skip("has no columns")
+    chance = random.Random(name)
+    for stranger in STRANGERS:
+        assert read(written(tmp_path, name, permuted(name, text, stranger, chance))) == rows, stranger
+
+
+def permuted(name: str, text: str, stranger: str, chance: random.Random) -> str:
+    """Return a file with its columns in another order, and one more among them."""
+    if name.endswith(".jsonl"):
+        objects = [json.loads(line) | {stranger: chance.choice(["tea", 1, None])} for line in text.split("\n") if line]
+        shuffled = [dict(chance.sample(list(one.items()), len(one))) for one in objects]
+        return "".join(f"{json.dumps(one)}\n" for one in shuffled)
+    header = text.strip().splitlines()[0]
+    delimiter = next((one for one in ",;\t" if one in header), ",")
+    rows = list(csv.reader(io.StringIO(text.removeprefix("\ufeff")), delimiter=delimiter, skipinitialspace=True))
+    rows = [row for row in rows if any(row)]
+    first = rows[0]
+    # A first column without a name has the rows' numbers, and is first wherever it is written.
+    order = chance.sample([place for place in range(len(first)) if first[place]], sum(map(bool, first)))
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\r\n")
+    for number, row in enumerate(rows):
+        more = stranger if number == 0 else chance.choice(["tea", "5", ""])
+        cells = [row[place] for place in order]
+        writer.writerow([*cells[: len(cells) // 2], more, *cells[len(cells) // 2 :]])
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("read", "rows", "name", "text"), CASES, ids=NAMES)
+def test_a_file_that_is_cut_anywhere_has_its_first_rows_or_is_refused(
+    tmp_path: Path, read: Callable[[Path], list[Any]], rows: list[Any], name: str, text: str
+) -> None:
+    whole = text.encode()
+    for end in range(len(whole)):
+        try:
+            found = read(written(tmp_path, name, whole[:end]))
+        except TopkBanditError:
+            continue
+        # A cut between two rows can't be seen; what is before it is as it was.
+        assert found == rows[: len(found)], end
+        assert found == rows or whole[:end].endswith((b"\n", b"\r")) or name.endswith(".jsonl"), end
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_clear_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
+    text, problem = REFUSED[name]
+    read = read_answers if Path(name).suffix in {".soc", ".toc"} else read_slates
+    with pytest.raises(InvalidArgumentError) as caught:
+        read(written(tmp_path, name, text))
+    assert problem in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_a_parquet_file_that_is_cut_or_has_a_column_twice_is_refused(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    columns = {"item_1": ["tea", "milk"], "item_2": ["milk", "tea"], "reward": [1.0, 2.0], "country": ["DE", None]}
+    parquet.write_table(arrow.table(columns), path)
+    whole, rows = path.read_bytes(), read_slates(path)
+    assert [row.features for row in rows] == [{"country": "DE"}, {}]
+    for end in range(0, len(whole), 7):
+        path.write_bytes(whole[:end])
+        with pytest.raises(InvalidArgumentError, match=r"rows\.parquet"):
+            read_slates(path)
+    twice = arrow.Table.from_arrays([arrow.array(["tea"]), arrow.array(["milk"])], names=["item_1", "item_1"])
+    parquet.write_table(twice, path)
+    with pytest.raises(InvalidArgumentError, match="column 'item_1' comes twice"):
+        read_slates(path)
