@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -258,3 +258,106 @@ def test_what_is_wrong_with_the_call_is_told(
         assert called(server, path, *flags, bandit=bandit) == 1
         assert told in capsys.readouterr().err
     assert datetime.fromtimestamp(SLATES[0].at_ms / 1000, UTC).isoformat() == "2026-01-31T12:00:00+00:00"
+
+
+def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "year.jsonl", [FULL, {**BARE, "order_id": 7}])
+    assert called(server, path, "--check") == 0
+    told = capsys.readouterr().out
+    for expected in (
+        "columns that mean nothing to the bandit: order_id",
+        "times from 2026-01-31 12:00 to 2026-01-31 12:00 UTC; 1 rows have none, and count as of now",
+        "2 rows can be imported, 0 can't; nothing was sent",
+    ):
+        assert expected in told
+    assert "passed" in told  # in a table whose cells may be broken
+    path.write_text(path.read_text(encoding="utf-8") + '{"items": ["a"]}\n', encoding="utf-8")
+    assert called(server, path, "--check", "--skip-bad-rows") == 1
+    assert "2 rows can be imported, 1 can't; nothing was sent" in capsys.readouterr().out
+    assert server.shop.sent == []
+
+
+def test_rows_that_count_for_nothing_are_counted(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
+        client.create_bandit("fading", slate_size=2, item_capacity=9, half_life=timedelta(days=90))
+    rows = [
+        {**BARE, "time": time} for time in ("2003-01-31", "2004-01-31", "2098-01-01", datetime.now(UTC).isoformat())
+    ]
+    assert called(server, write(tmp_path / "year.jsonl", rows), "--check", bandit="shop/fading") == 0
+    told = capsys.readouterr().out
+    assert "2 rows are older than 7 half-lives of the bandit: they count for nothing" in told
+    assert "1 rows have a time in the future: they count as of now" in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--column=contry=land"], "--column: the bandit has no 'contry': is it 'country'?"),
+        (["--column=country=lnd"], "--column: the file has no column 'lnd'; it has item_1, item_2, land, reward"),
+        (["--column=country=land", "--column=country=reward"], "--column: 'country' is there twice"),
+        (["--column=country=land", "--column=price=land"], "--column: 'land' is there twice"),
+        (["--ignore=lond"], "--column: the file has no column 'lond'"),
+    ],
+)
+def test_a_flag_that_would_have_no_effect_is_refused(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], problem: str
+) -> None:
+    path = write(tmp_path / "year.csv", [{"item_1": "a", "item_2": "b", "reward": 1, "land": "DE"}])
+    assert called(server, path, *flags) == 1
+    assert problem in capsys.readouterr().err
+    assert server.shop.sent == []
+
+
+def test_a_column_with_a_name_that_is_nearly_right_is_passed_over_only_if_that_is_said(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "year.csv", [{"item_1": "a", "item_2": "b", "reward": 1, "contry": "DE"}])
+    assert called(server, path) == 1
+    assert "column 'contry': means nothing; is it 'country'?" in capsys.readouterr().err
+    assert called(server, path, "--ignore", "contry") == 0
+    assert server.shop.sent[0].rows[0].context == ()
+
+
+def test_feedback_of_the_open_bandit_pipeline_is_slates(server: RunningServer, tmp_path: Path) -> None:
+    with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
+        client.create_bandit("one", slate_size=1, item_capacity=9, context_schema=SCHEMA)
+    single = (
+        ",timestamp,item_id,position,click,propensity_score,country\n"
+        "0,2026-01-31 12:00:00+00:00,a,3,1,0.25,DE\n"
+        "1,2026-01-31 12:00:00+00:00,b,1,0,0.5,\n"
+    )
+    (tmp_path / "all.csv").write_text(single, encoding="utf-8")
+    assert called(server, tmp_path / "all.csv", "--format", "obp", bandit="shop/one") == 0
+    assert server.shop.sent[0].rows == (
+        PastSlate(Features.of({"country": "DE"}), ("a",), 1.0, SLATES[0].at_ms, 0.25),
+        PastSlate((), ("b",), 0.0, SLATES[0].at_ms, 0.5),
+    )
+    slates = "slate_id,position,action,reward,pscore\n7,1,b,0.5,0.1\n7,0,a,1,0.1\n8,0,b,0,0.2\n8,1,a,2,0.2\n"
+    (tmp_path / "slates.csv").write_text(slates, encoding="utf-8")
+    assert called(server, tmp_path / "slates.csv", "--format", "obp") == 0
+    assert server.shop.sent[1].rows == (
+        PastSlate((), ("a", "b"), 1.5, None, 0.1),
+        PastSlate((), ("b", "a"), 2.0, None, 0.2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ("action,reward,pscore\na,1,0.1\n", "column 'slate_id': is missing: rows are slates of one without it"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,0,b,1\n", "column 'position': is the same twice in one slate"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,x,b,1\n", "column 'position': expected a finite number"),
+        ("slate_id,position,action,item_id,reward\n7,0,a,a,1\n", "column 'action': says what 'item_id' says, too"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,1,b,\n", "column 'reward': is missing"),
+    ],
+)
+def test_feedback_that_is_no_slate_is_named(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str, problem: str
+) -> None:
+    (tmp_path / "all.csv").write_text(rows, encoding="utf-8")
+    assert called(server, tmp_path / "all.csv", "--format", "obp") == 1
+    assert f"all.csv, line 2, {problem}" in capsys.readouterr().err

@@ -12,8 +12,11 @@ from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, categorical, numeric
 from topk_bandit.commands.cli import main
+from topk_bandit.commands.imports.cells import Named
+from topk_bandit.commands.imports.decision_log import DecisionLog
 from topk_bandit.domain.bandits import PastSlate
-from topk_bandit.domain.features import Features
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Feature, Features, Numeric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,3 +165,45 @@ def test_what_is_wrong_with_the_call_is_told(
     assert "a decision log has no 'reward'" in capsys.readouterr().err
     assert called(server, tmp_path, [CCB], bandit="shop/plain") == 1
     assert "has no context schema" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("actions", "path"),
+    [
+        ([{"Action": {"action=politics": 1}}, {"Action": {"action=sports": 1}}], "Action.action"),
+        ([{"j": [{"topic": "politics"}]}, {"j": [{"topic": "sports"}]}], "j.topic"),
+        ([{"j": [{"x": 1}, {"topic=politics": 1}]}, {"j": [{"topic=sports": 1}]}], "j.topic"),
+        ([{"i": {"constant": 1, "id": "politics"}}, {"i": {"constant": 1, "id": "sports"}}], "i.id"),
+        ([{"a.b": {"c": "politics"}}, {"a.b": {"c": "sports"}}], "a.b.c"),
+        ([{"_tag": "politics"}, {"_tag": "sports"}], None),
+        ([{"id": 7.0}, {"id": 8}], "id"),
+    ],
+)
+def test_ids_of_actions_are_found_in_each_form_that_vw_writes(actions: list[dict[str, Any]], path: str | None) -> None:
+    log = DecisionLog.of(Named() if path is None else Named({"item": path}), schema=())
+    row = {**CB, "c": {"_multi": actions}, "_label_Action": 1}
+    assert log.read_row(row).items == (("7",) if path == "id" else ("politics",))
+
+
+@pytest.mark.parametrize(
+    ("actions", "problem"),
+    [
+        ([{"j": [{"topic": "a"}, {"topic": "b"}]}], "an action has several there"),
+        ([{"j": {}}], "an action has no id there: name it by --column item="),
+        ([{"j": {"topic": [{}]}}], "expected a text"),
+        ([{"j": {"topic": "a", "topic=b": 1}}], "is there twice"),
+    ],
+)
+def test_an_id_that_is_not_one_is_named(actions: list[dict[str, Any]], problem: str) -> None:
+    log = DecisionLog.of(Named({"item": "j.topic"}), schema=())
+    with pytest.raises(InvalidArgumentError, match=problem):
+        log.read_row({**CB, "c": {"_multi": actions}, "_label_Action": 1})
+
+
+def test_a_feature_of_another_kind_is_refused_and_not_lost() -> None:
+    log = DecisionLog.of(Named(), schema=(Feature("basket", Numeric()),))
+    for value, outcome in ((3, {"basket": 3.0}), ("3", {"basket": 3.0}), (None, {}), ("NA", {}), ({"x": 1}, {})):
+        assert log.read_row({**CB, "c": {"basket": value, "_multi": [{"_tag": "a"}] * 2}}).features == outcome
+    for value in ("much", [1, "x"], 1e300, [1, 2]):
+        with pytest.raises(InvalidArgumentError, match="is nothing that this feature of the bandit takes"):
+            log.read_row({**CB, "c": {"basket": value, "_multi": [{"_tag": "a"}] * 2}})

@@ -77,15 +77,13 @@ def read_number(value: Any) -> float | None:  # noqa: ANN401, whatever a file ha
 
     Texts are decimal numbers in ASCII. Booleans are no numbers.
     """
-    if type(value) is float and math.isfinite(value):
-        return value
+    number = _number_in(value) if isinstance(value, str) else _as_float(value)
+    if number is not None and math.isfinite(number):
+        return number
     if _is_no_value(value):
         return None
-    number = _number_in(value) if isinstance(value, str) else _as_float(value)
-    if number is None or not math.isfinite(number):
-        hint = ": write a decimal point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
-        raise ValueError(f"expected a finite number, got {shorten(value)}{hint}")
-    return number
+    hint = ": write a decimal point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
+    raise ValueError(f"expected a finite number, got {shorten(value)}{hint}")
 
 
 def read_text(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
@@ -135,7 +133,7 @@ def read_time(value: Any, *, of_spreadsheet: bool = False) -> datetime | None:  
     of_spreadsheet
         Whether numbers are days since the end of 1899, as spreadsheets have them.
     """
-    if _is_no_value(value):
+    if not (isinstance(value, str) and value[:1].isdigit()) and _is_no_value(value):
         return None
     try:
         time = _spreadsheet_time(value) if of_spreadsheet else None
@@ -143,7 +141,7 @@ def read_time(value: Any, *, of_spreadsheet: bool = False) -> datetime | None:  
         if time is not None:
             aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
             if FIRST_TIME <= aware < LAST_TIME:
-                return aware.astimezone(UTC)
+                return aware if aware.tzinfo is UTC else aware.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
     expected = "a time of 2000 to 2100 such as 2026-01-31T12:00:00Z, or seconds or milliseconds since 1970"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client import AnswerKind, PastAnswer
 from topk_bandit.commands.imports.cells import Cells
-from topk_bandit.domain.values import is_missing, read_text
+from topk_bandit.domain.values import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,47 +48,47 @@ class AnswerColumns(Cells):
 
     def read_row(self, values: Mapping[str, Any]) -> PastAnswer:
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
-        query = self.read(values, "query", read_text) or ""
+        named = self.take(values)
+        query = self.convert("query", named.get("query"), read_text) or ""
         if self.kind is AnswerKind.RATINGS:
-            return PastAnswer(self._ratings(values), query=query)
-        items = [self.text("items", item) for item in self.parts(values, "items", "item", self.size)]
+            return PastAnswer(self._ratings(named), query=query)
+        items = [self.text("items", item) for item in self.parts(named, "items", "item", self.size)]
         if not items:
             raise self.error("items", "is missing")
         self._check_different(items)
-        return PastAnswer(*self._answer(values, items), query)
+        return PastAnswer(*self._answer(named, items), query)
 
-    def _answer(self, values: Mapping[str, Any], items: list[str]) -> tuple[GivenAnswer, Sequence[str]]:
+    def _answer(self, named: Mapping[str, Any], items: list[str]) -> tuple[GivenAnswer, Sequence[str]]:
         if self.kind is AnswerKind.RANKING:
             return items, ()
-        chosen = self.read(values, "chosen", read_text)
+        chosen = self.convert("chosen", named.get("chosen"), read_text)
         if chosen is not None and chosen not in items:
             raise self.error("chosen", f"{chosen!r:.60} is none of the row's items")
         return chosen or items[0], items
 
-    def _ratings(self, values: Mapping[str, Any]) -> dict[str, float]:
-        whole = self.get(values, "ratings")
+    def _ratings(self, named: Mapping[str, Any]) -> dict[str, float]:
+        whole = named.get("ratings")
         if isinstance(whole, dict):
             return {item: self.number("ratings", rating) for item, rating in whole.items()}
-        single = self.read(values, "item", read_text)
-        several = self.numbered(values, "item", self.size)
-        if single is not None:
+        several = self.numbered(named, "item", self.size)
+        if "item" in named:
             if several:
                 raise self.error("item", f"is there beside item_{min(several)}: leave one of them out")
-            return {single: self.number("rating", self.get(values, "rating"))}
-        return self._several(values, several) if is_missing(self.get(values, "items")) else self._lists(values)
+            return {self.text("item", named["item"]): self.number("rating", named.get("rating"))}
+        return self._lists(named) if "items" in named else self._several(named, several)
 
-    def _lists(self, values: Mapping[str, Any]) -> dict[str, float]:
-        items = [self.text("items", item) for item in self.parts(values, "items", "item", self.size)]
-        ratings = [self.number("ratings", rating) for rating in self.parts(values, "ratings", "rating", self.size)]
+    def _lists(self, named: Mapping[str, Any]) -> dict[str, float]:
+        items = [self.text("items", item) for item in self.parts(named, "items", "item", self.size)]
+        ratings = [self.number("ratings", rating) for rating in self.parts(named, "ratings", "rating", self.size)]
         if len(ratings) != len(items) or not items:
             raise self.error("ratings", f"expected one for each item, got {len(ratings)} for {len(items)} items")
         self._check_different(items)
         return dict(zip(items, ratings, strict=True))
 
-    def _several(self, values: Mapping[str, Any], items: Mapping[int, Any]) -> dict[str, float]:
+    def _several(self, named: Mapping[str, Any], items: Mapping[int, Any]) -> dict[str, float]:
         """Return the ratings of items by their places: neither slips to another where there is a gap."""
-        whole = self.parts(values, "ratings", "rating", self.size) if self.get(values, "ratings") else None
-        ratings = self.numbered(values, "rating", self.size) if whole is None else dict(enumerate(whole, start=1))
+        whole = self.parts(named, "ratings", "rating", self.size) if "ratings" in named else None
+        ratings = self.numbered(named, "rating", self.size) if whole is None else dict(enumerate(whole, start=1))
         if not items:
             raise self.error("items", "is missing")
         for place in sorted(items.keys() ^ ratings.keys()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import is_missing, read_list, read_number, read_text, read_time
@@ -65,6 +65,13 @@ class Named:
         return cls({name: column for name, _, column in pairs}, frozenset(ignored), spreadsheet_dates)
 
 
+class _Layout(NamedTuple):
+    """The names that mean something with their columns, and numbered columns beyond those that do, by their part."""
+
+    names: tuple[tuple[str, str], ...]
+    beyond: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
     """Where a row has what.
@@ -82,7 +89,7 @@ class Cells:
     flags: Named
     known: frozenset[str]
     required: tuple[frozenset[str], ...] = ()
-    _layouts: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
+    _layouts: dict[tuple[str, ...], _Layout] = field(default_factory=dict, repr=False, compare=False)
 
     def check_flags(self, where: str) -> None:
         """Raise `InvalidArgumentError` for a name of a flag that means nothing here."""
@@ -111,7 +118,7 @@ class Cells:
         strangers = [column for column in columns if self._name_of(column) is None]
         absent = self.known - {name for name in names if name is not None}
         for column in strangers:
-            is_beyond = self._means(column)  # which is an error of the rows that have something there
+            is_beyond = self._is_beyond(column) is not None  # which is an error of rows that have something there
             if column not in self.flags.ignored and not is_beyond and (meant := find_nearest(column, absent)):
                 problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {column}"
                 raise InvalidArgumentError(f"column {column!r}", problem)
@@ -121,14 +128,21 @@ class Cells:
                 raise InvalidArgumentError("header", f"expected a column {expected}; got {', '.join(columns):.300}")
         return [column for column in strangers if column not in self.flags.ignored]
 
-    def get(self, values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401, whatever a file has
-        """Return what a row has under a name; None without it."""
-        column = self._layout(values).get(name)
-        return None if column is None else values[column]
+    def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a row has by the names that mean something, without what is missing.
 
-    def read(self, values: Mapping[str, Any], name: str, reader: Callable[[Any], _Read | None]) -> _Read | None:
-        """Return what a row has under a name, read by one of `domain.values`; None if it is missing."""
-        return self.convert(name, self.get(values, name), reader)
+        Raises
+        ------
+        InvalidArgumentError
+            There is something in a numbered column beyond the last one that means something.
+        """
+        columns = tuple(values)
+        layout = self._layouts.get(columns) or self._lay_out(columns)
+        for part, column in layout.beyond:
+            if not is_missing(values[column]):
+                most = sum(name.rpartition("_")[0] == part for name in self.known)
+                raise self.error(column, f"there are {most} at most")
+        return {name: value for name, column in layout.names if not is_missing(value := values[column])}
 
     def convert(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read | None:  # noqa: ANN401
         """Return a value of the column of a name, read by one of `domain.values`; None if it is missing."""
@@ -148,34 +162,21 @@ class Cells:
         """Return the error about the column of a name."""
         return InvalidArgumentError(f"column {self.flags.columns.get(name, name)!r}", problem)
 
-    def numbered(self, values: Mapping[str, Any], part: str, size: int) -> dict[int, Any]:
-        """Return what a row has in numbered columns by their numbers, without those that are missing.
+    def numbered(self, named: Mapping[str, Any], part: str, size: int) -> dict[int, Any]:
+        """Return what a row has under numbered names, by their numbers from 1 on, without those that are missing."""
+        return {number: named[name] for number in range(1, size + 1) if (name := f"{part}_{number}") in named}
 
-        Raises
-        ------
-        InvalidArgumentError
-            There is one beyond the last number that means something.
-        """
-        found = {}
-        for name, column in self._layout(values).items():
-            match = _NUMBERED.fullmatch(name)
-            if match and match[1] == part and not is_missing(values[column]):
-                found[int(match[2])] = values[column]
-        if found and max(found) > size:
-            raise self.error(f"{part}_{max(found)}", f"there are {size} at most")
-        return dict(sorted(found.items()))
-
-    def parts(self, values: Mapping[str, Any], name: str, part: str, size: int) -> list[Any]:
-        """Return a list in one column, or in several that are numbered, without a gap."""
-        whole = self.convert(name, self.get(values, name), read_list)
-        several = self.numbered(values, part, size)
+    def parts(self, named: Mapping[str, Any], name: str, part: str, size: int) -> list[Any]:
+        """Return a list under one name, or under several that are numbered, without a gap."""
+        whole = self.convert(name, named[name], read_list) if name in named else None
+        several = self.numbered(named, part, size)
         if whole is not None and several:
             raise self.error(name, f"says what {part}_{min(several)} says, too: leave one of them out")
         if whole is not None:
             return whole
-        for place, number in enumerate(several, start=1):
-            if number != place:
-                raise self.error(f"{part}_{place}", f"is missing, but {part}_{number} is there")
+        if several and max(several) > len(several):
+            place = next(place for place in range(1, size) if place not in several)
+            raise self.error(f"{part}_{place}", f"is missing, but {part}_{max(several)} is there")
         return list(several.values())
 
     def number(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
@@ -194,20 +195,23 @@ class Cells:
             hint = "; if it is a day of a spreadsheet, say --spreadsheet-dates" if _is_day(value) else ""
             raise self.error("time", f"{error}{hint}") from None
 
-    def _layout(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """Return the column of each name that means something, or is numbered."""
-        columns = tuple(values)
-        layout = self._layouts.get(columns)
-        if layout is None:
-            names = {self._name_of(column) or column: column for column in columns if self._means(column)}
-            layout = self._layouts[columns] = names
+    def _lay_out(self, columns: tuple[str, ...]) -> _Layout:
+        """Return where rows with these columns have what."""
+        names = [(name, column) for column in columns if (name := self._name_of(column)) is not None]
+        beyond = [
+            (match[1], column)
+            for column in columns
+            if self._name_of(column) is None and (match := self._is_beyond(column)) is not None
+        ]
+        layout = self._layouts[columns] = _Layout(tuple(names), tuple(beyond))
         return layout
 
-    def _means(self, column: str) -> bool:
-        if column in self.flags.ignored:
-            return False
-        match = None if column in self.flags.columns else _NUMBERED.fullmatch(column)
-        return self._name_of(column) is not None or (match is not None and f"{match[1]}_1" in self.known)
+    def _is_beyond(self, column: str) -> re.Match[str] | None:
+        """Return the part and the number of a column, if its number means nothing, but those before it do."""
+        if column in self.flags.ignored or column in self.flags.columns:
+            return None
+        match = _NUMBERED.fullmatch(column)
+        return match if match is not None and f"{match[1]}_1" in self.known else None
 
     def _name_of(self, column: str) -> str | None:
         """Return the name whose column this is; None for one that means nothing."""

@@ -57,32 +57,35 @@ class Columns(Cells):
 
     def read_row(self, values: Mapping[str, Any]) -> PastObservation:
         """Return the observation in a row, or raise `InvalidArgumentError` naming the column."""
+        named = self.take(values)
+        get = named.get
         return PastObservation(
-            items=tuple(self.text("items", item) for item in self.parts(values, "items", "item", self.slate_size)),
-            reward=self.number("reward", self.get(values, "reward")),
-            context=() if self.schema is not None else self._context(values),
-            features=None if self.schema is None else self._features(values, self.schema),
-            time=self.time(self.get(values, "time")),
-            propensity=self.read(values, "propensity", read_number),
+            items=tuple([self.text("items", item) for item in self.parts(named, "items", "item", self.slate_size)]),
+            reward=self.number("reward", get("reward")),
+            context=() if self.schema is not None else self._context(named),
+            features=None if self.schema is None else self._features(named, self.schema),
+            time=self.time(get("time")) if "time" in named else None,
+            propensity=self.convert("propensity", get("propensity"), read_number),
         )
 
-    def _context(self, values: Mapping[str, Any]) -> tuple[float, ...]:
-        numbers = self.parts(values, "context", "context", self.context_dimension)
+    def _context(self, named: Mapping[str, Any]) -> tuple[float, ...]:
+        numbers = self.parts(named, "context", "context", self.context_dimension)
         return tuple(self.number("context", number) for number in numbers)
 
-    def _features(self, values: Mapping[str, Any], schema: FeatureSchema) -> dict[str, Any]:
-        nested = self.get(values, "features")
-        if not isinstance(nested, dict | None):
+    def _features(self, named: Mapping[str, Any], schema: FeatureSchema) -> dict[str, Any]:
+        nested = named.get("features", {})
+        if not isinstance(nested, dict):
             raise self.error("features", f"expected an object, got {nested!r:.60}")
-        found = {name: value for name, value in (nested or {}).items() if not is_missing(value)}
+        found = {name: value for name, value in nested.items() if not is_missing(value)}
         for feature in schema:
-            told = [self.get(values, f"{prefix}{feature.name}") for prefix in (_PREFIX, "")]
-            told = [one for one in (*told, found.pop(feature.name, None)) if not is_missing(one)]
+            name = feature.name
+            told = [named[one] for one in (_PREFIX + name, name) if one in named]
+            if name in found:
+                told.append(found.pop(name))
             if len(told) > 1:
-                raise self.error(feature.name, "is there twice, in another column or in features")
-            value = self._feature(feature.name, feature.kind, told[0]) if told else None
-            if value is not None:
-                found[feature.name] = value
+                raise self.error(name, "is there twice, in another column or in features")
+            if told and (value := self._feature(name, feature.kind, told[0])) is not None:
+                found[name] = value
         return found
 
     def _feature(self, name: str, kind: FeatureKind, value: Any) -> Any:  # noqa: ANN401, whatever a file has
