@@ -116,7 +116,6 @@ def test_a_wrong_call_is_told_and_exits_with_2(run: Run, words: tuple[str, ...])
         (["serve", "--keys-file=/nowhere"], {}, "keys_file (from flag --keys-file): '/nowhere' is not a file"),
         (["serve", f"--keys-file={__file__}"], {}, f"keys_file: {__file__}: is not JSON"),
         (["doctor", "--listen=nowhere"], {}, "listen (from flag --listen): 'nowhere' is not host:port"),
-        (["demo", "--rounds=0"], {}, "--rounds: expected at least 1, got 0"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_and_exits_with_1(

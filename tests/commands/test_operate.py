@@ -323,7 +323,7 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     [
         ("--reward-range=low:5", "--reward-range: must be LOW:HIGH, not 'low:5'"),
         ("--durability=safe", "--durability: "),
-        ("--reward-wait=inf", "--reward-wait: "),
+        ("--reward-wait=1e300", "--reward-wait: "),
         ("--reward-wait=-1", "reward_wait"),
         ("--near-share=2", "near_share"),
         ("--context-schema={file}", "is no schema: "),

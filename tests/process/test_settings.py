@@ -103,7 +103,7 @@ BAD = [
     ("key_prefix", "", "'' is not 1 to 64 letters"),
     ("store_timeout_seconds", "0", "0 is not between 0.01 and 60"),
     ("store_timeout_seconds", "nan", "'nan' is not a number"),
-    ("record_retention_seconds", "inf", "inf is not between"),
+    ("record_retention_seconds", "inf", "'inf' is not a number"),
     ("max_calls_in_flight", "-1", "-1 is not between 1 and"),
     ("max_bandits_per_tenant", "1e3", "'1e3' is not a whole number"),
     ("max_studies_per_tenant", "0", "0 is not between 1 and"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client import AsyncClient, Client, Tls
-from topk_bandit.commands.numbers import seconds as seconds_of
+from topk_bandit.commands.numbers import real
 from topk_bandit.commands.reaching import check_address
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.settings import CALLER_VARIABLES
@@ -23,6 +23,7 @@ ADDRESS, KEY, ROOTS, CERTIFICATE, PRIVATE_KEY = CALLER_VARIABLES
 NOBODY = "-"
 """A client is for a tenant; calls about every tenant do not name it."""
 
+_MOST_SECONDS = 1e9
 _LOCAL = "127.0.0.1:50051"
 _SECONDS = 60.0
 
@@ -53,7 +54,7 @@ def add_connection(parser: argparse.ArgumentParser, *, seconds: float = _SECONDS
         "--client-private-key", type=Path, metavar="FILE", help=f"its private key, PEM (environment: {PRIVATE_KEY})"
     )
     help_text = f"for each call (default: {seconds:g})"
-    where.add_argument("--timeout", type=seconds_of, default=seconds, metavar="SECONDS", help=help_text)
+    where.add_argument("--timeout", type=real(0.0, _MOST_SECONDS), default=seconds, metavar="SECONDS", help=help_text)
 
 
 def connect(given: argparse.Namespace, tenant: str) -> Client:

@@ -20,7 +20,6 @@ from rich.live import Live
 from rich.table import Table
 
 from topk_bandit.client import Client
-from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process import logs
@@ -131,8 +130,6 @@ def _figures(record: _Record) -> list[str]:
 
 def show(*, rounds: int, seed: int) -> int:
     """Run the demo; return the exit status."""
-    if rounds < 1:
-        raise InvalidArgumentError("--rounds", f"expected at least 1, got {rounds}")
     console = Console()
     logs.configure("text", level="WARNING")
     with tempfile.TemporaryDirectory(prefix="topk-bandit-demo-") as folder:

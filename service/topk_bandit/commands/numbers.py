@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.values import read_number
@@ -10,9 +11,7 @@ from topk_bandit.domain.values import read_number
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["count", "natural", "position", "real", "seconds", "whole"]
-
-_MOST_SECONDS = 1e9
+__all__ = ["count", "natural", "number", "position", "real", "whole"]
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
@@ -54,5 +53,5 @@ natural = whole(0, 2**31 - 1)
 position = whole(0, 2**63 - 1)
 """Where an event stands in a log, as the wire has it; before the first is 0."""
 
-seconds = real(0.0, _MOST_SECONDS)
-"""How long."""
+number = real(-sys.float_info.max, sys.float_info.max)
+"""A number whose range is a rule of the service."""

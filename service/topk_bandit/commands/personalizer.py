@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection, connect_async, key_of
 from topk_bandit.commands.names import bandit_named
-from topk_bandit.commands.numbers import real, seconds
+from topk_bandit.commands.numbers import number
 from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--default-reward",
-        type=real(-1e100, 1e100),
+        type=number,
         default=0.0,
         metavar="NUMBER",
         help="of a slot without a reward (default: 0)",
     )
-    add("--reward-wait", type=seconds, default=600.0, metavar="SECONDS", help="how long one may come (default: 600)")
+    add("--reward-wait", type=number, default=600.0, metavar="SECONDS", help="how long one may come (default: 600)")
     add("--keep-schema", action="store_true", help="leave out features that the bandit does not have")
     add("--apprentice", action="store_true", help="show the shop's own choice, and learn from it")
     add_connection(parser, seconds=_SECONDS)
@@ -88,8 +88,8 @@ async def _serve(given: argparse.Namespace, name: BanditName) -> None:
     host, port = _address(given)
     certificate = _certificate(given)
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     events = EventsFile(given.events_file, now=time.time)
     async with connect_async(given, name.tenant) as client:
         server = PersonalizerServer(_loop(given, name, client, events), key=key_of(given))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
-from topk_bandit.commands.numbers import count, position, real, seconds
+from topk_bandit.commands.numbers import count, number, position
 from topk_bandit.domain.bandits import Aggregation
 
 if TYPE_CHECKING:
@@ -139,16 +139,12 @@ def _add_create(words: _Commands) -> None:
     ):
         create.add_argument(flag, type=Path, metavar="FILE", help=f"{text}: a FeatureSchema as JSON")
     for flag, text in (("--reward-wait", "how long a reward may come"), ("--half-life", "when a reward counts half")):
-        create.add_argument(flag, type=seconds, metavar="SECONDS", help=text)
-    create.add_argument(
-        "--default-reward", type=real(-1e100, 1e100), metavar="VALUE", help="what a slate without a reward counts"
-    )
+        create.add_argument(flag, type=number, metavar="SECONDS", help=text)
+    create.add_argument("--default-reward", type=number, metavar="VALUE", help="what a slate without a reward counts")
     create.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
     create.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
-    create.add_argument("--uniform-share", type=real(0.0, 1.0), metavar="P", help="share of slates drawn from all")
-    create.add_argument(
-        "--near-share", type=real(0.0, 1.0), metavar="P", help="share of slates drawn from those near the best"
-    )
+    create.add_argument("--uniform-share", type=number, metavar="P", help="share of slates drawn from all")
+    create.add_argument("--near-share", type=number, metavar="P", help="share of slates drawn from those near the best")
     text = "a slate counts only once it is said to have been shown"
     create.add_argument("--requires-activation", action="store_true", default=None, help=text)
     create.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
