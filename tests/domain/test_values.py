@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +29,9 @@ from topk_bandit.compat.personalizer.messages import rank_call
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
 from topk_bandit.domain.values import FIRST_TIME, LAST_TIME, read_number, read_text, read_time
+from topk_bandit.rpc.features import features_from_proto
+from topk_bandit.rpc.json_messages import with_json
+from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,6 +200,18 @@ def of_client(_folder: Path, case: Case) -> Any:  # noqa: ANN401
     return found
 
 
+def of_http(_folder: Path, case: Case) -> Any:  # noqa: ANN401
+    [recommend] = [one for service in DESCRIPTORS for one in service.methods if one.name == "Recommend"]
+    handler = with_json(grpc.unary_unary_rpc_method_handler(lambda *_: None), recommend)
+    try:
+        request = handler.request_deserializer(json.dumps({"features": {"f": case.value}}).encode())
+        told = dict(features_from_proto("features", request.features).values)
+    except InvalidArgumentError:
+        return REFUSED
+    found = told.get("f", MISSING)
+    return set(found) if case.kind == "labels" and isinstance(found, tuple) else found
+
+
 class Door(NamedTuple):
     """A door, what reaches it, and where it differs from the table for a reason."""
 
@@ -247,6 +263,21 @@ def in_client(case: Case) -> tuple[Any, str] | None:
     return None
 
 
+def in_http(case: Case) -> tuple[Any, str] | None:
+    natural = {"number": int | float, "text": str, "boolean": bool, "labels": list, "vector": list}[case.kind]
+    if isinstance(case.value, float) and not math.isfinite(case.value):
+        return REFUSED, "NaN and Infinity are no JSON"
+    if case.value in {"  ", " 3 "} if isinstance(case.value, str) else False:
+        return "other", "a text is exact: blanks are a text"
+    if case.outcome != MISSING and (not isinstance(case.value, natural) or case.outcome == REFUSED):
+        return "other", "the kind of a feature is that of its JSON, which is compared with the schema"
+    if isinstance(case.value, str) and case.value:
+        return "other", "words for what is missing are texts, which are compared with the schema"
+    if case.kind == "vector" and isinstance(case.value, list) and isinstance(case.value[-1], str):
+        return "other", "the kind of a feature is that of its JSON: texts are labels"
+    return None
+
+
 DOORS = {
     "csv": Door(of_csv, is_text),
     "json lines": Door(of_json_lines, lambda _case: True),
@@ -255,6 +286,7 @@ DOORS = {
     "decision log": Door(of_decision_log, lambda _case: True, in_decision_log),
     "personalizer": Door(of_personalizer, lambda case: case.kind != "time", in_personalizer),
     "study": Door(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case)),
+    "http": Door(of_http, lambda case: case.kind != "time", in_http),
     "client": Door(of_client, lambda case: case.kind != "time", in_client),
 }
 

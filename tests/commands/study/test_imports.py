@@ -131,3 +131,26 @@ def test_a_row_of_another_form_is_named_before_anything_is_sent(
     assert called(server, write(tmp_path / "a.jsonl", [good, row]), study) == 1
     assert f"a.jsonl, line 2, {problem}" in capsys.readouterr().err
     assert client.get_study(study).imported_count == 0
+
+
+def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
+    server: RunningServer, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind in KINDS:
+        path = write(tmp_path / f"{kind}.csv", [SAID[kind][-1] | {"mood": "fine"}])
+        assert called(server, path, kind, "--check") == 0
+        told = capsys.readouterr().out
+        assert "1 answers can be imported; nothing was sent" in told
+        assert "passed" in told
+        assert client.get_study(kind).imported_count == 0
+
+
+def test_orders_of_preflib_are_answers_as_often_as_they_were_given(
+    server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "votes.soi"
+    names = "".join(f"# ALTERNATIVE NAME {number}: i{number}\n" for number in range(1, 5))
+    path.write_text(f"# NUMBER VOTERS: 7\n{names}4: 3,1,4\n3: 3, 2\n", encoding="utf-8")
+    assert called(server, path, "ranking") == 0
+    assert client.get_study("ranking").imported_count == 7
+    assert client.get_preferences("ranking").items[0].id == "i3"

@@ -11,7 +11,7 @@ from topk_bandit.commands.imports.files import DECISION_LOG, OBP
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["DESCRIPTION", "add_arguments", "add_columns"]
+__all__ = ["DESCRIPTION", "add_arguments", "add_check", "add_columns"]
 
 DESCRIPTION = """\
 Teach a bandit of a running service from slates that were shown elsewhere: one row each, in JSON Lines, CSV or Parquet.
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     formats = "a decision log of VW, or logged feedback of the Open Bandit Pipeline (default: what the ending says)"
     parser.add_argument("--format", choices=[DECISION_LOG, OBP], help=formats)
     add_columns(parser)
-    parser.add_argument("--check", action="store_true", help="show what is understood of the file, and send nothing")
+    add_check(parser)
     parser.add_argument(
         "--skip-bad-rows", action="store_true", help="leave out rows that can't be taken, and count them"
     )
@@ -82,6 +82,11 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="pass over this column, whatever its name is like; can be given again",
     )
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of a dry run."""
+    parser.add_argument("--check", action="store_true", help="show what is understood of the file, and send nothing")
 
 
 def _run_import(given: argparse.Namespace) -> int:

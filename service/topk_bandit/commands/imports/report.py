@@ -13,9 +13,9 @@ from topk_bandit.domain.values import is_missing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from topk_bandit.client import PastObservation
+    from topk_bandit.client import PastAnswer, PastObservation
 
-__all__ = ["ROWS_SHOWN", "Ages", "SeenColumns", "first_rows_table"]
+__all__ = ["ROWS_SHOWN", "Ages", "SeenColumns", "first_answers_table", "first_rows_table"]
 
 ROWS_SHOWN = 5
 _LONGEST = 40
@@ -101,4 +101,13 @@ def first_rows_table(rows: Sequence[PastObservation]) -> Table:
         time = "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M:%S}"
         propensity = "" if row.propensity is None else f"{row.propensity:g}"
         table.add_row(", ".join(row.items), f"{row.reward:g}", time, propensity, str(known))
+    return table
+
+
+def first_answers_table(answers: Sequence[PastAnswer]) -> Table:
+    """Return the first answers as they will be learned."""
+    table = Table("query", "answer", "shown", title="The first answers as they will be learned")
+    for one in answers[:ROWS_SHOWN]:
+        answer = one.answer if isinstance(one.answer, dict | str) else ", ".join(one.answer)
+        table.add_row(one.query, str(answer), ", ".join(one.shown))
     return table

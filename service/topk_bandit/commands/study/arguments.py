@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from topk_bandit.commands.connection import add_connection
-from topk_bandit.commands.imports.arguments import add_columns
+from topk_bandit.commands.imports.arguments import add_check, add_columns
 from topk_bandit.commands.numbers import count, natural, whole
 from topk_bandit.domain.studies import MAX_BUDGET, AnswerKind
 
@@ -65,6 +65,7 @@ def _add_import(word: argparse.ArgumentParser) -> None:
     word.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
     add_connection(word)
     add_columns(word)
+    add_check(word)
     word.add_argument(
         "--import-id",
         metavar="ID",

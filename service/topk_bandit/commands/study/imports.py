@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from topk_bandit.client import ClientError, InvalidArgument
+from topk_bandit.client import ClientError, InvalidArgument, PastAnswer
 from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.answers import AnswerColumns
@@ -16,12 +16,13 @@ from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.files import digest_of, read_rows
 from topk_bandit.commands.imports.places import explain
 from topk_bandit.commands.imports.reading import Reading
+from topk_bandit.commands.imports.report import ROWS_SHOWN, SeenColumns, first_answers_table
 from topk_bandit.commands.names import study_named
 from topk_bandit.domain.studies import MAX_LIST_SIZE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from topk_bandit.client import Client
@@ -39,7 +40,8 @@ def run(given: argparse.Namespace) -> int:
             kind = client.get_study(name.study).answer_kind
             columns = AnswerColumns.of(Named.of(given.columns, given.ignored), kind, size=MAX_LIST_SIZE)
             columns.check_flags("an answer")
-            return _Import(client, name.study, import_id, columns, given.file).run()
+            importing = _Import(client, name.study, import_id, columns, given.file)
+            return importing.check() if given.check else importing.run()
     except ClientError as error:
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
@@ -52,6 +54,20 @@ class _Import:
         self._client, self._study, self._import_id = client, study, import_id
         self._reading = Reading(path.name, lambda: read_rows(path), columns)
         self._console = Console()
+
+    def check(self) -> int:
+        """Show what would be imported."""
+        columns, first = SeenColumns(), list[PastAnswer]()
+
+        def watch(values: Mapping[str, Any], answer: PastAnswer) -> None:
+            columns.add(values)
+            if len(first) < ROWS_SHOWN:
+                first.append(answer)
+
+        found = self._reading.look_through(skips=False, watch=watch)
+        self._console.print(columns.table(found.strangers), first_answers_table(first))
+        self._say(f"{found.count} answers can be imported; nothing was sent")
+        return 0
 
     def run(self) -> int:
         """Import what is not imported yet, and say what became of it."""
