@@ -65,7 +65,9 @@ class Door:
         max_connections: int,
         origins: tuple[str, ...] = (),
         tls: ServerCertificate | None = None,
+        only_loopback: bool = False,
     ) -> None:
+        self.only_loopback = only_loopback
         self.running = running
         self.max_connections = max_connections
         self.origins = origins
@@ -78,6 +80,7 @@ class Door:
             max_message_bytes=MAX_BYTES,
             max_connections=self.max_connections,
             origins=self.origins,
+            only_loopback=self.only_loopback,
             tls=self.tls,
         )
         self.port = await self.server.start()
@@ -633,3 +636,26 @@ def test_who_does_not_begin_to_speak_tls_is_let_go(door: Door, tmp_path: Path, m
     ):
         half.sendall(b"\x16\x03\x01")
         assert (silent.recv(1), half.recv(1)) == (b"", b"")
+
+
+def test_a_page_whose_name_resolves_to_loopback_can_not_call_a_service_without_keys(door: Door) -> None:
+    guarded = Door(door.running, max_connections=9, only_loopback=True)
+    door.running.run(guarded.open())
+    try:
+        for host in ("localhost", "LOCALHOST:50080", "127.0.0.1", "127.9.9.9:1", "[::1]:50080"):
+            assert guarded.send(RECOMMEND, {"bandit": BANDIT}, Host=host).status == 200
+            assert guarded.send("/", method="GET", Host=host).status == 200
+        for host in (
+            "evil.example",
+            "evil.example:50080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+        ):
+            for method, path in (("POST", RECOMMEND), ("POST", UPDATE), ("GET", "/"), ("OPTIONS", RECOMMEND)):
+                refused = guarded.send(path, {"bandit": BANDIT}, method=method, Host=host)
+                assert refused.status == 403
+                assert "loopback names alone" in refused.told["message"]
+        assert door.send(RECOMMEND, {"bandit": BANDIT}, Host="shop.example").status == 200
+    finally:
+        door.running.run(guarded.server.drain(0.0))

@@ -7,7 +7,6 @@ import signal
 import time
 import uuid
 from datetime import timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from topk_bandit.commands.connection import add_connection, connect_async, key_o
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.numbers import number
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.hosts import is_loopback
 
 if TYPE_CHECKING:
     import argparse
@@ -141,7 +141,7 @@ def _address(given: argparse.Namespace) -> tuple[str, int]:
     if not (host and port.isdecimal()):
         raise ConfigurationError(f"--listen: expected HOST:PORT, got {given.listen!r}")
     missing = [flag for flag, is_there in _protections(given).items() if not is_there]
-    if missing and not (given.insecure or _is_loopback(host)):
+    if missing and not (given.insecure or is_loopback(host)):
         problem = f"--listen: {given.listen} can be reached from other machines"
         raise ConfigurationError(f"{problem}, without {' and '.join(missing)}: give them, or say --insecure")
     return host, int(port)
@@ -149,10 +149,3 @@ def _address(given: argparse.Namespace) -> tuple[str, int]:
 
 def _protections(given: argparse.Namespace) -> dict[str, bool]:
     return {"--tls-certificate": given.tls_certificate is not None, "--key-file": bool(key_of(given))}
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # any other name may come to mean another address
-        return host == "localhost"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.hosts import is_loopback
 from topk_bandit.domain.quotas import CALL_QUOTAS
 from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
@@ -14,7 +14,7 @@ from topk_bandit.rpc.tls import ServerCertificate
 
 if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quota
-    from topk_bandit.process.settings import Address, Settings
+    from topk_bandit.process.settings import Settings
 
 __all__ = ["check_doors", "open_doors", "read_certificate", "read_own_quotas"]
 
@@ -39,9 +39,8 @@ def check_doors(settings: Settings) -> None:
 
 def open_doors(settings: Settings) -> list[str]:
     """Return what lets strangers in, or read along, from other machines; a problem for each listener."""
-    known = settings.keys_file or settings.client_identities
-    wanted = ("keys_file", known), ("tls_certificate", settings.tls_certificate)
-    missing = [name for name, value in wanted if value is None]
+    wanted = ("keys_file", settings.knows_callers), ("tls_certificate", settings.tls_certificate is not None)
+    missing = [name for name, is_there in wanted if not is_there]
     listeners = {
         "listen": settings.listen,
         "http_listen": settings.http_listen,
@@ -50,7 +49,7 @@ def open_doors(settings: Settings) -> list[str]:
     return [
         f"{name}: {address} can be reached from other machines, which needs {' and '.join(missing)}"
         for name, address in listeners.items()
-        if missing and address is not None and not _is_loopback(address)
+        if missing and address is not None and not is_loopback(str(address))
     ]
 
 
@@ -66,20 +65,12 @@ def read_own_quotas(settings: Settings) -> dict[str, dict[Quota, int]]:
         return {}
     of_tenants = read_quotas(settings.quotas_file)
     for tenant, quotas in of_tenants.items():
-        nobody = settings.keys_file is None and settings.client_identities is None
-        if nobody and (unknown := quotas.keys() & set(CALL_QUOTAS)):
+        if not settings.knows_callers and (unknown := quotas.keys() & set(CALL_QUOTAS)):
             told = ", ".join(sorted(unknown))
             raise ConfigurationError(
                 f"quotas_file: {tenant}: {told} needs keys_file or client_identities, to know whose calls they are"
             )
     return of_tenants
-
-
-def _is_loopback(address: Address) -> bool:
-    try:
-        return ip_address(address.host).is_loopback
-    except ValueError:  # any other name may come to mean another address
-        return address.host == "localhost"
 
 
 def read_certificate(settings: Settings) -> ServerCertificate | None:

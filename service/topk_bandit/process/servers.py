@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from topk_bandit.domain.hosts import is_loopback
 from topk_bandit.process.descriptors import most_connections
 from topk_bandit.rpc.faces import CALLS, CONSOLE
 from topk_bandit.rpc.http_server import HttpServer
@@ -66,6 +67,7 @@ class Servers(NamedTuple):
                 max_message_bytes=settings.max_message_bytes,
                 max_connections=connections,
                 origins=settings.http_origins if face is CALLS else (),
+                only_loopback=not settings.knows_callers and is_loopback(address),
                 tls=certificate,
                 reuse_port=True,
             )

@@ -531,6 +531,11 @@ class Settings:
         return {quota: limit for quota, limit in usual.items() if limit is not None}
 
     @property
+    def knows_callers(self) -> bool:
+        """Whether callers show who they are, by keys or certificates."""
+        return self.keys_file is not None or self.client_identities is not None
+
+    @property
     def awaited(self) -> Durability:
         """What is awaited before a write is acknowledged."""
         if self.durability is not None:

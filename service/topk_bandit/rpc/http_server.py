@@ -16,6 +16,7 @@ import grpc
 from aiohttp import hdrs, web
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.hosts import is_loopback
 from topk_bandit.rpc.bodies import (
     MOST_GROWTH,
     PACKINGS,
@@ -91,6 +92,8 @@ class HttpServer:
         How many connections may be open; further ones are closed at once.
     origins
         Origins whose pages may call from a browser; "*" for all.
+    only_loopback
+        Whether only requests that name this machine by its loopback are answered.
     tls
         None serves plain text.
     reuse_port
@@ -108,6 +111,7 @@ class HttpServer:
         max_message_bytes: int,
         max_connections: int,
         origins: Collection[str] = (),
+        only_loopback: bool = False,
         tls: ServerCertificate | None = None,
         reuse_port: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -121,6 +125,7 @@ class HttpServer:
         )
         self._max_connections = max_connections
         self._origins = frozenset(origins)
+        self._only_loopback = only_loopback
         self._clock = clock
         self._access = services.guard.access
         self._methods = {path: answers for path, answers in _methods_of(services).items() if face.serves(path)}
@@ -178,7 +183,7 @@ class HttpServer:
     def find(self, request: UsualRequest) -> Guarded | None:
         """Return the call that a usual request makes; None if it makes none, which is told elsewhere."""
         method = self._methods.get(request.path)
-        if method is None or len(request.body) > self._max_bytes:
+        if method is None or len(request.body) > self._max_bytes or self._is_strange(request.headers["host"]):
             return None
         return method.get(request.headers.get("content-type", ""))
 
@@ -223,7 +228,14 @@ class HttpServer:
             return (varies,)
         return ("Access-Control-Allow-Origin", origin), ("Access-Control-Expose-Headers", _EXPOSED_HEADERS), varies
 
+    def _is_strange(self, host: str) -> bool:
+        return self._only_loopback and not is_loopback(host)
+
     async def _respond(self, request: web.BaseRequest) -> web.Response:
+        host = request.headers.get("Host", "")
+        if self._is_strange(host):
+            text = f"without keys this service answers to loopback names alone, not to {host[:64]!r}"
+            return problem(grpc.StatusCode.PERMISSION_DENIED, text)
         method = self._methods.get(request.path)
         if method is None and request.path in self._documents:
             return self._show(request)

@@ -14,6 +14,7 @@ from topk_bandit.client import ClientError
 from topk_bandit.compat.personalizer.errors import PersonalizerError, error_of
 from topk_bandit.compat.personalizer.messages import multi_slot_call, rank_call, reward_value, slot_rewards
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.hosts import is_loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -59,6 +60,7 @@ class PersonalizerServer:
 
     def __init__(self, loop: Loop, *, key: str | None) -> None:
         self._loop, self._key = loop, key
+        self._only_loopback = False
         app = web.Application(middlewares=[self._guard], client_max_size=MAX_BODY_BYTES)
         for path, handler in (
             ("/rank", self._rank),
@@ -82,6 +84,7 @@ class PersonalizerServer:
         ConfigurationError
             The address can't be listened on.
         """
+        self._only_loopback = self._key is None and is_loopback(host)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
@@ -111,6 +114,8 @@ class PersonalizerServer:
             return _problem(PersonalizerError(500, "InternalServerError", "the call failed; the log says why"))
 
     def _check_key(self, request: web.Request) -> None:
+        if self._only_loopback and not is_loopback(request.headers.get("Host", "")):
+            raise PersonalizerError(403, "403", "without a key only loopback names are answered")
         shown = request.headers.get(KEY_HEADER, "").encode()
         if self._key is not None and not hmac.compare_digest(shown, self._key.encode()):
             raise PersonalizerError(401, "401", f"the header {KEY_HEADER} has no key that is known")
