@@ -14,8 +14,23 @@ def test_loopback_has_these_names(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["", ":", "evil.example", "localhost.evil.example", "a.localhost", "127.0.0.1.evil.example", "10.0.0.1", "[::2]:80"]
-    + ["localhost:port", "localhost:1:2", "local host", "127.1", "2130706433", "[localhost]", "0.0.0.0"],
+    [
+        "",
+        ":",
+        "evil.example",
+        "localhost.evil.example",
+        "a.localhost",
+        "127.0.0.1.evil.example",
+        "10.0.0.1",
+        "[::2]:80",
+        "localhost:port",
+        "localhost:1:2",
+        "local host",
+        "127.1",
+        "2130706433",
+        "[localhost]",
+        "0.0.0.0",
+    ],
 )
 def test_others_are_none(host: str) -> None:
     assert not is_loopback(host)

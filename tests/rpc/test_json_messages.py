@@ -316,7 +316,7 @@ def test_texts_are_parsed_and_refused_as_by_the_library(payload: bytes) -> None:
     ("method", "payload", "field", "problem"),
     [
         ("Recommend", b"{", "request", "is no JSON: Expecting property name"),
-        ("Recommend", b"[" * 90_000, "request", "is JSON inside JSON, too deep to be read"),
+        ("Recommend", b"[" * 20_000, "request", "is JSON inside JSON, too deep to be read"),
         ("Recommend", b'{"bandit": "\xff"}', "request", "is not UTF-8"),
         ("Recommend", b'{"bandit": "a", "bandit": "b"}', "request", "has the key 'bandit' twice"),
         (

@@ -57,6 +57,7 @@ def _refuse(constant: str) -> None:
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        twice = next(name for place, (name, _) in enumerate(pairs) if any(name == one for one, _ in pairs[:place]))
+        seen = set[str]()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise JsonError(f"has the key {twice!r:.60} twice")
     return found

@@ -225,6 +225,10 @@ def _shutting_down() -> UnavailableError:
     return UnavailableError("the service is shutting down", retry_after=_REFUSED_RETRY_SECONDS)
 
 
+_PARSED_ASIDE_BYTES = 1 << 16
+"""Requests of so many bytes are parsed in a thread, so that others are answered meanwhile."""
+
+
 class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not subscriptable at run time
     """Stands around each unary call.
 
@@ -430,7 +434,7 @@ class GuardedMethod:
         if self.takes_turns:
             await self._wait_for_turn(context)
         begun = clock()
-        request = self._parse_request(payload)
+        request = await self._parse_request(payload)
         admission.permit(request)
         parsed = clock()
         response = await self._respond(request, context, admission)
@@ -470,9 +474,11 @@ class GuardedMethod:
             self._guard.hooks.quota_refused(failure.quota, failure.subject.removeprefix("tenants/"))
         return failure
 
-    def _parse_request(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
+    async def _parse_request(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
         try:
-            return self._handler.request_deserializer(payload)
+            if len(payload) < _PARSED_ASIDE_BYTES:
+                return self._handler.request_deserializer(payload)
+            return await asyncio.to_thread(self._handler.request_deserializer, payload)
         except DecodeError as error:
             problem = f"is not the message that {self._method} takes, or holds text that is not UTF-8"
             raise InvalidArgumentError("request", problem) from error

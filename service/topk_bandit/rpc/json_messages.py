@@ -21,6 +21,7 @@ from topk_bandit.domain.json_text import JsonError, parse_json
 from topk_bandit.rpc.json_parsing import UNUSUAL, parser_of, values_in, with_typed_values
 from topk_bandit.rpc.json_printing import printer_of, text_of
 from topk_bandit.rpc.json_problems import check_body, json_problem
+from topk_bandit.rpc.json_sizes import check_size
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, MethodDescriptor
@@ -33,6 +34,9 @@ __all__ = ["HTTP_STATUS", "error_to_json", "with_json"]
 
 _DEEPEST = 32
 """Messages are nested four deep at most; JSON may be a little deeper before it is refused."""
+
+_LARGEST_UNUSUAL = 1 << 20
+"""The library takes a microsecond or more for each value, ten times what the usual forms take."""
 
 HTTP_STATUS = {
     grpc.StatusCode.CANCELLED: 499,
@@ -63,6 +67,7 @@ def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
     parse_usual, show = parser_of(method.input_type), printer_of(method.output_type)
 
     def parse(payload: bytes) -> Message:
+        check_size(payload, method.input_type)
         try:
             return parse_usual(values_in(payload or b"{}"))
         except UNUSUAL:
@@ -81,6 +86,9 @@ def _parse(payload: bytes, descriptor: Descriptor, message: Message) -> Message:
     except JsonError as error:
         raise InvalidArgumentError("request", str(error)) from None
     check_body(told, descriptor)
+    if len(payload) > _LARGEST_UNUSUAL:
+        problem = f"is larger than {_LARGEST_UNUSUAL} bytes, and has numbers as texts or other forms that are not usual"
+        raise InvalidArgumentError("request", problem)
     try:
         json_format.ParseDict(with_typed_values(told, descriptor), message, max_recursion_depth=_DEEPEST)
     except (json_format.ParseError, *UNUSUAL, AttributeError) as error:

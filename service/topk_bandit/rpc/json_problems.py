@@ -135,13 +135,13 @@ def _check_name(path: str, told: Any, enum: EnumDescriptor) -> None:  # noqa: AN
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
-    found = get_close_matches(name.lower(), [one.lower() for one in names], n=1)
+    found = get_close_matches(name[:_LONGEST_FIELD].lower(), [one.lower() for one in names], n=1)
     near = next((one for one in names if found and one.lower() == found[0]), None)
     return "" if near is None else f": is it {near}?"
 
 
 def _as_text(told: Any) -> str:  # noqa: ANN401
-    return f"{told:.20}" if isinstance(told, str) else f"{told!r:.20}"
+    return f"{told:.20}" if isinstance(told, str) else _kind_of(told)
 
 
 def _kind_of(told: Any) -> str:  # noqa: ANN401

@@ -1,0 +1,103 @@
+"""How many values the JSON of a request may hold: as many as its fields may, and no more is parsed.
+
+Values are counted before anything is parsed, by what separates them. A body of a few kilobytes of ones would otherwise
+keep a worker for seconds.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_CONTEXT_WIDTH, MAX_SLATE_SIZE
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.studies import MAX_LIST_SIZE
+from topk_bandit.rpc import fields
+from topk_bandit.rpc.json_parsing import LIBRARYS_OWN
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+__all__ = ["FEWEST", "MOST_OF_FIELDS", "check_size", "most_values"]
+
+_MOST = 1_000_000
+"""Where fields may hold more than fits into the largest body, this is what is parsed in some 50 ms."""
+
+FEWEST = 1000
+"""So many are parsed of any message, so that the error of a small one says what is wrong with it."""
+
+_FEATURES, _LABELS, _BATCH = 64, 256, 1000
+
+MOST_OF_FIELDS: dict[str, int] = {
+    "ActivateRequest.shown_item_ids": MAX_SLATE_SIZE,
+    "Bandit.baseline_item_ids": MAX_SLATE_SIZE,
+    "BatchRewardRequest.rewards": _BATCH,
+    "CategoricalFeature.values": MAX_CONTEXT_WIDTH,
+    "FeatureSchema.features": _FEATURES,
+    "ImportAnswersRequest.rows": _BATCH,
+    "ImportEventsRequest.lines": _BATCH,
+    "ImportObservationsRequest.rows": _BATCH,
+    "ImportStudyRequest.lines": _BATCH,
+    "Item.features": _FEATURES,
+    "LabelSetFeature.values": MAX_CONTEXT_WIDTH,
+    "Labels.values": _LABELS,
+    "ListTopSlatesRequest.context": MAX_CONTEXT_DIMENSION,
+    "ListTopSlatesRequest.features": _FEATURES,
+    "Numbers.values": MAX_CONTEXT_WIDTH,
+    "PastAnswer.item_ids": MAX_LIST_SIZE,
+    "PastObservation.context": MAX_CONTEXT_DIMENSION,
+    "PastObservation.features": _FEATURES,
+    "PastObservation.item_ids": MAX_SLATE_SIZE,
+    "RankingAnswer.item_ids": MAX_LIST_SIZE,
+    "RatingsAnswer.ratings": MAX_LIST_SIZE,
+    "RecommendRequest.candidate_item_ids": fields.MAX_ITEMS,
+    "RecommendRequest.context": MAX_CONTEXT_DIMENSION,
+    "RecommendRequest.features": _FEATURES,
+    "RetireItemsRequest.item_ids": fields.MAX_ITEMS,
+    "Study.items": fields.MAX_ITEMS,
+    "Study.queries": _BATCH,
+    "StudyItem.features": _FEATURES,
+    "StudyItem.named_features": _FEATURES,
+    "StudyQuery.features": _FEATURES,
+    "SubmitAnswersRequest.answers": _BATCH,
+    "UpsertItemsRequest.items": fields.MAX_ITEMS,
+}
+"""How many entries each repeated field of a request may have; what has more is refused by its converter."""
+
+
+def check_size(payload: bytes, descriptor: Descriptor) -> None:
+    """Raise `InvalidArgumentError` if a body of JSON holds more values than the fields of its message may."""
+    most = max(most_values(descriptor), FEWEST)
+    if _separators(payload) > most and _separators_outside_texts(payload) > most:
+        raise InvalidArgumentError("request", f"holds more than the {most} values that its fields may have")
+
+
+@cache
+def most_values(descriptor: Descriptor) -> int:
+    """Return how many commas, brackets and braces the JSON of a message may have; each value has one of them."""
+    if descriptor.file.package == LIBRARYS_OWN:
+        return 2
+    single = sum(_most_of_field(field) for field in descriptor.fields if field.containing_oneof is None)
+    chosen = sum(max(map(_most_of_field, oneof.fields)) for oneof in descriptor.oneofs)
+    return min(1 + single + chosen, _MOST)
+
+
+def _most_of_field(field: FieldDescriptor) -> int:
+    inner = 0 if field.message_type is None else most_values(field.message_type)
+    if not field.is_repeated:
+        return 1 + inner
+    name = field.full_name.removeprefix("topk_bandit.v1.")
+    return 2 + (1 + inner) * MOST_OF_FIELDS.get(name, _BATCH)
+
+
+def _separators(payload: bytes) -> int:
+    return payload.count(b",") + payload.count(b"[") + payload.count(b"{")
+
+
+def _separators_outside_texts(payload: bytes) -> int:
+    letters = np.frombuffer(payload.replace(b"\\\\", b"").replace(b'\\"', b""), dtype=np.uint8)
+    outside = np.cumsum(letters == ord('"'), dtype=np.uint8) & 1 == 0
+    separates = (letters == ord(",")) | (letters == ord("[")) | (letters == ord("{"))
+    return int(np.count_nonzero(separates & outside))
