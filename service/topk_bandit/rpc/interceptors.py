@@ -30,6 +30,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc.access import LONGEST_NAME, RULES
+from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.failures import Failure, status
 from topk_bandit.rpc.siblings import PASSED_ON, SiblingRefusedError
@@ -223,10 +224,6 @@ def _full(message: str) -> ExhaustedError:
 
 def _shutting_down() -> UnavailableError:
     return UnavailableError("the service is shutting down", retry_after=_REFUSED_RETRY_SECONDS)
-
-
-_PARSED_ASIDE_BYTES = 1 << 16
-"""Requests of so many bytes are parsed in a thread, so that others are answered meanwhile."""
 
 
 class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -476,9 +473,7 @@ class GuardedMethod:
 
     async def _parse_request(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
         try:
-            if len(payload) < _PARSED_ASIDE_BYTES:
-                return self._handler.request_deserializer(payload)
-            return await asyncio.to_thread(self._handler.request_deserializer, payload)
+            return await do_aside(self._handler.request_deserializer, payload)
         except DecodeError as error:
             problem = f"is not the message that {self._method} takes, or holds text that is not UTF-8"
             raise InvalidArgumentError("request", problem) from error

@@ -13,6 +13,7 @@ from grpc import StatusCode
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.rpc import answer_imports, fields, study_archives
 from topk_bandit.rpc import study_converters as converters
+from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.failures import status
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1 import preference_service_pb2_grpc as pb_grpc
@@ -62,7 +63,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
 
     async def CreateStudy(self, request: pb.CreateStudyRequest, _context: Context) -> operations_pb.Operation:
         """Create a study, and begin its design."""
-        name, settings = converters.study_creation(request)
+        name, settings = await do_aside(converters.study_creation, request)
         return converters.operation_to_proto(await self._use_cases.create_study(name, settings))
 
     async def GetStudy(self, request: pb.GetStudyRequest, _context: Context) -> pb.GetStudyResponse:
@@ -90,7 +91,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
 
     async def SubmitAnswers(self, request: pb.SubmitAnswersRequest, _context: Context) -> pb.SubmitAnswersResponse:
         """Take in answers, each with a result of its own."""
-        name, entries = converters.submitted_answers(request)
+        name, entries = await do_aside(converters.submitted_answers, request)
         good = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
         taken = iter(await self._use_cases.submit_answers(name, good))
         response = pb.SubmitAnswersResponse()
@@ -106,7 +107,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
 
     async def ImportAnswers(self, request: pb.ImportAnswersRequest, _context: Context) -> pb.ImportAnswersResponse:
         """Take in answers that were given elsewhere."""
-        name, sent = answer_imports.import_request(request)
+        name, sent = await do_aside(answer_imports.import_request, request)
         return answer_imports.outcome_to_proto(await self._use_cases.import_answers(name, sent))
 
     async def GetAnswerImport(

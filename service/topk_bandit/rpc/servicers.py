@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import converters, fields, imports
+from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.failures import reward_error
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import bandit_service_pb2_grpc as bandit_grpc
@@ -98,7 +99,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         self, request: recommender_pb.BatchRewardRequest, _context: Context
     ) -> recommender_pb.BatchRewardResponse:
         """Take in rewards in order, each with a result of its own."""
-        name, entries = converters.batch_of_rewards(request)
+        name, entries = await do_aside(converters.batch_of_rewards, request)
         posted = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
         outcomes = iter(await self._use_cases.rewards(name, posted) if posted else ())
         response = recommender_pb.BatchRewardResponse()
@@ -175,14 +176,14 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         self, request: bandit_pb.UpsertItemsRequest, _context: Context
     ) -> bandit_pb.UpsertItemsResponse:
         """Add or change items."""
-        name, items = converters.item_upsert(request)
+        name, items = await do_aside(converters.item_upsert, request)
         return bandit_pb.UpsertItemsResponse(item_count=await self._use_cases.upsert_items(name, items))
 
     async def RetireItems(
         self, request: bandit_pb.RetireItemsRequest, _context: Context
     ) -> bandit_pb.RetireItemsResponse:
         """Take items out for good."""
-        name, item_ids = converters.item_retirement(request)
+        name, item_ids = await do_aside(converters.item_retirement, request)
         return bandit_pb.RetireItemsResponse(item_count=await self._use_cases.retire_items(name, item_ids))
 
     async def ListItems(self, request: bandit_pb.ListItemsRequest, _context: Context) -> bandit_pb.ListItemsResponse:
@@ -195,7 +196,7 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         self, request: bandit_pb.ImportObservationsRequest, _context: Context
     ) -> bandit_pb.ImportObservationsResponse:
         """Take in slates that were shown elsewhere."""
-        name, sent = imports.import_request(request)
+        name, sent = await do_aside(imports.import_request, request)
         return imports.receipt_to_proto(await self._use_cases.import_rows(name, sent))
 
     async def GetImport(self, request: bandit_pb.GetImportRequest, _context: Context) -> bandit_pb.GetImportResponse:
