@@ -204,10 +204,10 @@ def test_bad_rows_can_be_left_out_and_are_counted(
     path.write_text(path.read_text(encoding="utf-8") + "[1]\n{\n", encoding="utf-8")
     assert called(server, path, "--skip-bad-rows") == 0
     [sent] = server.shop.sent
-    assert (len(sent.rows), sent.next_row, sent.skips) == (3, 6, True)
+    assert (len(sent.rows), sent.next_row, sent.skips) == (2, 6, True)
     told = capsys.readouterr().out
     assert "year.jsonl, line 3, column 'reward': is missing" in told
-    assert "year.jsonl, line 5, propensity: must be above 0" in told
+    assert "year.jsonl, line 5, column 'propensity': must be above 0" in told
     assert "year.jsonl, line 9, row: is a list: write one object in each line" in told
     assert "2 rows imported, 4 left out" in told
 
@@ -352,7 +352,12 @@ def test_feedback_of_the_open_bandit_pipeline_is_slates(server: RunningServer, t
         ("slate_id,position,action,reward\n7,0,a,1\n7,0,b,1\n", "column 'position': is the same twice in one slate"),
         ("slate_id,position,action,reward\n7,0,a,1\n7,x,b,1\n", "column 'position': expected a finite number"),
         ("slate_id,position,action,item_id,reward\n7,0,a,a,1\n", "column 'action': says what 'item_id' says, too"),
-        ("slate_id,position,action,reward\n7,0,a,1\n7,1,b,\n", "column 'reward': is missing"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,1,b,\n", "column 'click': is missing"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,2,b,1\n", "column 'position': must count from 0 or 1 on"),
+        ("slate_id,position,action,reward\n,0,a,1\n,1,b,1\n", "column 'slate_id': is missing"),
+        ("slate_id,position,action,reward,pscore\n7,0,a,1,.5\n7,1,b,1,.2\n", "column 'propensity_score': differs"),
+        ("slate_id,position,action,reward,country\n7,0,a,1,DE\n7,1,b,1,FR\n", "column 'country': differs"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,1,,1\n", "column 'item_id': is missing at position 2"),
     ],
 )
 def test_feedback_that_is_no_slate_is_named(
@@ -361,3 +366,48 @@ def test_feedback_that_is_no_slate_is_named(
     (tmp_path / "all.csv").write_text(rows, encoding="utf-8")
     assert called(server, tmp_path / "all.csv", "--format", "obp") == 1
     assert f"all.csv, line 2, {problem}" in capsys.readouterr().err
+
+
+def test_a_feature_that_is_called_as_a_column_of_rows_needs_its_prefix(server: RunningServer, tmp_path: Path) -> None:
+    with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
+        schema = [categorical("time", buckets=4), categorical("x_1", buckets=4)]
+        client.create_bandit("odd", slate_size=2, item_capacity=9, context_schema=schema)
+    row = {**BARE, "time": "2026-01-31T12:00:00Z", "features.time": "evening", "x_1": "a", "x_2": "stranger"}
+    assert called(server, write(tmp_path / "year.csv", [row]), bandit="shop/odd") == 0
+    [sent] = server.shop.sent[0].rows
+    assert (sent.at_ms, sent.context) == (SLATES[0].at_ms, Features.of({"time": "evening", "x_1": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({**BARE, "items": ["a"]}, "column 'items': expected 2 items, got 1"),
+        ({**BARE, "items": ["a", "b", "c"]}, "column 'items': has 3 parts; there are 2 at most"),
+        ({**BARE, "propensity": 7}, "column 'propensity': must be above 0 and at most 1, not 7"),
+        ({**BARE, "taste": [1, 2, 3]}, "column 'taste': expected 2 numbers, got 3"),
+        ({**BARE, "items": None, "item_0": "a", "item_1": "b"}, "column 'item_0': there are 2 at most, from item_1 on"),
+    ],
+)
+def test_a_dry_run_knows_what_the_bandit_takes(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], problem: str
+) -> None:
+    assert called(server, write(tmp_path / "year.jsonl", [BARE, row]), "--check") == 1
+    assert problem in capsys.readouterr().err
+
+
+def test_texts_that_look_like_markup_are_shown_as_they_are(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {**BARE, "items": ["[/b]", "[red]"], "[/x]": 1, "country": "[/i]"}
+    assert called(server, write(tmp_path / "year.jsonl", [row]), "--check") == 0
+    told = capsys.readouterr().out
+    assert "[/x]" in told
+    assert "[red]" in told
+
+
+def test_feedback_has_its_columns_by_flags_before_it_is_joined(server: RunningServer, tmp_path: Path) -> None:
+    text = "slate_id,position,action,reward,margin,time,propensity\n"
+    text += "1,0,a,1,10,2026-01-31T12:00:00Z,0.3\n1,1,b,1,20,2026-01-31T12:00:00Z,0.3\n"
+    (tmp_path / "all.csv").write_text(text, encoding="utf-8")
+    assert called(server, tmp_path / "all.csv", "--format", "obp", "--column", "reward=margin") == 0
+    assert server.shop.sent[0].rows == (PastSlate((), ("a", "b"), 30.0, SLATES[0].at_ms, 0.3),)

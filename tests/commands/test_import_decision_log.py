@@ -207,3 +207,16 @@ def test_a_feature_of_another_kind_is_refused_and_not_lost() -> None:
     for value in ("much", [1, "x"], 1e300, [1, 2]):
         with pytest.raises(InvalidArgumentError, match="is nothing that this feature of the bandit takes"):
             log.read_row({**CB, "c": {"basket": value, "_multi": [{"_tag": "a"}] * 2}})
+
+
+def test_nothing_below_a_name_is_lost_in_silence() -> None:
+    log = DecisionLog.of(Named(), schema=(Feature("f.x", Numeric()), Feature("User.age", Numeric())))
+
+    def read(context: dict[str, Any]) -> Any:  # noqa: ANN401, features
+        return log.read_row({**CB, "c": {**context, "_multi": [{"_tag": "a"}] * 2}}).features
+
+    assert read({"f": [{"x": 1}, None]}) == {"f.x": 1.0}
+    assert read({"User": {"age": 31}, "f.x": 2}) == {"User.age": 31.0, "f.x": 2.0}
+    for context in ({"f": [{"x": 1}, 3]}, {"User": {"age": 31}, "User.age": 44}):
+        with pytest.raises(InvalidArgumentError, match="is nothing that this feature of the bandit takes"):
+            read(context)

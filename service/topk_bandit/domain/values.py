@@ -69,7 +69,7 @@ def is_missing(value: object) -> bool:
     """Return whether a value says nothing: null, not a number, or a text of nothing but blanks."""
     if isinstance(value, str):
         return not value.strip()
-    return value is None or (isinstance(value, float | Decimal) and math.isnan(value))
+    return value is None or value == b"" or (isinstance(value, float | Decimal) and math.isnan(value))
 
 
 def read_number(value: Any) -> float | None:  # noqa: ANN401, whatever a file has
@@ -190,7 +190,7 @@ def _digits(value: float | Decimal) -> str:
         raise ValueError(f"expected a text, got {shorten(value)}")
     if value == int(value):
         return str(int(value))
-    return repr(value) if isinstance(value, float) else f"{value.normalize():f}"
+    return f"{Decimal(repr(value)) if isinstance(value, float) else value.normalize():f}"
 
 
 def _unicode(value: str | bytes) -> str:

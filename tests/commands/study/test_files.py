@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def answers(
     path: Path, items: Described, queries: Described | None = None, kind: AnswerKind = AnswerKind.RANKING
 ) -> list[Answered]:
-    return read_answers(path, Named(), kind=kind, items=items, queries=queries)
+    return read_answers(path, Named(), kind=kind, items=items, queries=queries)[0]
 
 
 def test_answers_are_read_best_first(tmp_path: Path, items: Described, queries: Described) -> None:
@@ -127,7 +128,7 @@ def test_columns_are_found_by_their_names_in_any_order_beside_others(tmp_path: P
         ("tea,coffee\ncocoa,tea\n", "header: expected a column 'item_1' or 'items'; got tea, coffee"),
         (
             "choosen,item_1,item_2\n,cocoa,tea\n",
-            "column 'choosen': means nothing; is it 'chosen'? Rename it, or pass it",
+            "line 2, column 'choosen': means nothing; is it 'chosen'? Rename it, or",
         ),
         ("question,item_1,item_2\ncocoa,tea\n", "line 2, row: expected 3 cells, as the header has, got 2"),
         ("item_1,item_2\ntea,cocoa", "line 2: the last line has no end, so that the file may be cut: add a line"),
@@ -182,3 +183,56 @@ def test_preferences_are_written_best_first(tmp_path: Path, items: Described) ->
         "tea,0.5,0.1,2",
         "coffee,-1.25,0.2,3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"item": "tea", "rating": 5, "ratings": [4]}, "is there beside"),
+        ({"item": "tea", "rating": 5, "rating_1": 3}, "is there beside"),
+        ({"items": ["tea"], "item": "cocoa", "rating": 1}, "is there beside"),
+        ({"ratings": {"tea": 1}, "item": "cocoa", "rating": 3}, "is there beside"),
+        ({"ratings": {"tea": 1}, "items": ["cocoa"]}, "is there beside"),
+        ({"item_1": "tea", "rating_1": 2, "rating": 9}, "is there beside"),
+        ({"ratings": {}}, "is missing"),
+        ({"items": ["tea"], "ratings": []}, "expected one for each item"),
+        ({"item_0": "tea", "item_1": "cocoa", "rating_1": 1}, "there are 3 at most, from item_1 on"),
+    ],
+)
+def test_ratings_that_are_said_in_two_ways_are_refused(
+    tmp_path: Path, items: Described, row: dict[str, object], problem: str
+) -> None:
+    path = written(tmp_path, "answers.jsonl", json.dumps(row))
+    with pytest.raises(InvalidArgumentError, match=problem):
+        answers(path, items, kind=AnswerKind.RATINGS)
+
+
+def test_a_pair_has_two_items_and_a_choice_that_nobody_made_is_none(tmp_path: Path, items: Described) -> None:
+    three = written(tmp_path, "answers.jsonl", '{"items": ["tea", "coffee", "cocoa"]}')
+    with pytest.raises(InvalidArgumentError, match="has 3 parts; there are 2 at most"):
+        answers(three, items, kind=AnswerKind.PAIR)
+    for text in ("item_1,item_2,chosen\ntea,cocoa,\n", "item_1,item_2,chosen\ntea,cocoa,milk\n"):
+        with pytest.raises(InvalidArgumentError, match="column 'chosen'"):
+            answers(written(tmp_path, "answers.csv", text), items, kind=AnswerKind.CHOICE)
+    rows = '{"items": ["tea", "cocoa"], "chosen": "tea"}\n{"items": ["tea", "cocoa"], "Chosen": "cocoa"}\n'
+    with pytest.raises(InvalidArgumentError, match="line 2, column 'Chosen': means nothing; is it 'chosen'"):
+        answers(written(tmp_path, "answers.jsonl", rows), items, kind=AnswerKind.CHOICE)
+
+
+def test_features_are_those_of_all_rows(tmp_path: Path) -> None:
+    for text in ('{"item":"a","f":1}\n{"item":"b","f":2,"g":3}\n', '{"item":"a"}\n{"item":"b","f":1}\n'):
+        with pytest.raises(InvalidArgumentError, match=r"line 2, column '[fg]': is in one row and not in another"):
+            read_described(written(tmp_path, "items.jsonl", text), kind="item")
+
+
+def test_orders_of_preflib_are_complete_where_the_file_says_so(tmp_path: Path, items: Described) -> None:
+    names = "# alternative name 1: tea\n# ALTERNATIVE NAME 2: coffee\n# Alternative Name 3: cocoa\n"
+    whole = written(tmp_path, "votes.soc", f"{names}2: 3,1,2\n")
+    assert answers(whole, items) == [Answered(0, (2, 0, 1))] * 2
+    for text, problem in (
+        (f"{names}1: 3,1\n", "expected all 3 items, got 2"),
+        (f"1: 3,1,2\n{names}", "names an item after the first order"),
+        ("1: \u0663,1\n", "there is no item"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=problem):
+            answers(written(tmp_path, "votes.soc", text), items)

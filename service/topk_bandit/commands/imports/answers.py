@@ -56,26 +56,45 @@ class AnswerColumns(Cells):
         if not items:
             raise self.error("items", "is missing")
         self._check_different(items)
-        return PastAnswer(*self._answer(named, items), query)
+        return PastAnswer(*self._answer(values, named, items), query)
 
-    def _answer(self, named: Mapping[str, Any], items: list[str]) -> tuple[GivenAnswer, Sequence[str]]:
+    def _answer(
+        self, values: Mapping[str, Any], named: Mapping[str, Any], items: list[str]
+    ) -> tuple[GivenAnswer, Sequence[str]]:
         if self.kind is AnswerKind.RANKING:
             return items, ()
         chosen = self.convert("chosen", named.get("chosen"), read_text)
         if chosen is not None and chosen not in items:
             raise self.error("chosen", f"{chosen!r:.60} is none of the row's items")
+        if chosen is None and self.has_column(values, "chosen"):
+            raise self.error("chosen", "is missing")
         return chosen or items[0], items
 
     def _ratings(self, named: Mapping[str, Any]) -> dict[str, float]:
+        self._check_form(named)
         whole = named.get("ratings")
         if isinstance(whole, dict):
+            if not whole:
+                raise self.error("ratings", "is missing")
             return {item: self.number("ratings", rating) for item, rating in whole.items()}
-        several = self.numbered(named, "item", self.size)
         if "item" in named:
-            if several:
-                raise self.error("item", f"is there beside item_{min(several)}: leave one of them out")
             return {self.text("item", named["item"]): self.number("rating", named.get("rating"))}
+        several = self.numbered(named, "item", self.size)
         return self._lists(named) if "items" in named else self._several(named, several)
+
+    def _check_form(self, named: Mapping[str, Any]) -> None:
+        """Refuse a row that says its items or ratings in two ways, or in ways that do not belong together."""
+        forms = {form for form in ("item", "items", "rating", "ratings") if form in named}
+        forms |= {f"{part}_1" for part in ("item", "rating") if self.numbered(named, part, self.size)}
+        if isinstance(named.get("ratings"), dict):
+            allowed = [{"ratings"}]
+        else:
+            lists = [{items, ratings} for items in ("items", "item_1") for ratings in ("ratings", "rating_1")]
+            allowed = [{"item", "rating"}, *lists]
+        if not any(forms <= one for one in allowed):
+            raise self.error(
+                max(forms), f"is there beside {', '.join(sorted(forms - {max(forms)}))}: say it in one way"
+            )
 
     def _lists(self, named: Mapping[str, Any]) -> dict[str, float]:
         items = [self.text("items", item) for item in self.parts(named, "items", "item", self.size)]

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["Cells", "Named", "find_nearest"]
+__all__ = ["Cells", "Named", "NearlyNamedError", "find_nearest"]
 
 _Read = TypeVar("_Read")
-_NUMBERED = re.compile(r"(\w+)_([1-9][0-9]{0,3})")
+_NUMBERED = re.compile(r"(item|context|rating)_([0-9]{1,9})")
 _NEAR = 0.8
+
+
+class NearlyNamedError(InvalidArgumentError):
+    """A column is named almost as one that is missing; whatever else is wrong follows from it."""
 
 
 def find_nearest(name: str, names: Collection[str]) -> str | None:
@@ -107,8 +111,7 @@ class Cells:
         Raises
         ------
         InvalidArgumentError
-            A column that a flag names is not there; one is named almost as one that is missing; or the file has nothing
-            of what it must have.
+            A column that a flag names is not there, or the file has nothing of what it must have.
         """
         for column in (*self.flags.columns.values(), *sorted(self.flags.ignored)):
             if column not in columns:
@@ -116,12 +119,6 @@ class Cells:
                 raise InvalidArgumentError("--column", f"the file has no column {column!r}; {has:.300}")
         names = {self._name_of(column): column for column in columns}
         strangers = [column for column in columns if self._name_of(column) is None]
-        absent = self.known - {name for name in names if name is not None}
-        for column in strangers:
-            is_beyond = self._is_beyond(column) is not None  # which is an error of rows that have something there
-            if column not in self.flags.ignored and not is_beyond and (meant := find_nearest(column, absent)):
-                problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {column}"
-                raise InvalidArgumentError(f"column {column!r}", problem)
         for wanted in self.required:
             if not any(name in wanted for name in names):
                 expected = " or ".join(f"{name!r}" for name in sorted(wanted))
@@ -140,8 +137,8 @@ class Cells:
         layout = self._layouts.get(columns) or self._lay_out(columns)
         for part, column in layout.beyond:
             if not is_missing(values[column]):
-                most = sum(name.rpartition("_")[0] == part for name in self.known)
-                raise self.error(column, f"there are {most} at most")
+                most = sum(bool(_NUMBERED.fullmatch(name)) and name.startswith(part) for name in self.known)
+                raise self.error(column, f"there are {most} at most, from {part}_1 on")
         return {name: value for name, column in layout.names if not is_missing(value := values[column])}
 
     def convert(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read | None:  # noqa: ANN401
@@ -173,6 +170,8 @@ class Cells:
         if whole is not None and several:
             raise self.error(name, f"says what {part}_{min(several)} says, too: leave one of them out")
         if whole is not None:
+            if len(whole) > size:
+                raise self.error(name, f"has {len(whole)} parts; there are {size} at most")
             return whole
         if several and max(several) > len(several):
             place = next(place for place in range(1, size) if place not in several)
@@ -203,8 +202,23 @@ class Cells:
             for column in columns
             if self._name_of(column) is None and (match := self._is_beyond(column)) is not None
         ]
+        self._check_near(columns, {name for name, _ in names}, {column for _, column in beyond})
         layout = self._layouts[columns] = _Layout(tuple(names), tuple(beyond))
         return layout
+
+    def _check_near(self, columns: Collection[str], named: set[str], beyond: set[str]) -> None:
+        """Refuse a column that is named almost as one that is missing: it is a slip, and no stranger."""
+        for column in columns:
+            is_stranger = self._name_of(column) is None and column not in beyond
+            if column in self.flags.ignored or not is_stranger:
+                continue
+            if meant := find_nearest(column, self.known - named):
+                problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {column}"
+                raise NearlyNamedError(f"column {column!r}", problem)
+
+    def has_column(self, values: Mapping[str, Any], name: str) -> bool:
+        """Return whether a row has a column of a name, with something in it or not."""
+        return self.flags.columns.get(name, name) in values
 
     def _is_beyond(self, column: str) -> re.Match[str] | None:
         """Return the part and the number of a column, if its number means nothing, but those before it do."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Columns"]
 
 _PREFIX = "features."
+_OF_ROWS = frozenset({"items", "reward", "time", "propensity", "features"})
+"""What these columns hold is of the row; a feature of such a name needs the prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +61,28 @@ class Columns(Cells):
         """Return the observation in a row, or raise `InvalidArgumentError` naming the column."""
         named = self.take(values)
         get = named.get
+        items = self.parts(named, "items", "item", self.slate_size)
+        if len(items) != self.slate_size:
+            raise self.error("items", f"expected {self.slate_size} items, got {len(items)}")
         return PastObservation(
-            items=tuple([self.text("items", item) for item in self.parts(named, "items", "item", self.slate_size)]),
+            items=tuple([self.text("items", item) for item in items]),
             reward=self.number("reward", get("reward")),
             context=() if self.schema is not None else self._context(named),
             features=None if self.schema is None else self._features(named, self.schema),
             time=self.time(get("time")) if "time" in named else None,
-            propensity=self.convert("propensity", get("propensity"), read_number),
+            propensity=self._propensity(get("propensity")),
         )
+
+    def _propensity(self, value: Any) -> float | None:  # noqa: ANN401, whatever a file has
+        propensity = self.convert("propensity", value, read_number)
+        if propensity is not None and not 0.0 < propensity <= 1.0:
+            raise self.error("propensity", f"must be above 0 and at most 1, not {propensity:g}")
+        return propensity
 
     def _context(self, named: Mapping[str, Any]) -> tuple[float, ...]:
         numbers = self.parts(named, "context", "context", self.context_dimension)
+        if len(numbers) not in {0, self.context_dimension}:
+            raise self.error("context", f"expected {self.context_dimension} numbers, got {len(numbers)}")
         return tuple(self.number("context", number) for number in numbers)
 
     def _features(self, named: Mapping[str, Any], schema: FeatureSchema) -> dict[str, Any]:
@@ -79,7 +92,7 @@ class Columns(Cells):
         found = {name: value for name, value in nested.items() if not is_missing(value)}
         for feature in schema:
             name = feature.name
-            told = [named[one] for one in (_PREFIX + name, name) if one in named]
+            told = [named[one] for one in (_PREFIX + name, name) if one in named and one not in _OF_ROWS]
             if name in found:
                 told.append(found.pop(name))
             if len(told) > 1:
@@ -98,5 +111,8 @@ class Columns(Cells):
                 return {self.text(name, label) for label in self.require(name, value, read_list)}
             case Categorical():
                 return self.text(name, value)
-            case Vector():
-                return tuple(self.number(name, number) for number in self.require(name, value, read_list))
+            case Vector(size):
+                numbers = self.require(name, value, read_list)
+                if len(numbers) != size:
+                    raise self.error(name, f"expected {size} numbers, got {len(numbers)}")
+                return tuple(self.number(name, number) for number in numbers)

@@ -17,7 +17,7 @@ from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.decision_log import DecisionLog
 from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, read_rows
-from topk_bandit.commands.imports.open_bandit import slates_of_feedback
+from topk_bandit.commands.imports.open_bandit import Feedback
 from topk_bandit.commands.imports.places import explain
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, SeenColumns, first_rows_table
@@ -26,7 +26,8 @@ from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from topk_bandit.client import Bandit, Client
     from topk_bandit.commands.imports.reading import Found
@@ -54,6 +55,10 @@ def run(given: argparse.Namespace) -> int:
 def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObservation]:
     """Return how a file is read for a bandit."""
     flags = Named.of(given.columns, given.ignored, spreadsheet_dates=given.spreadsheet_dates)
+    open_rows = partial(read_rows, given.file)
+    if given.format == OBP:
+        feedback, flags = Feedback.of(flags, slate_size=settings.slate_size)
+        open_rows = partial(_slates_of, feedback, given.file)
     if given.format == DECISION_LOG:
         log = DecisionLog.of(flags, schema=settings.context_schema)
         return Reading(given.file.name, lambda: read_rows(given.file, json_lines=True), log)
@@ -64,11 +69,11 @@ def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObserva
         context_dimension=settings.context_dimension,
     )
     columns.check_flags("the bandit")
-    if given.format == OBP:
-        size = settings.slate_size
-        feedback = partial(slates_of_feedback, slate_size=size)
-        return Reading(given.file.name, lambda: feedback(read_rows(given.file)), columns)
-    return Reading(given.file.name, lambda: read_rows(given.file), columns)
+    return Reading(given.file.name, open_rows, columns)
+
+
+def _slates_of(feedback: Feedback, path: Path) -> Iterator[FileRow]:
+    return feedback.slates(read_rows(path))
 
 
 class _Import:

@@ -89,8 +89,9 @@ class DecisionLog:
     def _features(self, values: Mapping[str, Any]) -> dict[str, Any]:
         lost = set[str]()
         found = fit_features(self._read_features(values, lost), self.schema, lost=lost)
-        for name in lost.intersection(feature.name for feature in self.schema):
-            raise InvalidArgumentError(f"c, {name}", "is nothing that this feature of the bandit takes")
+        for feature in self.schema:
+            if any(feature.name == name or feature.name.startswith(f"{name}.") for name in lost):
+                raise InvalidArgumentError(f"c, {feature.name}", "is nothing that this feature of the bandit takes")
         return found
 
     @staticmethod
@@ -133,9 +134,10 @@ def _with_texts(values: Mapping[str, Any]) -> dict[str, Any]:
     InvalidArgumentError
         A name has a value beside such texts.
     """
-    found: dict[str, Any] = {name: _inner(value) for name, value in values.items() if not _is_text(name, value)}
+    there = {name: value for name, value in values.items() if value is not None}
+    found: dict[str, Any] = {name: _inner(value) for name, value in there.items() if not _is_text(name, value)}
     texts: dict[str, list[str]] = {}
-    for name, value in values.items():
+    for name, value in there.items():
         if _is_text(name, value):
             feature, _, text = name.partition("=")
             texts.setdefault(feature, []).append(text)

@@ -7,6 +7,7 @@ refused. Nothing here knows what columns mean.
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,10 @@ DECISION_LOG, OBP = "vw-dsjson", "obp"
 
 _READ_AT_ONCE = 2**20
 _ROWS_AT_ONCE = 1000
-_OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs"}
+_OTHER_DELIMITERS = (";", "\t")
+_QUOTED = re.compile(r'"[^"]*"')
+_INDEX = re.compile(r"__index_level_[0-9]+__")
+"""Where pandas keeps the numbers of rows."""
 
 
 def digest_of(path: Path, how: Sequence[str]) -> str:
@@ -142,14 +146,13 @@ def _chain(first: str, file: TextIO) -> Iterator[str]:
 
 def _delimiter_of(header: str) -> str:
     """Return how a header is separated: by commas, unless it has none, but semicolons or tabs."""
-    if "," in header:
-        return ","
-    return next((one for one in _OTHER_DELIMITERS if one in header), ",")
+    bare = _QUOTED.sub("", header)
+    return next((one for one in (",", *_OTHER_DELIMITERS) if one in bare), ",")
 
 
 def _csv_problem(told: str) -> str:
     if "unexpected end" in told or "expected after" in told:
-        return 'a quote (") opens here and is not closed: all that follows is unclear, so that no row is taken'
+        return 'a quote (") opens here and is not closed at the end of its cell, so that all that follows is unclear'
     return f"is no row of CSV: {told}"
 
 
@@ -196,7 +199,8 @@ def _parquet(path: Path) -> Iterator[FileRow]:
         for batch in file.iter_batches(_ROWS_AT_ONCE):
             for values in _without_nanoseconds(batch, lib).to_pylist():
                 number += 1
-                yield FileRow(f"{path.name}, row {number}", values)
+                named = {name: value for name, value in values.items() if not _INDEX.fullmatch(name)}
+                yield FileRow(f"{path.name}, row {number}", named)
     except (lib.ArrowException, OSError, OverflowError, ValueError) as error:
         raise InvalidArgumentError(path.name, f"can't be read after row {number}: {error}") from None
 

@@ -7,103 +7,129 @@ https://zr-obp.readthedocs.io: a row is one position of what was shown. The Open
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topk_bandit.commands.imports.rows import FileRow
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import read_number
+from topk_bandit.domain.values import is_missing, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["slates_of_feedback"]
+    from topk_bandit.commands.imports.cells import Named
+
+__all__ = ["Feedback"]
 
 _NAMES = {
-    "item": ("item_id", "action"),
+    "item": ("item_id", "action", "item"),
     "reward": ("click", "reward"),
-    "propensity": ("propensity_score", "action_prob", "pscore"),
-    "time": ("timestamp",),
+    "propensity": ("propensity_score", "action_prob", "pscore", "propensity"),
+    "time": ("timestamp", "time"),
 }
 _SLATE, _POSITION = "slate_id", "position"
 
+_Values: TypeAlias = "Mapping[str, Any] | InvalidArgumentError"
 
-def slates_of_feedback(rows: Iterator[FileRow], *, slate_size: int) -> Iterator[FileRow]:
-    """Return rows of slates; those of one ``slate_id`` are one slate, whose reward is the sum of its positions'.
 
-    Parameters
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Where rows of feedback have what.
+
+    Attributes
     ----------
+    columns
+        The columns that may have each of `_NAMES`.
     slate_size
         Of the bandit; slates of one need no ``slate_id``.
     """
-    if slate_size == 1:
-        yield from (FileRow(row.place, _single(row.values)) for row in rows)
-        return
-    for _, several in groupby(rows, key=_slate_of):
-        group = list(several)
-        yield FileRow(group[0].place, _slate(group))
+
+    columns: Mapping[str, Sequence[str]]
+    slate_size: int
+
+    @classmethod
+    def of(cls, flags: Named, *, slate_size: int) -> tuple[Feedback, Named]:
+        """Return how to read feedback by what flags such as ``reward=margin`` say, and the flags that are left."""
+        named = {name: (flags.columns[name],) if name in flags.columns else several for name, several in _NAMES.items()}
+        left = {name: column for name, column in flags.columns.items() if name not in _NAMES}
+        return cls(named, slate_size), replace(flags, columns=left)
+
+    def slates(self, rows: Iterator[FileRow]) -> Iterator[FileRow]:
+        """Return rows of slates; those of one ``slate_id`` are one slate, whose reward is the sum of its positions'."""
+        for slate_id, several in groupby(rows, key=_slate_of):
+            group = list(several)
+            is_single = self.slate_size == 1 and slate_id is None
+            for part in [[row] for row in group] if slate_id is None else [group]:
+                yield FileRow(part[0].place, self._slate([row.values for row in part], is_single=is_single))
+
+    def _slate(self, rows: Sequence[_Values], *, is_single: bool) -> _Values:
+        try:
+            shown = self._in_order(rows, is_single=is_single)
+            said = [{name: self._get(one, name) for name in self.columns} for one in shown]
+            others = [self._others(one) for one in shown]
+            self._check_equal(said, others)
+            reward = sum(self._number("reward", one["reward"]) for one in said)
+        except InvalidArgumentError as error:
+            return error
+        items = {f"item_{place}": one["item"] for place, one in enumerate(said, start=1)}
+        rest = {name: said[0][name] for name in ("propensity", "time") if not is_missing(said[0][name])}
+        return {**others[0], **items, "reward": reward, **rest}
+
+    def _in_order(self, rows: Sequence[_Values], *, is_single: bool) -> list[Mapping[str, Any]]:
+        """Return the rows of a slate in the order of their positions."""
+        found = []
+        for row in rows:
+            if isinstance(row, InvalidArgumentError):
+                raise row
+            found.append(row)
+        if is_single:
+            return found
+        if is_missing(found[0].get(_SLATE)):
+            raise InvalidArgumentError(f"column {_SLATE!r}", "is missing: rows are slates of one without it")
+        positions = {self._number(_POSITION, row.get(_POSITION)): row for row in found}
+        first = min(positions)
+        if len(positions) < len(found):
+            raise InvalidArgumentError(f"column {_POSITION!r}", "is the same twice in one slate")
+        if sorted(positions) != [first + place for place in range(len(found))] or first not in {0.0, 1.0}:
+            raise InvalidArgumentError(f"column {_POSITION!r}", "must count from 0 or 1 on, without a gap")
+        return [positions[position] for position in sorted(positions)]
+
+    def _check_equal(self, said: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> None:
+        for place, one in enumerate(said):
+            if is_missing(one["item"]):
+                raise InvalidArgumentError(f"column {self.columns['item'][0]!r}", f"is missing at position {place + 1}")
+            for name in ("propensity", "time"):
+                if one[name] != said[0][name]:
+                    raise InvalidArgumentError(f"column {self.columns[name][0]!r}", "differs within one slate")
+            for name, value in others[place].items():
+                if value != others[0].get(name):
+                    raise InvalidArgumentError(f"column {name!r}", "differs within one slate")
+
+    def _get(self, values: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401, whatever a file has
+        there = [column for column in self.columns[name] if column in values]
+        if len(there) > 1:
+            problem = f"says what {there[0]!r} says, too: leave one of them out"
+            raise InvalidArgumentError(f"column {there[1]!r}", problem)
+        return values[there[0]] if there else None
+
+    def _others(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of columns that may be features."""
+        known = {_SLATE, _POSITION, *(column for columns in self.columns.values() for column in columns)}
+        return {name: value for name, value in values.items() if name not in known}
+
+    def _number(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
+        column = self.columns.get(name, (name,))[0]
+        try:
+            number = read_number(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"column {column!r}", str(error)) from None
+        if number is None:
+            raise InvalidArgumentError(f"column {column!r}", "is missing")
+        return number
 
 
 def _slate_of(row: FileRow) -> object:
-    return id(row) if isinstance(row.values, InvalidArgumentError) else row.values.get(_SLATE, id(row))
-
-
-def _single(values: Mapping[str, Any] | InvalidArgumentError) -> Mapping[str, Any] | InvalidArgumentError:
-    if isinstance(values, InvalidArgumentError):
-        return values
-    try:
-        found = {name: _only(values, columns) for name, columns in _NAMES.items()}
-    except InvalidArgumentError as error:
-        return error
-    return {**_others(values), "item_1": found.pop("item"), **found}
-
-
-def _slate(rows: Sequence[FileRow]) -> Mapping[str, Any] | InvalidArgumentError:
-    values = [row.values for row in rows if not isinstance(row.values, InvalidArgumentError)]
-    if len(values) < len(rows):
-        return next(row.values for row in rows if isinstance(row.values, InvalidArgumentError))
-    try:
-        shown = _in_order(values)
-        found = {name: _only(shown[0], columns) for name, columns in _NAMES.items()}
-        items = {f"item_{place}": _only(one, _NAMES["item"]) for place, one in enumerate(shown, start=1)}
-        reward = sum(_number(one, _present(one, _NAMES["reward"])) for one in shown)
-    except InvalidArgumentError as error:
-        return error
-    return {**_others(shown[0]), **items, "reward": reward, "propensity": found["propensity"], "time": found["time"]}
-
-
-def _in_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows of a slate in the order of their positions."""
-    if rows[0].get(_SLATE) is None:
-        raise InvalidArgumentError(f"column {_SLATE!r}", "is missing: rows are slates of one without it")
-    positions = {_number(row, _POSITION): row for row in rows}
-    if len(positions) < len(rows):
-        raise InvalidArgumentError(f"column {_POSITION!r}", "is the same twice in one slate")
-    return [positions[position] for position in sorted(positions)]
-
-
-def _others(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of columns that may be features."""
-    known = {_SLATE, _POSITION, *(name for names in _NAMES.values() for name in names)}
-    return {name: value for name, value in values.items() if name not in known}
-
-
-def _present(values: Mapping[str, Any], columns: Sequence[str]) -> str:
-    there = [name for name in columns if name in values]
-    if len(there) > 1:
-        raise InvalidArgumentError(f"column {there[1]!r}", f"says what {there[0]!r} says, too: leave one of them out")
-    return there[0] if there else columns[0]
-
-
-def _only(values: Mapping[str, Any], columns: Sequence[str]) -> Any:  # noqa: ANN401, whatever a file has
-    return values.get(_present(values, columns))
-
-
-def _number(values: Mapping[str, Any], column: str) -> float:
-    try:
-        number = read_number(values.get(column))
-    except ValueError as error:
-        raise InvalidArgumentError(f"column {column!r}", str(error)) from None
-    if number is None:
-        raise InvalidArgumentError(f"column {column!r}", "is missing")
-    return number
+    """Return the id of a row's slate; None for a row of its own."""
+    slate_id = None if isinstance(row.values, InvalidArgumentError) else row.values.get(_SLATE)
+    return None if is_missing(slate_id) else slate_id

@@ -21,10 +21,12 @@ __all__ = ["PREFLIB", "read_preflib"]
 PREFLIB = (".soc", ".soi", ".toc", ".toi")
 """The endings of files with orders, strict or with ties, complete or not."""
 
-_NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+([0-9]+)\s*:\s*(.*?)\s*")
-_ORDERS = re.compile(r"#\s*NUMBER VOTERS\s*:\s*([0-9]+)\s*")
+_COMPLETE = (".soc", ".toc")
+_NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+([0-9]+)\s*:\s*(.*?)\s*", re.IGNORECASE)
+_ORDERS = re.compile(r"#\s*NUMBER VOTERS\s*:\s*([0-9]+)\s*", re.IGNORECASE)
 _ORDER = re.compile(r"\s*([0-9]{1,9})\s*:\s*(\S.*?)\s*")
 _MOST_AT_ONCE = 1_000_000
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _OLD = re.compile(r"\s*[0-9]+\s*")
 
 
@@ -38,10 +40,13 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
     """
     names: dict[str, str] = {}
     said, found, number = None, 0, 0
+    is_complete = path.suffix.lower() in _COMPLETE
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             place = f"{path.name}, line {number}"
             if match := _NAME.fullmatch(line):
+                if found:
+                    raise InvalidArgumentError(place, "names an item after the first order")
                 _add_name(names, place, match[1], match[2])
             elif match := _ORDERS.fullmatch(line):
                 said = int(match[1])
@@ -49,6 +54,8 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
                 if not names and _OLD.fullmatch(line):
                     raise InvalidArgumentError(place, "has the form of before 2022: take it from preflib.org anew")
                 count, row = _read_order(line, names)
+                if isinstance(row, dict) and is_complete and names and len(row["items"]) != len(names):
+                    row = InvalidArgumentError("row", f"expected all {len(names)} items, got {len(row['items'])}")
                 found += count
                 yield from (FileRow(place, row) for _ in range(count))
     if number:
@@ -74,7 +81,7 @@ def _read_order(line: str, names: Mapping[str, str]) -> tuple[int, Mapping[str, 
     if "{" in order or "}" in order:
         return count, InvalidArgumentError("row", f"has items of equal rank, which no model takes: {order!r:.60}")
     numbers = [one.strip() for one in order.split(",")]
-    unknown = next((one for one in numbers if not one.isdecimal() or (names and one not in names)), None)
+    unknown = next((one for one in numbers if not _NUMBER.fullmatch(one) or (names and one not in names)), None)
     if unknown is not None:
         return count, InvalidArgumentError("row", f"there is no item {unknown!r:.60}")
     return count, {"items": [names.get(one, one) for one in numbers]}

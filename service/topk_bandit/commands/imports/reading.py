@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from topk_bandit.commands.imports.cells import NearlyNamedError
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -80,14 +81,15 @@ class Reading(Generic[_Row]):
         first: InvalidArgumentError | None = None
         for row in self.open_rows():
             count += 1
+            columns.update(dict.fromkeys(self._columns_of(row)))
             try:
-                if not isinstance(row.values, InvalidArgumentError):
-                    columns.update(dict.fromkeys(self.reader.columns_of(row.values)))
                 read = self.read(row)
                 if watch is not None and not isinstance(row.values, InvalidArgumentError):
                     watch(row.values, read)
             except InvalidArgumentError as error:
                 wrong, first = wrong + 1, first or error
+        if isinstance(first, NearlyNamedError) and not skips:
+            raise first
         strangers = self._check(list(columns)) if columns else []
         if first is not None and not skips:
             raise first
@@ -100,7 +102,16 @@ class Reading(Generic[_Row]):
                 raise row.values
             return self.reader.read_row(row.values)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{row.place}, {error.field}", error.problem) from None
+            raise type(error)(f"{row.place}, {error.field}", error.problem) from None
+
+    def _columns_of(self, row: FileRow) -> Iterable[str]:
+        """Return the names in a row; none where they can't be read, which `read` refuses with the row's place."""
+        if isinstance(row.values, InvalidArgumentError):
+            return ()
+        try:
+            return self.reader.columns_of(row.values)
+        except InvalidArgumentError:
+            return ()
 
     def _check(self, columns: Collection[str]) -> list[str]:
         try:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+from rich.text import Text
 
 from topk_bandit.domain.values import is_missing
 
@@ -89,7 +90,7 @@ class SeenColumns:
         for name in dict.fromkeys([*self.there, *self.missing]):
             example = repr(self.example.get(name, ""))[:_LONGEST]
             note = "passed over" if name in strangers else ""
-            table.add_row(name, str(self.there.get(name, 0)), str(self.missing.get(name, 0)), example, note)
+            _add_row(table, name, str(self.there.get(name, 0)), str(self.missing.get(name, 0)), example, note)
         return table
 
 
@@ -100,7 +101,7 @@ def first_rows_table(rows: Sequence[PastObservation]) -> Table:
         known = row.features if row.features is not None else row.context
         time = "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M:%S}"
         propensity = "" if row.propensity is None else f"{row.propensity:g}"
-        table.add_row(", ".join(row.items), f"{row.reward:g}", time, propensity, str(known))
+        _add_row(table, ", ".join(row.items), f"{row.reward:g}", time, propensity, str(known))
     return table
 
 
@@ -109,5 +110,10 @@ def first_answers_table(answers: Sequence[PastAnswer]) -> Table:
     table = Table("query", "answer", "shown", title="The first answers as they will be learned")
     for one in answers[:ROWS_SHOWN]:
         answer = one.answer if isinstance(one.answer, dict | str) else ", ".join(one.answer)
-        table.add_row(one.query, str(answer), ", ".join(one.shown))
+        _add_row(table, one.query, str(answer), ", ".join(one.shown))
     return table
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    """Add texts as they are: to the library ``[b]`` would be markup."""
+    table.add_row(*map(Text, cells))

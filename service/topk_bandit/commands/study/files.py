@@ -90,7 +90,9 @@ def read_described(path: Path, *, kind: str) -> Described:
             raise InvalidArgumentError(
                 f"{path.name}, header", f"expected a column {kind!r}; got {', '.join(row.values)}"
             )
-        features = features or [name for name in row.values if name != kind]
+        features = [name for name in row.values if name != kind] if not rows else features
+        if other := sorted(set(features) ^ (row.values.keys() - {kind})):
+            raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
         identifier = _value(row, kind, read_text)
         if identifier in rows:
             raise InvalidArgumentError(f"{row.place}, column {kind!r}", f"{identifier!r} is there twice")
@@ -101,8 +103,8 @@ def read_described(path: Path, *, kind: str) -> Described:
 
 def read_answers(
     path: Path, flags: Named, *, kind: AnswerKind, items: Described, queries: Described | None
-) -> list[Answered]:
-    """Return the answers of a file; a row of several ratings is one answer each.
+) -> tuple[list[Answered], tuple[str, ...]]:
+    """Return the answers of a file, and the columns that mean nothing; a row of several ratings is one answer each.
 
     Raises
     ------
@@ -115,9 +117,10 @@ def read_answers(
     columns = AnswerColumns.of(flags, kind, size=size)
     columns.check_flags("an answer")
     reading = Reading(path.name, lambda: read_rows(path), columns)
-    reading.look_through(skips=False)
+    found = reading.look_through(skips=False)
     places = _Places(_index_by_id(items), None if queries is None else _index_by_id(queries))
-    return [one for row in reading.open_rows() for one in places.find(row.place, reading.read(row))]
+    answers = [one for row in reading.open_rows() for one in places.find(row.place, reading.read(row))]
+    return answers, found.strangers
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from topk_bandit.domain.optional import import_extra
 
@@ -30,13 +31,13 @@ def table(learned: Utilities, items: Sequence[str], *, title: str) -> Table:
     shown = _best(learned)
     low = float((learned.mean - learned.standard_deviation)[shown].min())
     high = float((learned.mean + learned.standard_deviation)[shown].max())
-    drawn = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    drawn = Table(title=Text(title, style="table.title"), box=SIMPLE_HEAD, pad_edge=False)
     for name in ("rank", "item", "utility", "± sd", ""):
         drawn.add_column(name, justify="left" if name in {"item", ""} else "right", no_wrap=True)
     for item in shown.tolist():
         mean, deviation = float(learned.mean[item]), float(learned.standard_deviation[item])
         bar = _bar(mean, deviation, low=low, high=high)
-        drawn.add_row(str(learned.ranks[item]), items[item], f"{mean:+.2f}", f"{deviation:.2f}", bar)
+        drawn.add_row(str(learned.ranks[item]), Text(items[item]), f"{mean:+.2f}", f"{deviation:.2f}", bar)
     if len(items) > len(shown):
         drawn.caption = f"and {len(items) - len(shown)} more"
     return drawn
@@ -68,13 +69,13 @@ def _panel(axes: Axes, learned: Utilities, items: Sequence[str], title: str) -> 
     axes.errorbar(
         learned.mean[shown], places, xerr=learned.standard_deviation[shown], fmt="o", color="#1f4e79", ms=5, lw=1.5
     )
-    axes.set_yticks(places, [items[item] for item in shown.tolist()])
+    axes.set_yticks(places, [items[item] for item in shown.tolist()], parse_math=False)
     axes.set_ylim(-0.7, len(shown) - 0.3)
     axes.grid(axis="x", color="#dddddd")
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xlabel("utility ± one standard deviation")
-    axes.set_title(title)
+    axes.set_title(title, parse_math=False)
 
 
 def _best(learned: Utilities) -> np.ndarray:

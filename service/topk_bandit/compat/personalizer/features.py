@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from topk_bandit.domain.features import (
     Boolean,
@@ -37,6 +37,7 @@ CONTEXT_BUCKETS, ITEM_BUCKETS = 16, 8
 MOST_FEATURES, MOST_NUMBERS, DEEPEST = 64, 256, 16
 _MOST_CHARACTERS, _LONGEST_NAME, _LARGEST = 256, 64, 1e100
 _MOST_LABELS = 256
+_EXACT = 2**53
 
 
 def flatten(objects: Iterable[Mapping[str, Any]], *, lost: set[str] | None = None) -> FlatFeatures:
@@ -51,42 +52,63 @@ def flatten(objects: Iterable[Mapping[str, Any]], *, lost: set[str] | None = Non
     lost
         Is given the names at which there is something that is no value of a feature.
     """
-    told: FlatFeatures = {}
-    lost = set() if lost is None else lost
+    flat = _Flat({}, {}, set() if lost is None else lost)
     for one in objects:
-        _flatten(one, (), told, lost)
-    return told
+        flat.add(one, ())
+    return flat.told
 
 
-def _flatten(values: Mapping[str, Any], path: tuple[str, ...], told: FlatFeatures, lost: set[str]) -> None:
-    for name, value in values.items():
-        below = (*path, name)
-        if name.startswith("_") or is_missing(value) or value == []:
-            continue
-        inner = [value] if isinstance(value, dict) else value
-        is_nested = isinstance(inner, list) and all(isinstance(one, dict) for one in inner)
-        if is_nested and len(below) < DEEPEST:
-            for one in inner:
-                _flatten(one, below, told, lost)
-        elif (plain := None if is_nested else _plain(value)) is not None:
-            told[_free_name(_name(below), told)] = plain
-        else:
-            lost.add(_name(below))
+class _Flat(NamedTuple):
+    """Features by name, the path of each name, and names at which something was lost."""
+
+    told: FlatFeatures
+    paths: dict[str, tuple[str, ...]]
+    lost: set[str]
+
+    def add(self, values: Mapping[str, Any], path: tuple[str, ...]) -> None:
+        """Add what an object at a path tells."""
+        for name, value in values.items():
+            below = (*path, name)
+            if name.startswith("_") or is_missing(value) or value == []:
+                continue
+            inner = [value] if isinstance(value, dict) else value
+            inner = [one for one in inner if one is not None] if isinstance(inner, list) else inner
+            is_nested = isinstance(inner, list) and any(isinstance(one, dict) for one in inner)
+            if is_nested and len(below) < DEEPEST and all(isinstance(one, dict) for one in inner):
+                for one in inner:
+                    self.add(one, below)
+            else:
+                self._add_plain(below, None if is_nested else _plain(value), is_cut=_is_cut(value))
+
+    def _add_plain(self, path: tuple[str, ...], plain: Any, *, is_cut: bool) -> None:  # noqa: ANN401, whatever a shop has
+        name = _name(path)
+        if plain is None or is_cut or self.paths.setdefault(name, path) != path:
+            self.lost.add(name)
+        if plain is not None:
+            self.told[_free_name(name, self.told)] = plain
+
+
+def _is_cut(value: object) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return any(isinstance(one, str) and len(one) > _MOST_CHARACTERS for one in texts)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401, whatever a shop has
+    found: Any = None
     match value:
         case bool():
-            return value
-        case int() | float():
-            return float(value) if abs(value) <= _LARGEST else None
+            found = value
+        case int() if abs(value) > _EXACT:  # an id, whose last digits a number would lose
+            found = str(value)
+        case int() | float() if abs(value) <= _LARGEST:
+            found = float(value)
         case str():
-            return _shorten(value, value, _MOST_CHARACTERS)
+            found = _shorten(value, value, _MOST_CHARACTERS)
         case [*texts] if all(isinstance(one, str) and one.strip() for one in texts) and len(texts) <= _MOST_LABELS:
-            return frozenset(_shorten(one, one, _MOST_CHARACTERS) for one in texts)
+            found = frozenset(_shorten(one, one, _MOST_CHARACTERS) for one in texts)
         case [*numbers] if all(type(one) in {int, float} and abs(one) <= _LARGEST for one in numbers):
-            return tuple(map(float, numbers))
-    return None
+            found = tuple(map(float, numbers))
+    return found
 
 
 def _name(path: tuple[str, ...]) -> str:
@@ -182,6 +204,8 @@ def _fit(value: Any, kind: FeatureKind) -> Any:  # noqa: ANN401, one of those th
             return _number_in(value)
         case LabelSet(), str():
             return frozenset({value})
+        case LabelSet(), tuple():
+            return frozenset(read_text(number) or "" for number in value)
         case Categorical(), bool() | float() | str() if not isinstance(kind, LabelSet):
             return read_text(value)
         case Vector(size), tuple() if len(value) == size:
