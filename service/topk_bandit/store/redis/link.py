@@ -52,7 +52,7 @@ _UNREACHED = (
     raised.TimeoutError,
     raised.RedisClusterException,
 )
-_ANSWERED = (raised.BusyLoadingError, raised.AuthenticationError, raised.MaxConnectionsError)
+_ANSWERED = (raised.BusyLoadingError, raised.AuthenticationError)
 _AWAY = (
     *_UNREACHED,
     raised.ClusterError,
@@ -374,7 +374,9 @@ class Link:
         return self._lacks[node]
 
     async def _note(self, error: Exception, breaker: Breaker) -> None:
-        if isinstance(error, _UNREACHED) and not isinstance(error, _ANSWERED):
+        if isinstance(error, raised.MaxConnectionsError):
+            breaker.note_abandoned()  # nothing was sent, which says nothing of the server
+        elif isinstance(error, _UNREACHED) and not isinstance(error, _ANSWERED):
             breaker.note_failure()
         else:
             breaker.note_answer()
