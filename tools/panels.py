@@ -422,7 +422,10 @@ STORE = Row(
             "Is the store safe?",
             "Settings that keep the store from keeping what it acknowledges; topk-bandit doctor names them.",
             "short",
-            ((largest("topk_bandit_store_problems"), "{{instance}}"),),
+            (
+                (largest("topk_bandit_store_problems"), "{{instance}}"),
+                (largest("topk_bandit_store_replaced"), "{{instance}}: another store"),
+            ),
             "stat",
         ),
         Panel(

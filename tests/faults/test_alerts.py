@@ -103,6 +103,14 @@ def almost_full(watched: Watched) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def emptied(watched: Watched) -> Iterator[None]:
+    with watched.server.client() as client:
+        client.swapdb(0, 1)
+        yield
+        client.swapdb(0, 1)
+
+
+@contextlib.contextmanager
 def damaged(watched: Watched) -> Iterator[None]:
     """A bandit has lost its record, and bits of an event of another flipped, while the service was away."""
     service = watched.service
@@ -140,6 +148,7 @@ FAULTS = [
     # The first: a store that fills up on a busy machine fails calls, too, and rates tell of that long after.
     Fault(paused, {"StoreAway", "Degraded", "StoreFailing"}, {"StoreAway"}),
     Fault(unsafe, {"StoreUnsafe"}, {"StoreUnsafe"}),
+    Fault(emptied, {"StoreReplaced"}, {"StoreReplaced"}),
     Fault(almost_full, {"StoreFull"}, {"StoreFull"}),
     Fault(damaged, {"Damaged", "FoldsFail"}, {"Damaged"}),
     Fault(dying, {"Restarts"}),

@@ -393,16 +393,20 @@ class Recommender:
         rate = self._residents.find_slate_rate(name)
         most = model.settings.learned_per_second
         aside = is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
-        with self._residents.appending(name) as told:
-            return await self._store.record_recommendation(
-                name,
-                request,
-                recommendation,
-                incarnation=model.incarnation,
-                items_position=model.items_position,
-                aside=aside,
-                told=told,
-            )
+        try:
+            with self._residents.appending(name) as told:
+                return await self._store.record_recommendation(
+                    name,
+                    request,
+                    recommendation,
+                    incarnation=model.incarnation,
+                    items_position=model.items_position,
+                    aside=aside,
+                    told=told,
+                )
+        except NotFoundError:
+            await self._residents.confirm_gone(name)
+            raise
 
     async def _give_out(
         self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation, odd: OddFeatures

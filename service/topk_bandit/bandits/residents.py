@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from topk_bandit.bandits.resident import Resident
 from topk_bandit.domain.errors import ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.model import Model
@@ -41,6 +41,15 @@ CANCEL_AGAIN_SECONDS = 0.1
 
 GATHER_SECONDS = 0.025
 """How long a bandit's log is left alone after each look: what it grows by meanwhile is read and folded at once."""
+
+VANISHED_SECONDS = 30.0
+"""A store that has lost all is noticed within a few seconds, in which its bandits are not found any more."""
+
+_MOST_VANISHED = 1000
+
+
+async def _look_at_nothing() -> None:
+    """Look at no store: nothing is known of its id."""
 
 
 class Residents:
@@ -70,6 +79,8 @@ class Residents:
         As above.
     budget
         How much memory models may take, and for how long.
+    look_for_loss
+        Finds out whether the store is still the one that it was.
     """
 
     def __init__(
@@ -99,6 +110,8 @@ class Residents:
         self._sizes = ModelSizes(most_bytes=self.budget.worker_bytes)
         hooks.bounded(self.budget.model_bytes)
         self._residents: dict[BanditName, Resident] = {}
+        self._vanished: dict[BanditName, tuple[float, Model]] = {}
+        self.look_for_loss: Callable[[], Awaitable[None]] = _look_at_nothing
         self._listener: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -127,6 +140,46 @@ class Residents:
         """Return the bandit's model as `peek_model` does, if whoever changes items still waits for this worker."""
         resident = self._residents.get(name)
         return resident.follower.model if resident and resident.follower.has_announced else None
+
+    async def confirm_gone(self, name: BanditName) -> None:
+        """Find out whether a bandit that is known here, and is not found any more, was lost with the whole store.
+
+        Raises
+        ------
+        UnavailableError
+            It was: its model stays, and calls are refused.
+        """
+        resident = self._residents.get(name)
+        if resident is not None and resident.follower.model is not None:
+            await self.look_for_loss()
+            with suppress(NotFoundError):
+                await self._store.get_bandit(name)
+
+    async def find_known(self) -> bool | None:
+        """Return whether the store still has one of the bandits that are known here; None if none is known."""
+        known = self._known()
+        for name, model in known.items():
+            try:
+                if (await self._store.get_bandit(name)).incarnation == model.incarnation:
+                    return True
+            except NotFoundError:
+                continue
+        return False if known else None
+
+    def count_lost(self) -> tuple[int, int]:
+        """Count all that is known here of this worker's own bandits as lost; return how many events and rewards."""
+        known = {name: model for name, model in self._known().items() if self._owns(str(name))}
+        for name, model in known.items():
+            self._hooks.events_lost(str(name), events=model.version, rewards=model.state.observations)
+        rewards = sum(model.state.observations for model in known.values())
+        return sum(model.version for model in known.values()), rewards
+
+    def _known(self) -> dict[BanditName, Model]:
+        """Return the models here, and those of bandits that were not found any more a moment ago."""
+        now = self._now()
+        vanished = {name: model for name, (at, model) in self._vanished.items() if now - at < VANISHED_SECONDS}
+        present = {name: one.follower.model for name, one in self._residents.items()}
+        return vanished | {name: model for name, model in present.items() if model is not None}
 
     def note_written(self, name: BanditName, position: int, recommendation_id: str, *, is_reward: bool = False) -> None:
         """Note where in a bandit's log the store has written something that a caller is told of; 0 is nowhere."""
@@ -255,10 +308,19 @@ class Residents:
             async with resident.lock:
                 yield
         except NotFoundError:
+            await self.confirm_gone(resident.follower.name)
+            self._note_vanished(resident)
             self._drop(resident)
             raise
         finally:
             self._clear_up(resident)
+
+    def _note_vanished(self, resident: Resident) -> None:
+        """Keep the model of a bandit that is gone for a while: if it was lost and not deleted, it is counted."""
+        now, model = self._now(), resident.follower.model
+        self._vanished = {name: one for name, one in self._vanished.items() if now - one[0] < VANISHED_SECONDS}
+        if model is not None and len(self._vanished) < _MOST_VANISHED:
+            self._vanished[resident.follower.name] = (now, model)
 
     def _clear_up(self, resident: Resident) -> None:
         """Drop a resident that could not be loaded; let others rest if one that was folded has outgrown the budget."""

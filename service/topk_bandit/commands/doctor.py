@@ -188,6 +188,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
         yield writes
     yield _memory(report)
     yield _data_version(found.version)
+    yield _describe_strangers(found.strangers)
     yield _damage(found.damaged)
     yield _describe_lost(found.lost)
     yield _describe_unlimited(found.unlimited)
@@ -217,6 +218,13 @@ def _data_version(version: int | None) -> _Finding:
         return _Finding("data version", found)
     problem = f"this program can't serve it: its own is {NEWEST}, and it writes none before {OLDEST}"
     return _Finding("data version", str(version), problem)
+
+
+def _describe_strangers(strangers: Sequence[str]) -> _Finding:
+    if not strangers:
+        return _Finding("identity", "the store is the one that its workers were started with")
+    problem = "it was emptied, or is another one: bring the data back, or restart the service to go on without them"
+    return _Finding("identity", f"{_join_some(strangers)} knew another store", problem)
 
 
 def _start_embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
@@ -275,6 +283,7 @@ class _Examined:
     clock_difference: float
     seconds: float
     version: int | None
+    strangers: Sequence[str]
     damaged: Sequence[Damage]
     lost: Sequence[BanditName]
     unlimited: Sequence[BanditName]
@@ -290,6 +299,7 @@ async def _examine_store(settings: Settings, url: str) -> _Examined:
             report.clock_ms / 1e3 - before,
             seconds,
             await store.programs("", about="").read(),
+            await store.programs("", about="").find_strangers(),
             [damage async for damage in store.find_damaged()],
             [name async for name in store.find_unlisted()],
             [record.name async for record in read_records(store) if record.settings.reward_range is None],

@@ -43,6 +43,7 @@ from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.servers import Servers
+from topk_bandit.process.store_identity import StoreIdentity
 from topk_bandit.process.store_watch import StoreWatch
 from topk_bandit.process.upgrade_watch import UpgradeWatch
 from topk_bandit.process.worker_spec import Beat, Compiling, Outdated, Ready, StoreAt
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from topk_bandit.process.settings import Settings
     from topk_bandit.process.worker_spec import FromWorker, ToWorker, WorkerSpec
     from topk_bandit.rpc.tls import ServerCertificate
+    from topk_bandit.store.redis.programs import Programs
     from topk_bandit.store.redis.studies import RedisStudies
 
 __all__ = ["serve"]
@@ -107,7 +109,12 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         connected, upgrades = found
         stack.push_async_callback(connected.close)
         stack.push_async_callback(upgrades.leave)
-        servers, siblings = _assemble(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
+        servers, siblings, residents = _assemble(
+            settings, spec, connected, threads=threads, metrics=metrics, stack=stack
+        )
+        upgrades.identity = _identity(spec, upgrades.programs, residents, metrics)
+        residents.look_for_loss = upgrades.look
+        await upgrades.look()
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
@@ -119,7 +126,7 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
                 stack.callback(loop.create_task(watch.run()).cancel)
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
         loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
-        _send(connection, Ready())
+        _send(connection, Ready(upgrades.identity.known_id))
         await _await_stop(stopped, upgrades, connection)
         loop.remove_reader(connection.fileno())
         await servers.drain(settings.drain_seconds)
@@ -269,6 +276,16 @@ async def _note_worker(store: RedisStore, metrics: Metrics) -> UpgradeWatch:
     return upgrades
 
 
+def _identity(spec: WorkerSpec, programs: Programs, residents: Residents, metrics: Metrics) -> StoreIdentity:
+    return StoreIdentity(
+        spec.store_id,
+        refuse_all=programs.refuse_all,
+        is_known=residents.find_known,
+        count_lost=residents.count_lost,
+        hooks=metrics,
+    )
+
+
 def _assemble(
     settings: Settings,
     spec: WorkerSpec,
@@ -277,7 +294,7 @@ def _assemble(
     threads: _Threads,
     metrics: Metrics,
     stack: AsyncExitStack,
-) -> tuple[Servers, Siblings]:
+) -> tuple[Servers, Siblings, Residents]:
     """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     siblings = Siblings(spec.number, spec.sibling_paths, hooks=metrics)
@@ -310,7 +327,8 @@ def _assemble(
         max_in_flight=settings.max_calls_in_flight,
         turns=services.guard.turns,
     )
-    return Servers.of(settings, spec, services, for_siblings, certificate=_certificate(settings, stack)), siblings
+    servers = Servers.of(settings, spec, services, for_siblings, certificate=_certificate(settings, stack))
+    return servers, siblings, residents
 
 
 def _start(residents: Residents, designer: Designer, housekeeper: Housekeeper | None, stack: AsyncExitStack) -> None:

@@ -295,6 +295,10 @@ class Metrics(Hooks):
         self._store_clock_jumps = self._counter(
             "topk_bandit_store_clock_jumps_total", "Times that the store's clock went on by another time than passed."
         )
+        self._store_replaced = self._gauge(
+            "topk_bandit_store_replaced",
+            "Whether the store is another one than this service was started with, or empty.",
+        )
         self._damaged = self._gauge(
             "topk_bandit_damaged_bandits",
             "Bandits that can't be served as their keys in the store are; the log names them.",
@@ -526,6 +530,10 @@ class Metrics(Hooks):
     def store_clock_jumped(self) -> None:
         """Count a jump of the store's clock."""
         self._store_clock_jumps.inc()
+
+    def store_replaced(self, *, is_replaced: bool) -> None:
+        """Show whether the store is another one than before."""
+        self._store_replaced.set(is_replaced)
 
     def damage_examined(self, damaged: int) -> None:
         """Show how many bandits are damaged."""

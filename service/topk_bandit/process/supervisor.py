@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 STALL_SECONDS = 120.0
 """How long a worker that starts may go without progress. A start may take longer, because it compiles."""
 
-HUNG_SECONDS = 15.0
+HUNG_SECONDS = 5.0
 """How long a worker whose event loop ran may be silent before it is killed and replaced."""
 
 REPORT_SECONDS = 3.0

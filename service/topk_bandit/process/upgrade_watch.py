@@ -16,6 +16,7 @@ from topk_bandit.domain.errors import OutdatedError, UnavailableError
 from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
+    from topk_bandit.process.store_identity import StoreIdentity
     from topk_bandit.store.redis.programs import Programs
 
 __all__ = ["UpgradeHooks", "UpgradeWatch"]
@@ -41,6 +42,11 @@ class UpgradeWatch:
         This worker among the programs of the store.
     look_seconds
         How long it waits between two looks.
+
+    Attributes
+    ----------
+    identity
+        What is told which store there is, once there is one.
     """
 
     def __init__(self, programs: Programs, *, hooks: UpgradeHooks, look_seconds: float = LOOK_SECONDS) -> None:
@@ -48,10 +54,19 @@ class UpgradeWatch:
         self._hooks = hooks
         self._look_seconds = look_seconds
         self._known: int | None = None
+        self.identity: StoreIdentity | None = None
+
+    @property
+    def programs(self) -> Programs:
+        """The worker itself among the programs of the store."""
+        return self._programs
 
     async def look(self) -> None:
         """Look once; the errors are those of `Programs.note`."""
         version = await self._programs.note()
+        if self.identity is not None:
+            await self.identity.look(self._programs.store_id)
+            self._programs.known_id = self.identity.known_id
         self._hooks.upgrade_examined(NEWEST - version)
         if version != self._known and version < NEWEST:
             _log.warning(

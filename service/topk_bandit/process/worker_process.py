@@ -11,6 +11,7 @@ import logging
 import multiprocessing
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.process.worker_spec import Beat, GaveUp, Ready, Stop, StoreAt
@@ -90,6 +91,8 @@ class WorkerProcess:
         except (EOFError, OSError):
             message = GaveUp(f"worker {self.spec.number} died while starting; see its log")
         self.beating = isinstance(message, Beat) or self.beating
+        if isinstance(message, Ready):
+            self.spec = replace(self.spec, store_id=message.store_id)
         self.ready = isinstance(message, Ready) or (self.ready and not isinstance(message, GaveUp))
         self.silent_seconds = 0.0
         return message

@@ -45,6 +45,8 @@ class WorkerSpec:
         Where it serves the console, likewise; empty for nowhere.
     sibling_paths
         Of the sockets at which workers ask each other, in the order of their numbers; empty where there is one worker.
+    store_id
+        The store that the service was started with; empty where that is not known yet.
     """
 
     number: int
@@ -53,6 +55,7 @@ class WorkerSpec:
     metrics_folder: Path
     console_address: str = ""
     sibling_paths: tuple[str, ...] = ()
+    store_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,9 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker serves calls."""
+    """The worker serves calls, from a store of this id."""
+
+    store_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@
     {prefix}:{t}:studies             zset     the tenant's study ids, all with score 0
     {prefix}:{t}:study_reservations  hash     study id -> "incarnation at_ms" of the attempt to create it
     {prefix}:tenants                 zset     ids of tenants that have bandits or studies, all with score 0
-    {prefix}:programs                hash     data_version; worker -> "data_version at_ms about" of those that run
+    {prefix}:programs                hash     data_version; ~store -> the store's id; worker -> what it is
     {prefix}:probe:<random>          hash     what topk-bandit doctor writes and removes in one step
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  "t/b writer" of a bandit whose log grew, or that was deleted; without a

@@ -44,6 +44,7 @@ __all__ = ["Link", "translate"]
 _Arguments: TypeAlias = "Sequence[bytes | str | int]"
 
 _COOLDOWN = 0.25
+_REFUSED_SECONDS = 5.0
 
 _UNREACHED = (
     TimeoutError,
@@ -128,6 +129,7 @@ class Link:
         self._outages: dict[str, Outage] = {}
         self._lacks: dict[str, Outage] = {}
         self._monotonic = monotonic
+        self._refused, self._always = "", ""
 
     @classmethod
     async def open(
@@ -162,6 +164,10 @@ class Link:
     def mode(self) -> str:
         """One of standalone, sentinel and cluster."""
         return self._deployment.mode
+
+    def refuse(self, problem: str, *, but: str) -> None:
+        """Refuse all calls but those of one key, for a problem; "" for none any more."""
+        self._refused, self._always = problem, but
 
     async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()) -> Any:  # noqa: ANN401
         """Run a script; all of `keys` share a slot."""
@@ -337,6 +343,8 @@ class Link:
     @asynccontextmanager
     async def _guard(self, key: str) -> AsyncIterator[None]:
         """Bound what happens inside, fail fast if need be, and raise only our own errors for what we know."""
+        if self._refused and key != self._always:
+            raise UnavailableError(self._refused, retry_after=_REFUSED_SECONDS, nothing_sent=True)
         node = self._deployment.node_of(key) if key else ""
         breaker, outage, lack = self._breakers[node], self._outage(node), self._lack(node)
         breaker.admit()

@@ -7,13 +7,17 @@ write, it refuses to serve.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, OutdatedError
 from topk_bandit.store import data_versions
 from topk_bandit.store.redis import scripts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from topk_bandit.store.redis.link import Link
 
 __all__ = ["Finalization", "Programs"]
@@ -56,6 +60,13 @@ class Programs:
         What tells this worker from all others.
     about
         What an operator knows it by.
+
+    Attributes
+    ----------
+    store_id
+        What tells the store from all others, as it was noted last; empty before, or where this program can't write.
+    known_id
+        What this worker knew before, for operators; empty for nothing.
     """
 
     def __init__(self, link: Link, key: str, *, worker: str, about: str) -> None:
@@ -64,6 +75,8 @@ class Programs:
         self._worker = worker
         self._about = about
         self._begins_with = data_versions.NEWEST
+        self._new_id = uuid.uuid4().hex
+        self.store_id = self.known_id = ""
 
     async def note(self) -> int:
         """Note that this worker runs, write the data version in force from now on, and return it.
@@ -75,8 +88,12 @@ class Programs:
         ConfigurationError
             The version in force is so old that only programs before this one write it.
         """
-        arguments = (self._worker, data_versions.NEWEST, self._begins_with, RETENTION_MS, self._about)
-        version = int(await self._link.run(scripts.NOTE_PROGRAM, (self._key,), arguments))
+        noted = (self._worker, data_versions.NEWEST, self._begins_with, RETENTION_MS)
+        about = f"{self._about} on store {self.known_id}" if self.known_id else self._about
+        found, store_id = await self._link.run(scripts.NOTE_PROGRAM, (self._key,), (*noted, about, self._new_id))
+        version, self.store_id = int(found), store_id.decode()
+        # The next store that has no id is another one.
+        self._new_id = uuid.uuid4().hex if store_id.decode() == self._new_id else self._new_id
         if version > data_versions.NEWEST:
             raise OutdatedError(
                 f"the store's data version is {version}, and this program knows up to {data_versions.NEWEST}: "
@@ -90,6 +107,10 @@ class Programs:
         self._begins_with = self._link.data_version = version
         return version
 
+    def refuse_all(self, problem: str) -> None:
+        """Have all calls but these refused, for a problem; "" for none any more."""
+        self._link.refuse(problem, but=self._key)
+
     async def leave(self) -> None:
         """Note that this worker has ended."""
         await self._link.call("HDEL", self._key, self._worker)
@@ -102,6 +123,14 @@ class Programs:
         except ValueError:
             raise CorruptDataError(f"{self._key} has the unknown data version {found!r}") from None
 
+    async def find_strangers(self) -> list[str]:
+        """Return what an operator knows workers by that were on another store before, and refuse to go on."""
+        noted = await self._link.call("HGETALL", self._key)
+        values = {name: value.decode(errors="replace") for name, value in _pairs(noted)}
+        store_id = values.pop(b"~store", "").rpartition(" ")[2]
+        known = {value: value.rpartition(" on store ")[2] for value in values.values() if " on store " in value}
+        return sorted(_about(value.split(" ", 2)[2]) for value, one in known.items() if one != store_id)
+
     async def finalize(self) -> Finalization:
         """Put this program's data version in force, unless a worker runs that could not read it."""
         arguments = (data_versions.NEWEST, HEARD_WITHIN_MS)
@@ -110,5 +139,18 @@ class Programs:
             return Finalization(None, None)
         if word == b"held":
             before = await self.read()
-            return Finalization(before, before, tuple(sorted(one.decode() for one in told)))
+            return Finalization(before, before, tuple(sorted(_about(one.decode()) for one in told)))
         return Finalization(int(told[0]), max(int(told[0]), data_versions.NEWEST))
+
+
+def _about(noted: str) -> str:
+    """Return what an operator knows a worker by, without the store that it knew."""
+    return noted.partition(" on store ")[0]
+
+
+def _pairs(noted: object) -> Iterator[tuple[bytes, bytes]]:
+    """Return the fields of a hash, which is a list or a mapping as the protocol has it."""
+    if isinstance(noted, Mapping):
+        return iter(noted.items())
+    several = list(cast("Sequence[bytes]", noted))
+    return iter(zip(several[::2], several[1::2], strict=True))

@@ -13,7 +13,7 @@ local older = {}
 for i = 1, #noted, 2 do
   if noted[i] == 'data_version' then
     in_force = whole(KEYS[1], noted[i + 1])
-  else
+  elseif noted[i] ~= '~store' then
     local newest, heard_ms, about = string.match(noted[i + 1], '^(%d+) (%d+) (.*)$')
     if newest and tonumber(newest) < tonumber(ARGV[1]) and tonumber(heard_ms) >= at_ms - ARGV[2] then
       older[#older + 1] = about

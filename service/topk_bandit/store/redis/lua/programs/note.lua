@@ -6,14 +6,18 @@
 -- ARGV[3] data version of a store that has none yet
 -- ARGV[4] how long a silent worker is kept, in ms
 -- ARGV[5] what an operator knows it by
--- Returns the data version.
+-- ARGV[6] id of a store that has none yet
+-- Returns the data version, and the id of the store.
 
 local at_ms = now_ms()
 local noted = redis.call('HGETALL', KEYS[1])
 local in_force
+local id
 for i = 1, #noted, 2 do
   if noted[i] == 'data_version' then
     in_force = whole(KEYS[1], noted[i + 1])
+  elseif noted[i] == '~store' then
+    id = string.match(noted[i + 1], ' (%S+)$')
   elseif tonumber(string.match(noted[i + 1], '^%d+ (%d+) ') or 0) < at_ms - ARGV[4] then
     write('HDEL', KEYS[1], noted[i])
   end
@@ -24,5 +28,10 @@ if not in_force then
 end
 if tonumber(in_force) <= tonumber(ARGV[2]) then
   write('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. text(at_ms) .. ' ' .. ARGV[5])
+  if not id then
+    id = ARGV[6]
+    -- Programs of before take each field for a worker: this one can read all versions, and is never silent for long.
+    write('HSET', KEYS[1], '~store', '999 9999999999999 ' .. id)
+  end
 end
-return commit(in_force)
+return commit({in_force, id or ''})
