@@ -10,7 +10,7 @@ from tests.rpc.keys import key, ring
 from topk_bandit.domain.access import Scope
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.keys_file import change_keys, read_keys
-from topk_bandit.rpc.keys import KeyRing, new_key
+from topk_bandit.rpc.keys import KeyRing, new_key, print_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,3 +71,15 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"keys_file: {tmp_path}/none/keys can't be written: No such file"):
         change_keys(tmp_path / "none" / "keys", lambda _: ring())
+
+
+def test_a_file_that_every_user_can_write_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(print_keys(ring()))
+    for mode in (0o600, 0o644, 0o660):
+        file.chmod(mode)
+        assert read_keys(file).keys == ring().keys
+    for mode in (0o666, 0o602):
+        file.chmod(mode)
+        with pytest.raises(ConfigurationError, match="can be written by every user: chmod o-w"):
+            read_keys(file)

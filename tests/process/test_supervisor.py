@@ -21,6 +21,7 @@ from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import grpc
 
@@ -155,6 +156,17 @@ def test_workers_end_with_their_supervisor_and_the_next_one_takes_over(service: 
     assert service.store_pid == store
     with service.client(tenant="acme") as client:
         assert client.stats("home").observation_count == count
+
+
+def test_a_terminal_that_is_closed_has_it_drain(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        workers = service.worker_pids
+        os.kill(workers[0], signal.SIGHUP)  # a terminal sends it to all
+        os.kill(service.pid, signal.SIGHUP)
+        assert service.wait() == 0
+        service.until_gone()
+        messages = [record.get("message") for record in service.records]
+        assert messages.index("draining") < messages.index("stopped")
 
 
 def test_sigterm_while_it_starts_ends_it(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -27,8 +27,8 @@ class Desk:
     rounds: int = 0
     begun: list[tuple[str, int]] = field(default_factory=list)
 
-    async def request(self, name: str, *, seconds: float = 1.0) -> None:
-        await self.turns.wait()
+    async def request(self, name: str, *, seconds: float = 1.0, tenant: str = "") -> None:
+        await self.turns.wait(tenant)
         self.begun.append((name, self.rounds))
         self.now += seconds
 
@@ -187,5 +187,30 @@ def test_when_all_give_up_the_next_one_is_not_forgotten() -> None:
             await request_and_give_up(made, 3, slice(1, None))
             await asyncio.wait_for(made.request("later"), PATIENCE)
             assert made.order == ["0", "later"]
+
+    asyncio.run(play())
+
+
+def test_tenants_have_their_turns_one_after_the_other() -> None:
+    async def play() -> None:
+        async with desk() as made:
+            loud = [made.request(f"loud {number}", tenant="loud") for number in range(6)]
+            quiet = [made.request(f"{name} {number}", tenant=name) for name in ("calm", "shy") for number in range(2)]
+            await asyncio.gather(*loud, *quiet)
+            # The first began at once, when nobody else was there.
+            assert made.order[1:7] == ["loud 1", "calm 0", "shy 0", "loud 2", "calm 1", "shy 1"]
+            assert made.order[7:] == ["loud 3", "loud 4", "loud 5"]
+
+    asyncio.run(play())
+
+
+def test_a_tenant_whose_requests_have_all_given_up_has_no_turn() -> None:
+    async def play() -> None:
+        async with desk() as made:
+            tasks = [asyncio.create_task(made.request(f"{name}", tenant=name)) for name in ("first", "gone", "last")]
+            await asyncio.sleep(0)
+            tasks[1].cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert made.order == ["first", "last"]
 
     asyncio.run(play())

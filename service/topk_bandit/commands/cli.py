@@ -160,7 +160,7 @@ def _serve(given: argparse.Namespace) -> int:
     check_doors(chosen)
     logs.configure(chosen.log_format, level=chosen.log_level)
     stop_requested = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop_requested.set())
     _log.info("starting", extra={"settings": chosen.redact()})
     for problem in open_doors(chosen):

@@ -88,7 +88,7 @@ async def _serve(given: argparse.Namespace, name: BanditName) -> None:
     host, port = _address(given)
     certificate = _certificate(given)
     stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     events = EventsFile(given.events_file, now=time.time)
     async with connect_async(given, name.tenant) as client:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["change_keys", "read_keys"]
 
+_OTHERS_WRITE = 0o002
+
 
 def read_keys(path: Path) -> KeyRing:
     """Return the keys of a file.
@@ -24,9 +26,10 @@ def read_keys(path: Path) -> KeyRing:
     Raises
     ------
     ConfigurationError
-        It can't be read, or is no keys file.
+        It can't be read, is no keys file, or every user of the machine can write it.
     """
     try:
+        _check_mode(path)
         return parse_keys(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"keys_file: {path} can't be read: {error.strerror}") from None
@@ -34,6 +37,11 @@ def read_keys(path: Path) -> KeyRing:
         raise ConfigurationError(f"keys_file: {path}: is not UTF-8") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"keys_file: {path}: {error}") from None
+
+
+def _check_mode(path: Path) -> None:
+    if path.stat().st_mode & _OTHERS_WRITE:
+        raise ConfigurationError("can be written by every user: chmod o-w takes that away")
 
 
 def change_keys(path: Path, change: Callable[[KeyRing], KeyRing]) -> None:

@@ -36,6 +36,7 @@ def run(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
     """Serve until the supervisor, at the other end of `connection`, says stop or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Threads here compute for microseconds between calls that release the lock; none should wait 5 ms for its turn.
     sys.setswitchinterval(SWITCH_SECONDS)
     logs.configure(settings.log_format, level=settings.log_level)

@@ -429,7 +429,7 @@ class GuardedMethod:
     async def _handle_request(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
         clock = self._guard.clock
         if self.takes_turns:
-            await self._wait_for_turn(context)
+            await self._wait_for_turn(context, admission.tenant)
         begun = clock()
         request = await self._parse_request(payload)
         admission.permit(request)
@@ -440,11 +440,11 @@ class GuardedMethod:
         self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
         return serialized
 
-    async def _wait_for_turn(self, context: Context) -> None:
+    async def _wait_for_turn(self, context: Context, tenant: str) -> None:
         """Wait until the call may begin, unless its answer would come too late then: somebody else's does not."""
         clock = self._guard.clock
         began = clock()
-        await self._guard.turns.wait()
+        await self._guard.turns.wait(tenant)
         if _is_too_late(context.time_remaining(), waited=clock() - began):
             raise _full("others were before it, and its time is all but up")
 

@@ -1,10 +1,10 @@
-"""The order in which requests begin: requests that have come are taken in before."""
+"""The order in which requests begin: each tenant's in turn, and requests that have come are taken in before."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ class Turns:
     their clients give up. Therefore, while requests come one upon the other, the next one begins once no other has come
     for a few rounds.
 
+    Tenants have their turns one after the other (round robin: Nagle, 1987), so that one with many requests has others
+    wait for one of them and not for all.
+
     Parameters
     ----------
     clock
@@ -43,17 +46,17 @@ class Turns:
         self._arrivals = 0
         self._begun_at = 0.0
         self._left_alone_at = -math.inf
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._giver: asyncio.Task[None] | None = None
 
     def note_arrival(self) -> None:
         """Note that a request was taken in, whether it is refused or not."""
         self._arrivals += 1
 
-    async def wait(self) -> None:
-        """Return when a request may begin: at once, unless others wait or one has begun just before.
+    async def wait(self, tenant: str = "") -> None:
+        """Return when a request of a tenant may begin: at once, unless others wait or one has begun just before.
 
-        Who is cancelled gives up the turn.
+        A request that is cancelled gives up its turn.
         """
         loop = asyncio.get_running_loop()
         if self._giver is None and self._clock() - self._left_alone_at >= ALONE_SECONDS:
@@ -61,7 +64,7 @@ class Turns:
             loop.call_soon(self._note_end)
             return
         turn = loop.create_future()
-        self._waiting.append(turn)
+        self._waiting.setdefault(tenant, deque()).append(turn)
         if self._giver is None:
             self._giver = loop.create_task(self._give_turns())
         await turn
@@ -79,16 +82,29 @@ class Turns:
             await self._take_in_requests()
             if self._is_waited():
                 self._note_begin()
-                self._waiting.popleft().set_result(None)
+                self._pop_first().set_result(None)
                 await asyncio.sleep(0)
                 self._note_end()
         self._giver = None
 
+    def _pop_first(self) -> asyncio.Future[None]:
+        """Return who is next, and put the others of its tenant behind those of all tenants that wait."""
+        tenant, turns = self._waiting.popitem(last=False)
+        first = turns.popleft()
+        if turns:
+            self._waiting[tenant] = turns
+        return first
+
     def _is_waited(self) -> bool:
         """Return whether the first one waits for its turn, which those that have given up do not any more."""
-        while self._waiting and self._waiting[0].done():
-            self._waiting.popleft()
-        return bool(self._waiting)
+        while self._waiting:
+            tenant, turns = next(iter(self._waiting.items()))
+            while turns and turns[0].done():
+                turns.popleft()
+            if turns:
+                return True
+            del self._waiting[tenant]
+        return False
 
     async def _take_in_requests(self) -> None:
         await asyncio.sleep(0)  # the request before may have begun in this very round
