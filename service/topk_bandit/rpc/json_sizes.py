@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FEWEST", "MOST_OF_FIELDS", "check_size", "most_values"]
 
-_MOST = 500_000
+_MOST = 700_000
 """Where fields may hold more than fits into the largest body: what is parsed in some 20 ms."""
 
 _COUNTED_AT_ONCE = 1 << 16
