@@ -24,6 +24,7 @@ from topk_bandit.bandits.slate_rates import is_set_aside
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
+    CorruptDataError,
     InvalidArgumentError,
     NotDurableError,
     NotFoundError,
@@ -249,11 +250,13 @@ class Recommender:
             recommendation, odd = await self._decide(name, request, model, strict_candidates=strict_candidates)
             try:
                 outcome = await self._record(name, request, recommendation, model)
-            except UnavailableError as error:
+            except (UnavailableError, CorruptDataError) as error:
+                # The watch over damage names what is corrupt; a page has a slate all the same.
+                is_unrecorded = isinstance(error, CorruptDataError) or error.nothing_sent
                 newest = self._residents.peek_model(name)
                 if newest is None or newest.items_position == model.items_position:
-                    return self._degrade(recommendation, is_unrecorded=error.nothing_sent)
-                if not error.nothing_sent:  # this slate may be recorded, and another one can't have its id
+                    return self._degrade(recommendation, is_unrecorded=is_unrecorded)
+                if not is_unrecorded:  # this slate may be recorded, and another one can't have its id
                     raise
                 model = newest
                 continue

@@ -50,6 +50,8 @@ class Resident:
         The earliest open deadline by the store's clock, when overdue slates were closed last; None without any.
     rate
         How many slates a second the bandit gives out.
+    damage
+        Why the log could not be followed the last time; empty for no reason.
     must_read
         Whether the log may have more than this worker was told to have appended to it; set by `wake`.
     """
@@ -63,6 +65,7 @@ class Resident:
         self.next_deadline_ms: int | None = None
         self.rate = SlateRate()
         self.must_read = True
+        self.damage = ""
         self._woken = asyncio.Event()
         self._look_seconds = look_seconds
         self._pause_seconds = look_seconds

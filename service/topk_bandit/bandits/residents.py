@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import Follower
 from topk_bandit.bandits.resident import Resident
-from topk_bandit.domain.errors import ExhaustedError, NotFoundError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -41,6 +41,9 @@ CANCEL_AGAIN_SECONDS = 0.1
 
 GATHER_SECONDS = 0.025
 """How long a bandit's log is left alone after each look: what it grows by meanwhile is read and folded at once."""
+
+DAMAGED_LOOKS = 10.0
+"""A log that is damaged is looked at so many times as rarely: it will not mend by itself."""
 
 VANISHED_SECONDS = 30.0
 """A store that has lost all is noticed within a few seconds, in which its bandits are not found any more."""
@@ -235,7 +238,7 @@ class Residents:
         resident.wake()
         try:
             return model if await resident.follower.announce_items(model) else await self.follow(name)
-        except UnavailableError:
+        except (UnavailableError, CorruptDataError):
             return model
 
     async def follow(self, name: BanditName) -> Model:
@@ -363,9 +366,18 @@ class Residents:
                 await asyncio.sleep(error.retry_after)
             except ExhaustedError:  # the store is full: no deadline can be ended
                 await asyncio.sleep(self._look_seconds)
+            except CorruptDataError as error:
+                self._say_damaged(resident, error)
+                await asyncio.sleep(DAMAGED_LOOKS * self._look_seconds)
             except Exception:  # noqa: BLE001 - one log must not stop the following for good
                 _log.exception("a log can't be followed", extra={"bandit": str(resident.follower.name)})
                 await asyncio.sleep(self._look_seconds)
+
+    def _say_damaged(self, resident: Resident, error: CorruptDataError) -> None:
+        """Log why a bandit can't be followed, once as long as the reason is the same."""
+        if resident.damage != str(error):
+            _log.error("a log can't be followed: %s", error, extra={"bandit": str(resident.follower.name)})
+        resident.damage = str(error)
 
     async def _look(self, resident: Resident) -> None:
         """Wait until it is time, close what is overdue, and follow; or let a model rest that is not used."""
@@ -381,6 +393,7 @@ class Residents:
             resident.expire_at, reads = now + self._look_seconds, True
             resident.next_deadline_ms = await self.expire(resident.follower.name)
         resident.record_look(await self._follow(resident, reads=reads), now=now)
+        resident.damage = ""
         await asyncio.sleep(GATHER_SECONDS)
 
     def _is_unused(self, resident: Resident, *, now: float, woken: bool) -> bool:

@@ -140,7 +140,10 @@ class FailureReporter:
 
     def _own_fault(self, error: BaseException, call: str) -> Failure:
         reference = self._new_reference()
-        _log.error("%s failed, reference %s", call, reference, exc_info=error)
+        if isinstance(error, errors.CorruptDataError):  # which says all there is to know
+            _log.error("%s failed, reference %s: %s", call, reference, error)
+        else:
+            _log.error("%s failed, reference %s", call, reference, exc_info=error)
         return internal_failure(reference)
 
 
