@@ -18,7 +18,7 @@ from topk_bandit.rpc import fields
 from topk_bandit.rpc.identities import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from google.protobuf.message import Message
 
@@ -47,11 +47,18 @@ class Rule:
         Path of the field that names what the call is about; empty for a call about every tenant.
     audited
         Whether its calls are in the audit log: those that create, change or delete what is managed.
+    operators
+        Whether the scope of operators is as good: they read what there is, and back it up.
     """
 
     scope: Scope
     field: str = ""
     audited: bool = False
+    operators: bool = False
+
+    def admits(self, scopes: Collection[Scope]) -> bool:
+        """Return whether a key with these scopes may call."""
+        return self.scope in scopes or (self.operators and Scope.OPERATE in scopes)
 
     def resource(self, request: Message) -> str:
         """Return what a call is about, by name."""
@@ -75,14 +82,14 @@ RULES: Mapping[str, Rule] = {
     **_rules(
         "topk_bandit.v1.BanditService",
         CreateBandit=Rule(Scope.MANAGE, "bandit.name", audited=True),
-        GetBandit=Rule(Scope.MANAGE, "name"),
-        ListBandits=Rule(Scope.MANAGE, "parent"),
+        GetBandit=Rule(Scope.MANAGE, "name", operators=True),
+        ListBandits=Rule(Scope.MANAGE, "parent", operators=True),
         UpdateBandit=Rule(Scope.MANAGE, "bandit.name", audited=True),
         ResetBandit=Rule(Scope.MANAGE, "name", audited=True),
         DeleteBandit=Rule(Scope.MANAGE, "name", audited=True),
         UpsertItems=Rule(Scope.MANAGE, "bandit", audited=True),
         RetireItems=Rule(Scope.MANAGE, "bandit", audited=True),
-        ListItems=Rule(Scope.MANAGE, "bandit"),
+        ListItems=Rule(Scope.MANAGE, "bandit", operators=True),
         ImportObservations=Rule(Scope.MANAGE, "bandit", audited=True),
         GetImport=Rule(Scope.MANAGE, "bandit"),
         GetBanditStats=Rule(Scope.OPERATE, "bandit"),
@@ -90,8 +97,8 @@ RULES: Mapping[str, Rule] = {
     **_rules(
         "topk_bandit.v1.PreferenceService",
         CreateStudy=Rule(Scope.MANAGE, "study.name", audited=True),
-        GetStudy=Rule(Scope.MANAGE, "name"),
-        ListStudies=Rule(Scope.MANAGE, "parent"),
+        GetStudy=Rule(Scope.MANAGE, "name", operators=True),
+        ListStudies=Rule(Scope.MANAGE, "parent", operators=True),
         DeleteStudy=Rule(Scope.MANAGE, "name", audited=True),
         NextQuestions=Rule(Scope.RECOMMEND, "study"),
         SubmitAnswers=Rule(Scope.REWARD, "study"),
@@ -187,7 +194,7 @@ class Access:
         key = self.find(caller)
         if key is None:
             raise self._unknown(caller)
-        if rule.scope not in key.scopes:
+        if not rule.admits(key.scopes):
             raise ForbiddenError("SCOPE_NEEDED", f"a key with the scope {rule.scope} is needed")
         return Admission(key, rule, method)
 
