@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from topk_bandit.process.store_identity import PROBLEM, StoreIdentity
 
 
 class Ledger:
     """Notes what is done."""
 
-    def __init__(self, *, is_known: bool | None = False) -> None:
+    def __init__(self, *, is_known: bool = False) -> None:
         self.refused: list[str] = []
         self.replaced: list[bool] = []
         self.counts = 0
         self._is_known = is_known
 
-    async def is_known(self) -> bool | None:
+    async def is_known(self) -> bool:
         return self._is_known
 
     def count_lost(self) -> tuple[int, int]:
@@ -49,9 +47,8 @@ def test_the_first_store_is_the_one_that_is_known() -> None:
     assert (identity.known_id, ledger.refused, ledger.counts) == ("a", [], 0)
 
 
-@pytest.mark.parametrize("is_known", [False, None])
-def test_another_one_is_refused_and_counted_once_until_the_first_is_back(is_known: bool | None) -> None:  # noqa: FBT001
-    ledger = Ledger(is_known=is_known)
+def test_another_one_is_refused_and_counted_once_until_the_first_is_back() -> None:
+    ledger = Ledger()
     identity = ledger.identity("a")
     look(identity, "b", "b", "c", "")
     assert (ledger.refused, ledger.replaced, ledger.counts) == ([PROBLEM], [True], 1)

@@ -158,8 +158,8 @@ class Residents:
             with suppress(NotFoundError):
                 await self._store.get_bandit(name)
 
-    async def find_known(self) -> bool | None:
-        """Return whether the store still has one of the bandits that are known here; None if none is known."""
+    async def find_known(self) -> bool:
+        """Return whether the store still has one of the bandits that are known here; any tenant if none is known."""
         known = self._known()
         for name, model in known.items():
             try:
@@ -167,7 +167,7 @@ class Residents:
                     return True
             except NotFoundError:
                 continue
-        return False if known else None
+        return not known and bool(await self._store.list_tenants(after="", limit=1))
 
     def count_lost(self) -> tuple[int, int]:
         """Count all that is known here of this worker's own bandits as lost; return how many events and rewards."""

@@ -41,8 +41,8 @@ class StoreIdentity:
     refuse_all
         Has calls to the store refused for a problem, or for "" no more.
     is_known
-        Returns whether something is in the store that this worker knows: then its data are there, and only its id is
-        gone. None where this worker knows nothing.
+        Returns whether something is in the store that this worker knows, or anything if it knows nothing: then the data
+        are there, and only the id is gone.
     count_lost
         Counts all that this worker knows to have been in the store as lost; returns how many events and rewards.
     """
@@ -52,7 +52,7 @@ class StoreIdentity:
         known_id: str,
         *,
         refuse_all: Callable[[str], None],
-        is_known: Callable[[], Awaitable[bool | None]],
+        is_known: Callable[[], Awaitable[bool]],
         count_lost: Callable[[], tuple[int, int]],
         hooks: IdentityHooks,
     ) -> None:

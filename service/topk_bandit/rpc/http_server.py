@@ -234,7 +234,10 @@ class HttpServer:
     async def _respond(self, request: web.BaseRequest) -> web.Response:
         host = request.headers.get("Host", "")
         if self._is_strange(host):
-            text = f"without keys this service answers to loopback names alone, not to {host[:64]!r}"
+            text = (
+                f"without keys this service answers to loopback names alone, not to {host[:64]!r}: "
+                "have a proxy send Host: localhost, or make keys"
+            )
             return problem(grpc.StatusCode.PERMISSION_DENIED, text)
         method = self._methods.get(request.path)
         if method is None and request.path in self._documents:
