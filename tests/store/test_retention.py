@@ -78,7 +78,7 @@ def test_a_worker_that_is_silent_leaves_no_sign_of_life(valkey: RunningServer) -
                 await stores.pass_time(silent_ms)
                 await hear("here")
                 assert set(client.hkeys(followers)) == left
-                assert set(client.hkeys(programs)) == left | {b"data_version"}
+                assert set(client.hkeys(programs)) == left | {b"data_version", b"~store"}
 
     assert FOLLOWER_RETENTION_MS == RETENTION_MS == 60_000
     run(stores, scenario)

@@ -55,6 +55,7 @@ def life_on(binary: Path) -> tuple[list[str], list[tuple[str, dict[bytes, Any]]]
             after.append((names[script], kept_by(client)))
             return answer
 
+        patch.setattr("topk_bandit.store.redis.programs._new_id", lambda: "store")
         patch.setattr(ClockedLink, "run", noted)
         patch.setattr(ClockedLink, "_run_and_wait", noted_too)
         lines = asyncio.run(use_everything(server.unix_url))

@@ -75,7 +75,7 @@ class Programs:
         self._worker = worker
         self._about = about
         self._begins_with = data_versions.NEWEST
-        self._new_id = uuid.uuid4().hex
+        self._new_id = _new_id()
         self.store_id = self.known_id = ""
 
     async def note(self) -> int:
@@ -93,7 +93,7 @@ class Programs:
         found, store_id = await self._link.run(scripts.NOTE_PROGRAM, (self._key,), (*noted, about, self._new_id))
         version, self.store_id = int(found), store_id.decode()
         # The next store that has no id is another one.
-        self._new_id = uuid.uuid4().hex if store_id.decode() == self._new_id else self._new_id
+        self._new_id = _new_id() if store_id.decode() == self._new_id else self._new_id
         if version > data_versions.NEWEST:
             raise OutdatedError(
                 f"the store's data version is {version}, and this program knows up to {data_versions.NEWEST}: "
@@ -141,6 +141,11 @@ class Programs:
             before = await self.read()
             return Finalization(before, before, tuple(sorted(_about(one.decode()) for one in told)))
         return Finalization(int(told[0]), max(int(told[0]), data_versions.NEWEST))
+
+
+def _new_id() -> str:
+    """Return the id of a store that has none yet."""
+    return uuid.uuid4().hex
 
 
 def _about(noted: str) -> str:
