@@ -155,7 +155,7 @@ def test_bodies_that_unpack_to_much_cost_no_memory_however_many_come_at_once(
 def post_packed(service: Service, body: bytes, packing: str = "gzip") -> bytes:
     """Return the status of a call whose body is compressed."""
     host, _, port = service.http_address.rpartition(":")
-    head = f"POST {RPC} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Encoding: {packing}\r\n"
+    head = f"POST {RPC} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Encoding: {packing}\r\n"
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         return connection.recv(4096).split()[1]
@@ -201,7 +201,7 @@ def connected(address: str, words: list[bytes]) -> Iterator[list[socket.socket]]
             connection.close()
 
 
-HALF_HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nX-A: "
+HALF_HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nX-A: "
 
 
 def test_half_a_request_is_not_waited_for(service: Service, channel: grpc.Channel) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = [f"/{service.full_name}/{method.name}" for service in DESCRIPTORS for method in service.methods]
 RECOMMEND = "/topk_bandit.v1.RecommenderService/Recommend"
-HEAD = f"POST {RECOMMEND} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+HEAD = f"POST {RECOMMEND} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 NO_HTTP = (
     b"POST",
     b"POST / HTTP/7",
@@ -102,7 +102,7 @@ class Sender:
         count = self.random.randint(2, 20)
         one = self.examples[RECOMMEND]
         head = f"{HEAD}Content-Length: {len(one)}\r\n\r\n"
-        last = self.joined([b"GET /none HTTP/1.1", b"Host: a"], b"")
+        last = self.joined([b"GET /none HTTP/1.1", b"Host: localhost"], b"")
         return Request((head.encode() + one) * count + last, count + 1)
 
     def no_http(self) -> Request:
@@ -149,7 +149,7 @@ class Sender:
     def headers(self) -> list[bytes]:
         kinds = [b"application/json"] * 12 + [b"application/proto"] * 4
         kinds += [b"text/plain", b"", b"application/json; charset=utf-16", b"application/json;;;=", b"\xff", b"a/b/c"]
-        lines = [b"Host: a", b"Content-Type: " + self.random.choice(kinds)]
+        lines = [b"Host: localhost", b"Content-Type: " + self.random.choice(kinds)]
         more = [b"Connect-Timeout-Ms: ", b"Connect-Protocol-Version: ", b"Accept-Encoding: ", b"Origin: ", b"Cookie: "]
         more += [b"If-None-Match: ", b"Accept: ", b"Range: bytes=", b"Expect: ", b"Upgrade: ", b"Connection: Upgrade, "]
         values = [
