@@ -23,7 +23,7 @@ def long_run(*arguments: str) -> str:
 
 @pytest.mark.slow
 def test_what_draws_examples_has_a_long_form() -> None:
-    chosen = ("-m", "long_form", "tests/learning/test_kernel_choice.py", "tests/domain")
+    chosen = ("-m", "long_form", "tests/learning/test_kernel_choice.py", "tests/domain/test_errors.py")
     lines = long_run("-m", "pytest", "--collect-only", "-q", *chosen).splitlines()
     assert [line.partition("::")[2] for line in lines if "::" in line] == [
         "test_the_unit_of_the_rewards_does_not_matter"

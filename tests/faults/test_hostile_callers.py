@@ -155,7 +155,9 @@ def test_bodies_that_unpack_to_much_cost_no_memory_however_many_come_at_once(
 def post_packed(service: Service, body: bytes, packing: str = "gzip") -> bytes:
     """Return the status of a call whose body is compressed."""
     host, _, port = service.http_address.rpartition(":")
-    head = f"POST {RPC} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Encoding: {packing}\r\n"
+    head = (
+        f"POST {RPC} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Encoding: {packing}\r\n"
+    )
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         return connection.recv(4096).split()[1]

@@ -84,6 +84,8 @@ class Residents:
         How much memory models may take, and for how long.
     look_for_loss
         Finds out whether the store is still the one that it was.
+    ranks_first
+        Whether this worker is the owner of a bandit while all are there, so that of several one alone counts it.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Residents:
         self._residents: dict[BanditName, Resident] = {}
         self._vanished: dict[BanditName, tuple[float, Model]] = {}
         self.look_for_loss: Callable[[], Awaitable[None]] = _look_at_nothing
+        self.ranks_first: Callable[[str], bool] = lambda _bandit: True
         self._listener: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -171,7 +174,7 @@ class Residents:
 
     def count_lost(self) -> tuple[int, int]:
         """Count all that is known here of this worker's own bandits as lost; return how many events and rewards."""
-        known = {name: model for name, model in self._known().items() if self._owns(str(name))}
+        known = {name: model for name, model in self._known().items() if self.ranks_first(str(name))}
         for name, model in known.items():
             self._hooks.events_lost(str(name), events=model.version, rewards=model.state.observations)
         rewards = sum(model.state.observations for model in known.values())

@@ -131,7 +131,7 @@ def _figures(record: _Record) -> list[str]:
 def show(*, rounds: int, seed: int) -> int:
     """Run the demo; return the exit status."""
     console = Console()
-    logs.configure("text", level="WARNING")
+    logs.configure("text", level="ERROR")
     with tempfile.TemporaryDirectory(prefix="topk-bandit-demo-") as folder:
         settings = Settings(
             listen=Address("127.0.0.1", 0),
@@ -139,7 +139,7 @@ def show(*, rounds: int, seed: int) -> int:
             metrics_listen=None,
             data_dir=Path(folder),
             store_timeout_seconds=PATIENCE,
-            log_level="WARNING",
+            log_level="ERROR",
             log_format="text",
         )
         console.print("Starting the service on an embedded store (the first time on a machine, this compiles) ...")

@@ -113,7 +113,7 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
             settings, spec, connected, threads=threads, metrics=metrics, stack=stack
         )
         upgrades.identity = _identity(spec, upgrades.programs, residents, metrics)
-        residents.look_for_loss = upgrades.look
+        residents.look_for_loss, residents.ranks_first = upgrades.look, siblings.ranks_first
         await upgrades.look()
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()

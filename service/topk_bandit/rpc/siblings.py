@@ -177,6 +177,10 @@ class Siblings:
         """Return whether this worker is the owner of a bandit, by its full name, as far as it knows who is there."""
         return not self._others or self._owner(bandit) is None
 
+    def ranks_first(self, bandit: str) -> bool:
+        """Return whether this worker is the owner of a bandit while all workers are there."""
+        return not self._others or next(iter(rank_workers(bandit, self._n_workers))) == self._own
+
     def told(self, bandit: str = "") -> str:
         """Return what the caller is told of who answers, and of who owns the bandit that it asked for, if for one.
 
