@@ -45,11 +45,6 @@ GATHER_SECONDS = 0.025
 DAMAGED_LOOKS = 10.0
 """A log that is damaged is looked at so many times as rarely: it will not mend by itself."""
 
-VANISHED_SECONDS = 30.0
-"""A store that has lost all is noticed within a few seconds, in which its bandits are not found any more."""
-
-_MOST_VANISHED = 1000
-
 
 async def _look_at_nothing() -> None:
     """Look at no store: nothing is known of its id."""
@@ -115,7 +110,6 @@ class Residents:
         self._sizes = ModelSizes(most_bytes=self.budget.worker_bytes)
         hooks.bounded(self.budget.model_bytes)
         self._residents: dict[BanditName, Resident] = {}
-        self._vanished: dict[BanditName, tuple[float, Model]] = {}
         self.look_for_loss: Callable[[], Awaitable[None]] = _look_at_nothing
         self.ranks_first: Callable[[str], bool] = lambda _bandit: True
         self._listener: asyncio.Task[None] | None = None
@@ -181,11 +175,9 @@ class Residents:
         return sum(model.version for model in known.values()), rewards
 
     def _known(self) -> dict[BanditName, Model]:
-        """Return the models here, and those of bandits that were not found any more a moment ago."""
-        now = self._now()
-        vanished = {name: model for name, (at, model) in self._vanished.items() if now - at < VANISHED_SECONDS}
-        present = {name: one.follower.model for name, one in self._residents.items()}
-        return vanished | {name: model for name, model in present.items() if model is not None}
+        """Return the models that are here."""
+        models = {name: one.follower.model for name, one in self._residents.items()}
+        return {name: model for name, model in models.items() if model is not None}
 
     def note_written(self, name: BanditName, position: int, recommendation_id: str, *, is_reward: bool = False) -> None:
         """Note where in a bandit's log the store has written something that a caller is told of; 0 is nowhere."""
@@ -315,18 +307,10 @@ class Residents:
                 yield
         except NotFoundError:
             await self.confirm_gone(resident.follower.name)
-            self._note_vanished(resident)
             self._drop(resident)
             raise
         finally:
             self._clear_up(resident)
-
-    def _note_vanished(self, resident: Resident) -> None:
-        """Keep the model of a bandit that is gone for a while: if it was lost and not deleted, it is counted."""
-        now, model = self._now(), resident.follower.model
-        self._vanished = {name: one for name, one in self._vanished.items() if now - one[0] < VANISHED_SECONDS}
-        if model is not None and len(self._vanished) < _MOST_VANISHED:
-            self._vanished[resident.follower.name] = (now, model)
 
     def _clear_up(self, resident: Resident) -> None:
         """Drop a resident that could not be loaded; let others rest if one that was folded has outgrown the budget."""

@@ -114,7 +114,7 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         )
         upgrades.identity = _identity(spec, upgrades.programs, residents, metrics)
         residents.look_for_loss, residents.ranks_first = upgrades.look, siblings.ranks_first
-        await upgrades.look()
+        await upgrades.identity.look(upgrades.programs.store_id)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()

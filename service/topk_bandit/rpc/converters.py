@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from topk_bandit.v1 import operator_service_pb2 as operator_pb
 
 __all__ = [
+    "MAX_BATCH",
     "PageRequest",
     "activation_request",
     "activation_to_proto",
@@ -76,7 +77,7 @@ Receipt = TypeVar(
     recommender_pb.AmendRewardResponse,
 )
 
-_MAX_BATCH = 1000
+MAX_BATCH = 1000
 _DEFAULT_BANDITS_PER_PAGE = 100
 _MAX_BANDITS_PER_PAGE = 1000
 _DEFAULT_ITEMS_PER_PAGE = 1000
@@ -180,7 +181,7 @@ def batch_of_rewards(
 ) -> tuple[BanditName, list[Reward | InvalidArgumentError]]:
     """Return whose rewards a BatchReward posts, and for each entry the reward or what is wrong with it."""
     name = fields.bandit_name("bandit", request.bandit)
-    fields.size("rewards", len(request.rewards), most=_MAX_BATCH)
+    fields.size("rewards", len(request.rewards), most=MAX_BATCH)
     return name, [_entry(index, entry) for index, entry in enumerate(request.rewards)]
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import FeatureKind, FeatureSchema, FeatureStats, FeatureValue
 
 __all__ = [
+    "MAX_FEATURES",
+    "MAX_LABELS",
     "feature_stats_to_proto",
     "features_from_proto",
     "features_to_proto",
@@ -38,9 +40,9 @@ __all__ = [
     "schema_to_proto",
 ]
 
-_MAX_FEATURES = 64
+MAX_FEATURES = 64
 _MAX_TEXT = 256
-_MAX_LABELS = 256
+MAX_LABELS = 256
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 100.0
 _MAX_UNIT = 64
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -50,7 +52,7 @@ _Texts = TypeVar("_Texts", Categorical, LabelSet)
 
 def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     """Return a schema; errors name fields below `path`."""
-    fields.size(f"{path}.features", len(schema.features), most=_MAX_FEATURES)
+    fields.size(f"{path}.features", len(schema.features), most=MAX_FEATURES)
     features: list[Feature] = []
     for place, feature in enumerate(schema.features):
         at = f"{path}.features[{place}]"
@@ -147,8 +149,8 @@ def _feature_to_proto(feature: Feature) -> pb.Feature:
 
 def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Features:
     """Return values by name; errors name the feature as ``path["name"]``."""
-    if len(values) > _MAX_FEATURES:
-        raise InvalidArgumentError(path, f"has {len(values)} entries; at most {_MAX_FEATURES} are allowed")
+    if len(values) > MAX_FEATURES:
+        raise InvalidArgumentError(path, f"has {len(values)} entries; at most {MAX_FEATURES} are allowed")
     found: dict[str, FeatureValue] = {}
     for name, value in values.items():
         if not _NAME.fullmatch(name):
@@ -209,8 +211,8 @@ def _text(path: str, text: str) -> str:
 
 
 def _labels(path: str, labels: Sequence[str]) -> tuple[str, ...]:
-    if len(labels) > _MAX_LABELS:
-        raise InvalidArgumentError(path, f"has {len(labels)} labels; at most {_MAX_LABELS} are allowed")
+    if len(labels) > MAX_LABELS:
+        raise InvalidArgumentError(path, f"has {len(labels)} labels; at most {MAX_LABELS} are allowed")
     for place, label in enumerate(labels):
         if not _text(f"{path}[{place}]", label):
             raise InvalidArgumentError(f"{path}[{place}]", "is empty")

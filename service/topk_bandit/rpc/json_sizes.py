@@ -17,7 +17,12 @@ from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_CONTEXT_WIDTH,
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MAX_LIST_SIZE
 from topk_bandit.rpc import fields
+from topk_bandit.rpc.converters import MAX_BATCH
+from topk_bandit.rpc.features import MAX_FEATURES, MAX_LABELS
+from topk_bandit.rpc.imports import MAX_ROWS
 from topk_bandit.rpc.json_parsing import LIBRARYS_OWN
+from topk_bandit.rpc.line_imports import MAX_LINES
+from topk_bandit.rpc.study_converters import MAX_ANSWERS, MAX_STUDY_QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,40 +40,38 @@ _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 FEWEST = 1000
 """So many are parsed of any message, so that the error of a small one says what is wrong with it."""
 
-_FEATURES, _LABELS, _BATCH = 64, 256, 1000
-
 MOST_OF_FIELDS: dict[str, int] = {
     "ActivateRequest.shown_item_ids": MAX_SLATE_SIZE,
     "Bandit.baseline_item_ids": MAX_SLATE_SIZE,
-    "BatchRewardRequest.rewards": _BATCH,
+    "BatchRewardRequest.rewards": MAX_BATCH,
     "CategoricalFeature.values": MAX_CONTEXT_WIDTH,
-    "FeatureSchema.features": _FEATURES,
-    "ImportAnswersRequest.rows": _BATCH,
-    "ImportEventsRequest.lines": _BATCH,
-    "ImportObservationsRequest.rows": _BATCH,
-    "ImportStudyRequest.lines": _BATCH,
-    "Item.features": _FEATURES,
+    "FeatureSchema.features": MAX_FEATURES,
+    "ImportAnswersRequest.rows": MAX_ROWS,
+    "ImportEventsRequest.lines": MAX_LINES,
+    "ImportObservationsRequest.rows": MAX_ROWS,
+    "ImportStudyRequest.lines": MAX_LINES,
+    "Item.features": MAX_FEATURES,
     "LabelSetFeature.values": MAX_CONTEXT_WIDTH,
-    "Labels.values": _LABELS,
+    "Labels.values": MAX_LABELS,
     "ListTopSlatesRequest.context": MAX_CONTEXT_DIMENSION,
-    "ListTopSlatesRequest.features": _FEATURES,
+    "ListTopSlatesRequest.features": MAX_FEATURES,
     "Numbers.values": MAX_CONTEXT_WIDTH,
     "PastAnswer.item_ids": MAX_LIST_SIZE,
     "PastObservation.context": MAX_CONTEXT_DIMENSION,
-    "PastObservation.features": _FEATURES,
+    "PastObservation.features": MAX_FEATURES,
     "PastObservation.item_ids": MAX_SLATE_SIZE,
     "RankingAnswer.item_ids": MAX_LIST_SIZE,
     "RatingsAnswer.ratings": MAX_LIST_SIZE,
     "RecommendRequest.candidate_item_ids": fields.MAX_ITEMS,
     "RecommendRequest.context": MAX_CONTEXT_DIMENSION,
-    "RecommendRequest.features": _FEATURES,
+    "RecommendRequest.features": MAX_FEATURES,
     "RetireItemsRequest.item_ids": fields.MAX_ITEMS,
     "Study.items": fields.MAX_ITEMS,
-    "Study.queries": _BATCH,
-    "StudyItem.features": _FEATURES,
-    "StudyItem.named_features": _FEATURES,
-    "StudyQuery.features": _FEATURES,
-    "SubmitAnswersRequest.answers": _BATCH,
+    "Study.queries": MAX_STUDY_QUERIES,
+    "StudyItem.features": MAX_FEATURES,
+    "StudyItem.named_features": MAX_FEATURES,
+    "StudyQuery.features": MAX_FEATURES,
+    "SubmitAnswersRequest.answers": MAX_ANSWERS,
     "UpsertItemsRequest.items": fields.MAX_ITEMS,
 }
 """How many entries each repeated field of a request may have; what has more is refused by its converter."""
@@ -96,7 +99,7 @@ def _most_of_field(field: FieldDescriptor) -> int:
     if not field.is_repeated:
         return 1 + inner
     name = field.full_name.removeprefix("topk_bandit.v1.")
-    return 2 + (1 + inner) * MOST_OF_FIELDS.get(name, _BATCH)
+    return 2 + (1 + inner) * MOST_OF_FIELDS[name]
 
 
 def _has_more(counts: Iterator[int], most: int) -> bool:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from topk_bandit.v1.operator_service_pb2 import ImportEventsRequest
     from topk_bandit.v1.preference_service_pb2 import ImportStudyRequest
 
-__all__ = ["lines_sent"]
+__all__ = ["MAX_LINES", "lines_sent"]
 
-_LINES = 1000
+MAX_LINES = 1000
 _MOST_LINES = 10**12
 
 
@@ -22,5 +22,5 @@ def lines_sent(request: ImportEventsRequest | ImportStudyRequest) -> Lines:
     import_id = fields.opaque_id("import_id", request.import_id)
     first_line = fields.integer("first_line", request.first_line, low=0, high=_MOST_LINES)
     if request.lines:
-        fields.size("lines", len(request.lines), most=_LINES)
+        fields.size("lines", len(request.lines), most=MAX_LINES)
     return Lines(import_id, first_line, tuple(request.lines))

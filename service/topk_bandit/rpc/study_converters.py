@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from topk_bandit.store.study_log import StudyRecord
 
 __all__ = [
+    "MAX_ANSWERS",
+    "MAX_STUDY_QUERIES",
     "OPERATION",
     "QueryPage",
     "asked_to_proto",
@@ -80,7 +82,7 @@ MAX_RATING_MAGNITUDE = 1e6
 
 _PAIR_SIZE = 2
 _MAX_QUESTIONS = 1000
-_MAX_ANSWERS = 1000
+MAX_ANSWERS = 1000
 _DEFAULT_STUDIES_PER_PAGE = 100
 _MAX_STUDIES_PER_PAGE = 1000
 _ITEMS_PER_PAGE = 5000
@@ -293,7 +295,7 @@ def submitted_answers(
 ) -> tuple[StudyName, list[tuple[str, GivenAnswer | None] | InvalidArgumentError]]:
     """Return whose answers a SubmitAnswers submits, and for each the answer or what is wrong with it."""
     name = fields.study_name("study", request.study)
-    fields.size("answers", len(request.answers), most=_MAX_ANSWERS)
+    fields.size("answers", len(request.answers), most=MAX_ANSWERS)
     return name, [_entry(index, answer) for index, answer in enumerate(request.answers)]
 
 

@@ -8,16 +8,14 @@ write, it refuses to serve.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, OutdatedError
 from topk_bandit.store import data_versions
 from topk_bandit.store.redis import scripts
+from topk_bandit.store.redis.replies import fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from topk_bandit.store.redis.link import Link
 
 __all__ = ["Finalization", "Programs"]
@@ -126,7 +124,7 @@ class Programs:
     async def find_strangers(self) -> list[str]:
         """Return what an operator knows workers by that were on another store before, and refuse to go on."""
         noted = await self._link.call("HGETALL", self._key)
-        values = {name: value.decode(errors="replace") for name, value in _pairs(noted)}
+        values = {name: value.decode(errors="replace") for name, value in fields_of(noted).items()}
         store_id = values.pop(b"~store", "").rpartition(" ")[2]
         known = {value: value.rpartition(" on store ")[2] for value in values.values() if " on store " in value}
         return sorted(_about(value.split(" ", 2)[2]) for value, one in known.items() if one != store_id)
@@ -151,11 +149,3 @@ def _new_id() -> str:
 def _about(noted: str) -> str:
     """Return what an operator knows a worker by, without the store that it knew."""
     return noted.partition(" on store ")[0]
-
-
-def _pairs(noted: object) -> Iterator[tuple[bytes, bytes]]:
-    """Return the fields of a hash, which is a list or a mapping as the protocol has it."""
-    if isinstance(noted, Mapping):
-        return iter(noted.items())
-    several = list(cast("Sequence[bytes]", noted))
-    return iter(zip(several[::2], several[1::2], strict=True))
