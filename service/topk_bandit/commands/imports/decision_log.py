@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
+from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.compat.personalizer.features import fit_features, flatten
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import read_number, read_text, read_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from topk_bandit.commands.imports.cells import Named
     from topk_bandit.domain.features import FeatureSchema
@@ -82,7 +82,7 @@ class DecisionLog:
             items=tuple(self._id(choice.action) for choice in choices),
             reward=0.0 - math.fsum(choice.cost for choice in choices),
             features=self._features(values),
-            time=_time(values.get("Timestamp")),
+            time=read_value("Timestamp", values.get("Timestamp"), read_time),
             propensity=math.prod(choice.probability for choice in choices),
         )
 
@@ -214,28 +214,11 @@ def _action(path: str, place: object, actions: Sequence[Mapping[str, Any]]) -> M
 
 
 def _cost(path: str, values: Mapping[str, Any]) -> float:
-    return _number(f"{path}_label_cost", values.get("_label_cost"))
+    return require_value(f"{path}_label_cost", values.get("_label_cost"), read_number)
 
 
 def _probability(path: str, value: object) -> float:
-    probability = _number(path, value)
+    probability = require_value(path, value, read_number)
     if not 0.0 < probability <= 1.0 + _ROUNDING:
         raise InvalidArgumentError(path, f"expected a probability above 0, got {value!r:.60}")
     return min(1.0, probability)
-
-
-def _number(path: str, value: object) -> float:
-    try:
-        number = read_number(value)
-    except ValueError as error:
-        raise InvalidArgumentError(path, str(error)) from None
-    if number is None:
-        raise InvalidArgumentError(path, "is missing")
-    return number
-
-
-def _time(value: object) -> datetime | None:
-    try:
-        return read_time(value)
-    except ValueError as error:
-        raise InvalidArgumentError("Timestamp", str(error)) from None

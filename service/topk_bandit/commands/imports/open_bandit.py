@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from topk_bandit.commands.imports.rows import FileRow
+from topk_bandit.commands.imports.rows import FileRow, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import is_missing, read_number
 
@@ -119,14 +119,7 @@ class Feedback:
         return {name: value for name, value in values.items() if name not in known}
 
     def _number(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
-        column = self.columns.get(name, (name,))[0]
-        try:
-            number = read_number(value)
-        except ValueError as error:
-            raise InvalidArgumentError(f"column {column!r}", str(error)) from None
-        if number is None:
-            raise InvalidArgumentError(f"column {column!r}", "is missing")
-        return number
+        return require_value(f"column {self.columns.get(name, (name,))[0]!r}", value, read_number)
 
 
 def _slate_of(row: FileRow) -> object:

@@ -1,17 +1,19 @@
-"""A row of a file, and whether the last one is whole."""
+"""A row of a file, whether the last one is whole, and values whose errors name their field."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["FileRow", "check_end"]
+__all__ = ["FileRow", "check_end", "read_value", "require_value"]
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,19 @@ def check_end(path: Path, line: int) -> None:
         if file.read(1) not in {b"\n", b"\r"}:
             problem = "the last line has no end, so that the file may be cut: add a line break if it is whole"
             raise InvalidArgumentError(f"{path.name}, line {line}", problem)
+
+
+def read_value(field: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read | None:  # noqa: ANN401
+    """Return a value, read by one of `domain.values`, None if it is missing; `InvalidArgumentError` names its field."""
+    try:
+        return reader(value)
+    except ValueError as error:
+        raise InvalidArgumentError(field, str(error)) from None
+
+
+def require_value(field: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read:  # noqa: ANN401
+    """Return a value as `read_value` does, which may not be missing."""
+    found = read_value(field, value, reader)
+    if found is None:
+        raise InvalidArgumentError(field, "is missing")
+    return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,18 +22,18 @@ from topk_bandit.client import AnswerKind
 from topk_bandit.commands.imports.answers import AnswerColumns
 from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
+from topk_bandit.commands.imports.rows import require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import read_number, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from topk_bandit.client import PastAnswer
     from topk_bandit.commands.imports.cells import Named
-    from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.preferences.utilities import Utilities
 
 __all__ = [
@@ -44,8 +44,6 @@ __all__ = [
     "write_preferences",
     "write_questions",
 ]
-
-_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,10 +91,12 @@ def read_described(path: Path, *, kind: str) -> Described:
         features = [name for name in row.values if name != kind] if not rows else features
         if other := sorted(set(features) ^ (row.values.keys() - {kind})):
             raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
-        identifier = _value(row, kind, read_text)
+        identifier = require_value(f"{row.place}, column {kind!r}", row.values[kind], read_text)
         if identifier in rows:
             raise InvalidArgumentError(f"{row.place}, column {kind!r}", f"{identifier!r} is there twice")
-        rows[identifier] = [_value(row, name, read_number) for name in features]
+        rows[identifier] = [
+            require_value(f"{row.place}, column {name!r}", row.values[name], read_number) for name in features
+        ]
     numbers = np.array(list(rows.values())) if features else np.eye(len(rows))
     return Described(tuple(rows), numbers)
 
@@ -197,18 +197,6 @@ def _write(path: Path, header: list[str], rows: Iterable[list[str]]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
-
-
-def _value(row: FileRow, column: str, reader: Callable[[Any], _Read | None]) -> _Read:
-    try:
-        found = reader(row.values[column])  # type: ignore[index]
-    except ValueError as error:
-        raise InvalidArgumentError(f"{row.place}, column {column!r}", str(error)) from None
-    except KeyError:
-        found = None
-    if found is None:
-        raise InvalidArgumentError(f"{row.place}, column {column!r}", "is missing")
-    return found
 
 
 def _index_by_id(described: Described) -> dict[str, int]:
