@@ -7,7 +7,6 @@ message names the setting and where its value came from. No message and no log e
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -28,6 +27,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.optional import missing
 from topk_bandit.domain.quotas import CALL_QUOTAS, Quota
 from topk_bandit.domain.values import read_number
@@ -638,8 +638,8 @@ def _check_call_quotas(values: Mapping[str, object], origins: Mapping[str, str])
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = find_nearest(word, known)
+    return "" if near is None else f"; did you mean {near}?"
 
 
 def _flag(name: str) -> str:

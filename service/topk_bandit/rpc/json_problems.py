@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import ParseError
 
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.rpc.json_features import WRITTEN_PLAINLY, typed_value
 from topk_bandit.rpc.json_parsing import LIBRARYS_OWN, is_feature, map_entry_of
 
@@ -135,8 +135,7 @@ def _check_name(path: str, told: Any, enum: EnumDescriptor) -> None:  # noqa: AN
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
-    found = get_close_matches(name[:_LONGEST_FIELD].lower(), [one.lower() for one in names], n=1)
-    near = next((one for one in names if found and one.lower() == found[0]), None)
+    near = find_nearest(name, names)
     return "" if near is None else f": is it {near}?"
 
 

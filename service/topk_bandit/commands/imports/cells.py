@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import is_missing, read_list, read_number, read_text, read_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["Cells", "Named", "NearlyNamedError", "find_nearest"]
+__all__ = ["Cells", "Named", "NearlyNamedError"]
 
 _Read = TypeVar("_Read")
 _NUMBERED = re.compile(r"(item|context|rating)_([0-9]{1,9})")
@@ -24,13 +24,6 @@ _NEAR = 0.8
 
 class NearlyNamedError(InvalidArgumentError):
     """A column is named almost as one that is missing; whatever else is wrong follows from it."""
-
-
-def find_nearest(name: str, names: Collection[str]) -> str | None:
-    """Return which of some names is meant by one that is written a little otherwise; None for none."""
-    lower = {one.lower(): one for one in sorted(names)}
-    found = get_close_matches(name.lower(), lower, n=1, cutoff=_NEAR)
-    return lower[found[0]] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +203,7 @@ class Cells:
             is_stranger = self._name_of(column) is None and column not in beyond
             if column in self.flags.ignored or not is_stranger:
                 continue
-            if meant := find_nearest(column, self.known - named):
+            if meant := find_nearest(column, self.known - named, cutoff=_NEAR):
                 problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {column}"
                 raise NearlyNamedError(f"column {column!r}", problem)
 
@@ -243,5 +236,5 @@ def _is_day(value: Any) -> bool:  # noqa: ANN401, whatever a file has
 
 
 def _meant(name: str, names: Collection[str]) -> str:
-    nearest = find_nearest(name, names)
+    nearest = find_nearest(name, names, cutoff=_NEAR)
     return f": is it {nearest!r}?" if nearest else f"; it has {', '.join(sorted(names))}"[:300]
