@@ -14,7 +14,7 @@ FAST := $(addprefix tests/,domain learning preferences contracts rpc test_export
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-slow test-fast test-stress test-stress-sample faults mutants mutants-sample bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
+.PHONY: help demo serve golden-store test test-slow test-fast test-stress test-stress-sample faults mutants mutants-sample bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
 	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe grafana typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
@@ -91,6 +91,9 @@ mutants-sample: $(VENV)/compiled.stamp  ## Try a few mutants of one module, in h
 
 faults: $(VENV)/dev.stamp  ## Test the long forms: more kills, rounds and examples than CI has time for
 	LONG_TESTS=1 $(BIN)/python -m pytest -m long_form --timeout 1500
+
+golden-store: $(VENV)/compiled.stamp  ## Have the last release's program write a store of every kind, in .venv/golden-store
+	$(BIN)/python -m tests.faults.golden_store $(VENV)/golden-store
 
 check: lint types layers client-check docs-check dashboards-check protos-check protos-breaking site axe grafana test test-slow mutants-sample test-stress-sample bits-quick typescript sbom  ## Run all that CI runs, but for the image
 

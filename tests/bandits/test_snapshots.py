@@ -119,6 +119,22 @@ def test_a_model_whose_kernel_is_not_learned_survives_as_bytes() -> None:
     assert_same(decode_model(encode_model(fixed), limits=LIMITS), fixed)
 
 
+def test_what_another_program_adds_to_a_snapshot_does_no_harm() -> None:
+    def add(header: dict[str, Any]) -> None:
+        described = [header, header["digests"], header["tally"], header["judged"], header["judged"]["rewards"]]
+        for one in described:
+            one["surplus"] = {"of": "another program"}
+        for several in (header["kernel_shape"], header["history"], header["judged"]["calibration"]):
+            several.append(0.5)
+        for name in ("settings", "last"):
+            of_json = header if name == "settings" else header["last"]
+            field = "settings" if name == "settings" else "event"
+            of_json[field] = of_json[field].replace("{", '{"surplus":1,', 1)
+
+    assert_same(decode_model(with_header(add), limits=LIMITS), MODEL)
+    assert decode_digests(with_header(add)) == digests_of(MODEL)
+
+
 def test_a_model_of_a_newer_program_is_not_taken_for_damaged() -> None:
     payload = with_header(lambda header: header.update(v=NEWEST + 1))
     for decode in (decode_digests, partial(decode_model, limits=LIMITS)):

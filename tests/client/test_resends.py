@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import grpc
@@ -142,6 +143,76 @@ def test_the_last_time_a_call_has_half_of_its_time_or_more(seconds: float) -> No
     lasted = sendings(seconds)
     assert lasted[-1] >= seconds / 2.0
     assert len(lasted) < 16
+
+
+def test_where_each_sending_connects_anew_two_seconds_are_three_of_them() -> None:
+    resends, lasted = Resends(), list[float]()
+    while sum(lasted) < 2.0:
+        lasted.append(resends.patience(2.0 - sum(lasted), is_probe=False, tries=len(lasted), connects_anew=True))
+    assert lasted == [0.5, 1.0, 0.5]
+
+
+class HangingConnections(ThreadingHTTPServer):
+    """Answers calls over HTTP, but on the first connections."""
+
+    daemon_threads = True
+
+    def __init__(self, *, hanging: int) -> None:
+        super().__init__(("127.0.0.1", 0), AnswerOrHang)
+        self.left, self.ended = hanging, threading.Event()
+        self.target = f"http://127.0.0.1:{self.server_port}"
+
+
+class AnswerOrHang(BaseHTTPRequestHandler):
+    """What is done on one connection."""
+
+    server: HangingConnections
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.left -= 1
+        if self.server.left >= 0:
+            self.server.ended.wait(PATIENCE)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = pb.RecommendResponse(recommendation_id="r", item_ids=["tea"]).SerializeToString()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/proto")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def hanging_connections() -> Iterator[str]:
+    with HangingConnections(hanging=2) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield server.target
+        finally:
+            server.ended.set()
+            server.shutdown()
+            serving.join()
+
+
+def test_over_http_a_call_that_is_not_answered_goes_over_other_connections() -> None:
+    with hanging_connections() as target, Client(target, tenant="acme", timeout=PATIENCE, retry=ONCE) as client:
+        assert client.recommend("home").id == "r"
+
+
+def test_so_does_one_of_an_asynchronous_client() -> None:
+    async def shop(target: str) -> None:
+        async with AsyncClient(target, tenant="acme", timeout=PATIENCE, retry=ONCE) as client:
+            assert (await client.recommend("home")).id == "r"
+
+    with hanging_connections() as target:
+        asyncio.run(shop(target))
 
 
 def test_once_the_resends_are_spent_a_call_goes_where_something_was_answered_last() -> None:

@@ -99,6 +99,16 @@ def test_a_service_of_one_worker_has_one_connection(routing: Routing) -> None:
         assert not routing.wants_another()
 
 
+def test_where_there_are_several_workers_there_is_a_second_one_to_turn_to(routing: Routing) -> None:
+    assert call(routing, HOME, told(2, 2)) == 0
+    assert routing.wants_another()
+    assert routing.found(told(1)) is not None
+    assert call(routing, HOME, told(2, 2)) == 0
+    assert not routing.wants_another(), "more are for owners alone"
+    link = routing.begin(HOME)
+    assert routing.has_another(link)
+
+
 def test_a_call_goes_to_the_owner_once_there_is_a_connection_to_it(routing: Routing) -> None:
     assert call(routing, HOME, told(2, 3)) == 0
     assert routing.wants_another()
@@ -400,7 +410,6 @@ def test_names_that_are_too_long_are_not_kept(routing: Routing) -> None:
         call(routing, "x" * 100_000, answer)
     assert not routing._owners
     assert not routing._shared
-    assert not routing.wants_another()
 
 
 def test_a_name_is_told_to_load_balancers() -> None:

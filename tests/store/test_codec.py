@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -387,33 +388,58 @@ NAMED = Features.of({"a": 0.5, "b": True, "c": "x", "l": ("x", "y"), "v": (0.5, 
 NAMES_AND_VALUES = {name: list(value) if isinstance(value, tuple) else value for name, value in NAMED.values}
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        EVENT,
-        BanditCreated(SETTINGS),
-        BanditCreated(EVERYTHING, PRIOR),
-        BanditReset("reset-1"),
-        EventSkipped("a bit flipped", 1_764_000_000_000),
-        SettingsChanged(EVERYTHING, PRIOR),
-        ItemsChanged((Item("a"), Item("b", available=False, features=NAMED)), ("c",)),
-        Activated("r", SHOWN, instead=True),
-        Lapsed("r"),
-        RewardCollected("r", "w", 0.5),
-        RewardAmended("r", 0.5),
-        Rewarded("r", 1.5, SHOWN),
-        Expired("r", 2.5, SHOWN),
-        Expired("r", None, None),
-        Imported("i", 0, (PastSlate((0.5,), ("a",), 1.5),)),
-    ],
-)
+EVENTS: list[Event] = [
+    EVENT,
+    BanditCreated(SETTINGS),
+    BanditCreated(EVERYTHING, PRIOR),
+    BanditReset("reset-1"),
+    EventSkipped("a bit flipped", 1_764_000_000_000),
+    SettingsChanged(EVERYTHING, PRIOR),
+    ItemsChanged((Item("a"), Item("b", available=False, features=NAMED)), ("c",)),
+    Activated("r", SHOWN, instead=True),
+    Lapsed("r"),
+    RewardCollected("r", "w", 0.5),
+    RewardAmended("r", 0.5),
+    Rewarded("r", 1.5, SHOWN),
+    Expired("r", 2.5, SHOWN),
+    Expired("r", None, None),
+    Imported("i", 0, (PastSlate((0.5,), ("a",), 1.5),)),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS)
 def test_a_spoiled_event_is_refused(event: Event) -> None:
     document = json.loads(codec.encode_event(event))
     assert codec.decode_event(json.dumps(document).encode()) == event
     for named, copy in spoiled(document):
         with pytest.raises(CorruptDataError) as refused:
-            codec.decode_event(json.dumps(copy).encode())
+            codec.decode_event(json.dumps(copy).encode(), wholly=True)
         assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_what_another_program_adds_to_an_event_is_passed_over_and_kept(event: Event) -> None:
+    document = json.loads(codec.encode_event(event))
+    for path, copy in with_surplus(document):
+        data = json.dumps(copy).encode()
+        assert codec.decode_event(data) == event
+        assert json.loads(codec.written_event(data)) == copy
+        with pytest.raises(CorruptDataError, match=re.escape(f"does not know the field {path}")):
+            codec.decode_event(data, wholly=True)
+
+
+def with_surplus(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401, what JSON has
+    """Yield copies of a document, each with a field more in one of its objects, and where it is."""
+    if isinstance(document, dict) and document != NAMES_AND_VALUES:
+        yield f"{path}.surplus".lstrip("."), {**document, "surplus": {"a": [1]}}
+    names_or_places = document if isinstance(document, dict) else range(len(document))
+    for name in names_or_places:
+        inner = f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}".lstrip(".")
+        if isinstance(document[name], dict | list) and document[name] != NAMES_AND_VALUES:
+            for at, copy in with_surplus(document[name], inner):
+                changed = document.copy()
+                changed[name] = copy
+                yield at, changed
 
 
 def test_a_whole_number_is_read_as_a_float() -> None:

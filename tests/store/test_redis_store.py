@@ -34,6 +34,7 @@ from tests.waiting import PATIENCE
 from topk_bandit.domain.bandits import (
     ActivationOutcome,
     ActivationReceipt,
+    Aggregation,
     BanditName,
     Expired,
     Imported,
@@ -491,6 +492,26 @@ def test_a_closed_record_no_longer_has_what_was_shown(valkey: RunningServer) -> 
             (filed,) = [value for value in client.hgetall(closed).values() if value]
             assert len(filed) < 2 * 60
             assert context not in filed
+
+    run(stores, scenario)
+
+
+def test_what_another_program_adds_to_a_record_stays_in_it(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url)
+    records = KeySpace(stores.prefix).bandit(NAME).recommendations
+
+    async def scenario(store: Store) -> None:
+        several = settings(reward_aggregation=Aggregation.SUM)
+        await store.create_bandit(NAME, several, incarnation="first", quota=9)
+        await recommend(store, "open")
+        with valkey.client() as client:
+            before = client.hget(records, "open")
+            client.hset(records, "open", before[:-1] + b',"surplus":{"a":[0.5]}}')
+            await store.record_reward(NAME, "open", 1.0, reward_id="click")
+            assert client.hget(records, "open").endswith(b',"surplus":{"a":[0.5]}}')
+        found = await store.find_recommendation(NAME, request(), "open")
+        assert found is not None
+        assert found.slate == recommendation("open").slate
 
     run(stores, scenario)
 

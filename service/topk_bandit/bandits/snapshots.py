@@ -39,7 +39,7 @@ from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.documents import refuse_newer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -103,7 +103,7 @@ def decode_digests(payload: bytes) -> Digests:
         As for `decode_model`.
     """
     with _open_archive(payload) as arrays:
-        return Digests(**_read_header(arrays)["digests"])
+        return Digests(**_named(Digests, _read_header(arrays)["digests"]))
 
 
 def decode_items(payload: bytes) -> tuple[BanditSettings, Items, Encoder | None]:
@@ -216,7 +216,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
             half_life=half_life_of(settings),
             leaving=items.retired_places,
         ),
-        tally=Tally(**header["tally"]),
+        tally=Tally(**_named(Tally, header["tally"], optional=_OF_SET_ASIDE)),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
         arithmetic=resume_arithmetic(header["digests"]["arithmetic"], position=last["position"]),
         encoder=_read_encoder(settings.context_schema, header["features"], arrays["feature_samples"]),
@@ -237,7 +237,7 @@ def _read_items(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Items:
 
 
 def _read_history(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> History:
-    width_ms, current = header["history"]
+    width_ms, current = header["history"][:2]
     return History(width_ms, current, arrays["history_numbers"], arrays["history_totals"])
 
 
@@ -254,7 +254,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
-        shape=None if header["kernel_shape"] is None else Shape(*header["kernel_shape"]),
+        shape=None if header["kernel_shape"] is None else Shape(*_first(Shape, header["kernel_shape"])),
         observations=header["observations"],
         forgotten=header["forgotten"],
         imported=header["imported"],
@@ -297,7 +297,10 @@ def _read_encoder(
         return None
     parts = np.split(samples, np.cumsum([one["sample"] for one in described]))
     records = [
-        FeatureRecord(**{**one, "limit": math.inf if one["limit"] is None else one["limit"], "sample": sample})
+        FeatureRecord(
+            **_named(FeatureRecord, one)
+            | {"limit": math.inf if one["limit"] is None else one["limit"], "sample": sample}
+        )
         for one, sample in zip(described, parts[:-1], strict=True)
     ]
     return Encoder(schema, tuple(records))
@@ -325,7 +328,7 @@ def _read_usual(described: Mapping[str, Any] | None, name: str, arrays: Mapping[
         return None
     farthest = math.inf if described["farthest"] is None else described["farthest"]
     read = {array: arrays[f"{name}_{array}"] for array in _USUAL_ARRAYS}
-    return UsualValues(**{**described, "farthest": farthest, **read})
+    return UsualValues(**_named(UsualValues, described, optional=_USUAL_ARRAYS) | {"farthest": farthest, **read})
 
 
 def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -336,6 +339,8 @@ def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 _USUAL_ARRAYS = ("values", "told")
+
+_OF_SET_ASIDE = [one.name for one in fields(Tally) if "aside" in one.name]
 
 _OF_RECENT = [one.name for one in fields(RecentObservations) if one.name != "ids"]
 
@@ -356,9 +361,19 @@ def _read_judged(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[s
         "usual_rewards": _read_usual(judged["rewards"], "usual_rewards", arrays),
         "usual_norms": _read_usual(judged["norms"], "usual_norms", arrays),
         "recent": RecentObservations(tuple(judged["recent_ids"]), **recent),
-        "settled": Counted(*judged["settled"]),
-        "calibration": Calibration(*judged["calibration"]),
+        "settled": Counted(*_first(Counted, judged["settled"])),
+        "calibration": Calibration(*_first(Calibration, judged["calibration"])),
     }
+
+
+def _named(kind: Any, described: Mapping[str, Any], *, optional: Collection[str] = ()) -> dict[str, Any]:  # noqa: ANN401
+    """Return what a type has of what is described: the rest is of another program's, and goes with its snapshot."""
+    return {name: described[name] for name in kind.__match_args__ if name in described or name not in optional}
+
+
+def _first(kind: Any, values: Sequence[Any]) -> Sequence[Any]:  # noqa: ANN401
+    """Return as many of some values as a type has, for the same reason."""
+    return values[: len(kind.__match_args__)]
 
 
 def _describe_clamped_rewards(model: Model) -> tuple[int, float, float, int]:

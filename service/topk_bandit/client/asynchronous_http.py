@@ -35,6 +35,9 @@ class AsyncHttpChannel:
         The target can't be called.
     """
 
+    connects_anew = True
+    """Whether a call that is sent again, since none answered in time, goes over another connection of the channel."""
+
     def __init__(self, target: str, tls: Tls | None) -> None:
         self._target = HttpTarget.parse(target, tls)
         self._tls = tls_context(tls) if self._target.is_encrypted else None

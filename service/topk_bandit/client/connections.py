@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -111,7 +112,9 @@ class _Both:
         self._clock = clock
         self._routing = Routing(clock=clock)
         self._resends = Resends()
-        self._opened = {0: _Opened(open_channel())}
+        first = open_channel()
+        self._connects_anew = getattr(first, "connects_anew", False)
+        self._opened = {0: _Opened(first)}
         self._spare = None if hedge_after is None else _Opened(open_channel())
         self._is_closed = False
 
@@ -128,8 +131,9 @@ class _Both:
         is_probe = self._routing.is_probe(number)
         # Who was late once already may only be slow; before that a connection that said nothing is none to turn to.
         has_another = self._routing.has_another(number) if tries == 0 else self.count > 1
-        may_resend = self._is_quick(operation) and has_another
-        seconds = self._resends.patience(left, is_probe=is_probe, tries=tries) if may_resend else left
+        may_resend = self._is_quick(operation) and (has_another or self._connects_anew)
+        patience = partial(self._resends.patience, is_probe=is_probe, tries=tries, connects_anew=self._connects_anew)
+        seconds = patience(left) if may_resend else left
         return _Attempt(number, seconds, tries, is_last=seconds == left, is_probe=is_probe)
 
     def _is_quick(self, operation: Operation[Any]) -> bool:

@@ -19,10 +19,14 @@ MOST_RESENDS = 10.0
 _EARNED = 0.1
 
 _TIMES = 4.0
-"""The second time is enough for a worker that has to notice first that the bandit's owner hangs, which takes 1.5 s."""
+"""The second time is enough for a worker that has to notice first that the bandit's owner hangs, which takes 1.25 s."""
 
 _LEAST_TIMES = 3.0
 """A call that was sent again goes on to a third connection if it has so many times its patience left."""
+
+_TIMES_ANEW = 2.0
+_LEAST_TIMES_ANEW = 1.25
+"""The same where the third connection may be at the worker that hangs: two seconds are a half, a whole and a half."""
 
 
 class Resends:
@@ -36,16 +40,17 @@ class Resends:
         """Whether no call may be sent again, but for probes."""
         return self._left < 1.0
 
-    def patience(self, left: float, *, is_probe: bool, tries: int = 0) -> float:
+    def patience(self, left: float, *, is_probe: bool, tries: int = 0, connects_anew: bool = False) -> float:
         """Return how long a call may take before it is sent again: all that is left of its time if it is not to be.
 
         One that is sent again has as much time then as it had before, and each time four times as much: who hangs
         costs little. Who is slow answers in the end: the last time it has at least half of all its time. A probe, by
         which a connection that said nothing is tried again, is sent again if there is time for it: there is one at a
-        time, and it would else wait for whoever hangs.
+        time, and it would else wait for whoever hangs. Where each sending connects anew it may meet the worker that
+        hangs again, and is sent once more.
         """
-        patience = PATIENCE_SECONDS * _TIMES**tries
-        least = 2.0 * patience if tries == 0 else _LEAST_TIMES * patience
+        patience = PATIENCE_SECONDS * (_TIMES_ANEW if connects_anew else _TIMES) ** tries
+        least = (2.0 if tries == 0 else _LEAST_TIMES_ANEW if connects_anew else _LEAST_TIMES) * patience
         if left < least or (self.are_spent and not is_probe):
             return left
         return patience

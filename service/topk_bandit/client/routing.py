@@ -228,7 +228,10 @@ class Routing:
             self._move(number, link, told.worker) if is_same else self._meet(number, link, told)
         if self._changes >= _MOST_CHANGES:
             self._give_up()
-        elif 0 < len(bandit) <= _LONGEST_NAME:
+            return
+        # With a second one there is another worker to turn to when the first one hangs.
+        self._is_wanting = self._is_wanting or len(self._links) < min(2, self._workers)
+        if 0 < len(bandit) <= _LONGEST_NAME:
             self._learn(bandit, told)
 
     def lost(self, number: int) -> None:

@@ -34,6 +34,9 @@ class HttpChannel:
         The target can't be called.
     """
 
+    connects_anew = True
+    """Whether a call that is sent again, since none answered in time, goes over another connection of the channel."""
+
     def __init__(self, target: str, tls: Tls | None) -> None:
         self._target = HttpTarget.parse(target, tls)
         context = tls_context(tls) if self._target.is_encrypted else None

@@ -57,8 +57,8 @@ __all__ = [
     "rank_workers",
 ]
 
-LOOK_SECONDS = 0.5
-"""How often a sibling that is away is looked for, and after what time one that owes answers is asked for a sign."""
+LOOK_SECONDS = 0.25
+"""How often a sibling that is away is looked for, and one that said nothing for so long is asked for a sign of life."""
 
 SILENT_SECONDS = 1.0
 """One that answers nothing in this time, though it is asked for a sign of life, is away."""
@@ -328,7 +328,7 @@ class _Sibling:
             while True:
                 if self._writer is None:
                     await self._connect()
-                elif self._waiting and self._clock() - self._heard_at > LOOK_SECONDS:
+                elif self._clock() - self._heard_at > LOOK_SECONDS:
                     await self._examine(self._writer)
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
@@ -410,8 +410,6 @@ class _Sibling:
         """Send a call, and return what its answer will be in."""
         if self._writer is None:
             raise _NotAnsweredError("away")
-        if not self._waiting:
-            self._heard_at = self._clock()  # it had nothing to answer before
         answered = self._waiting[number] = asyncio.get_running_loop().create_future()
         call = CURRENT_CALL.get()
         request_id, traceparent = ("", "") if call is None else ids_of(call)

@@ -248,23 +248,24 @@ def read_line(text: str) -> Line:
 
 
 def _read_event(position: int, at_ms: int, event: bytes) -> Line:
-    return LoggedEvent(position, at_ms, decode_event(event))
+    return LoggedEvent(position, at_ms, decode_event(event, wholly=True))
 
 
 def _read_bandit(bandit: _Bandit) -> ArchivedBandit:
     told = {name: getattr(bandit, name) for name in bandit.__struct_fields__ if name != "v"}
-    return ArchivedBandit(**told | {"settings": decode_settings(bytes(bandit.settings))})
+    return ArchivedBandit(**told | {"settings": decode_settings(bytes(bandit.settings), wholly=True)})
 
 
 def _read_items(items: Raw) -> ItemsChanged:
-    change = decode_event(bytes(items))
+    change = decode_event(bytes(items), wholly=True)
     if not isinstance(change, ItemsChanged):
         raise CorruptDataError("items are something else")
     return change
 
 
 def _read_slate(slate: _Slate) -> Recorded:
-    shown, recommendation = decode_event(bytes(slate.shown)), decode_recommendation(bytes(slate.recommendation))
+    shown = decode_event(bytes(slate.shown), wholly=True)
+    recommendation = decode_recommendation(bytes(slate.recommendation), wholly=True)
     if not isinstance(shown, Activated) or slate.state not in {RecordState.INACTIVE, RecordState.PENDING}:
         raise CorruptDataError("is a slate that is not open")
     return Recorded(

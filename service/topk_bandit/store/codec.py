@@ -13,6 +13,7 @@ import struct
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from topk_bandit.domain.bandits import (
@@ -57,6 +58,7 @@ from topk_bandit.store.documents import (
     any_of,
     decoder,
     derive,
+    find_unknown,
     pack,
     plain,
     read,
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import Event
     from topk_bandit.domain.features import Context
-    from topk_bandit.store.documents import Document
+    from topk_bandit.store.documents import Decoder, Document
 
 __all__ = [
     "canonical",
@@ -141,14 +143,14 @@ def encode_settings(settings: BanditSettings, version: int = OLDEST) -> bytes:
     return stamp(_settings_document(settings), version=version)
 
 
-def decode_settings(data: bytes) -> BanditSettings:
+def decode_settings(data: bytes, *, wholly: bool = False) -> BanditSettings:
     """Return the settings in `data`, or raise `CorruptDataError`."""
-    return _decode_settings(data)
+    return _decode_settings(data, wholly=wholly)
 
 
-def decode_recommendation(data: bytes) -> Recommendation:
+def decode_recommendation(data: bytes, *, wholly: bool = False) -> Recommendation:
     """Return the recommendation in `data`, or raise `CorruptDataError`."""
-    return _decode_recorded(data)
+    return _decode_recorded(data, wholly=wholly)
 
 
 def encode_context(context: Context) -> bytes:
@@ -206,26 +208,30 @@ def encode_event(event: Event, version: int = OLDEST) -> bytes:
     )
 
 
-def decode_event(data: bytes) -> Event:
-    """Return the event in `data`, or raise `CorruptDataError`."""
-    return _decode_event(data)
+def decode_event(data: bytes, *, wholly: bool = False) -> Event:
+    """Return the event in `data`, or raise `CorruptDataError`; `wholly` is as for `Decoder`."""
+    return _decode_event(data, wholly=wholly)
 
 
 def written_event(data: bytes, version: int = OLDEST, *, deadline_ms: int | None = None) -> bytes:
     """Return what `encode_event` writes for the event in `data`, or raise `CorruptDataError`.
+
+    Fields that this program does not know stay in it.
 
     Parameters
     ----------
     deadline_ms
         What a `Recommended` has as its deadline, in place of what it tells.
     """
-    told = _read_layout(data)
+    told, stored = _read_layout(data), msgspec.json.decode(data)
     kind = type(told)
+    told.v = stored["v"] = version
+    if deadline_ms is not None and kind is _LAYOUTS[Recommended]:
+        told.recommendation.deadline_ms = stored["recommendation"]["deadline_ms"] = deadline_ms
+    if find_unknown(told, stored):
+        return text_of(stored)
     if kind not in _HEADS:
         return encode_event(decode_event(data), version)
-    if deadline_ms is not None and kind is _LAYOUTS[Recommended]:
-        told.recommendation.deadline_ms = deadline_ms
-    told.v = version
     head = _HEADS[kind] % version
     return head + text_of(told)[len(head) :]
 
@@ -460,17 +466,17 @@ _LAYOUTS = {
     kind: derive(kind, EventLayout, tag=tag, parts=_PARTS, left_out=_LEFT_OUT, of=_MAKERS.get(kind, kind))
     for kind, tag in _TAGS.items()
 }
-_decode_event: Callable[[bytes], Event] = decoder(any_of(_LAYOUTS.values()))
-_read_layout: Callable[[bytes], Any] = decoder(any_of(_LAYOUTS.values()), made=lambda told: told)
+_decode_event: Decoder[Event] = decoder(any_of(_LAYOUTS.values()))
+_read_layout: Decoder[Any] = decoder(any_of(_LAYOUTS.values()), made=lambda told: told)
 # Of most events the layout is written as the event is, but for the order of its first two fields: no event needs to be
 # made of it.
 _HEADS = {
     _LAYOUTS[kind]: b'{"v":%d,"type":"' + f'{_TAGS[kind]}",'.encode()
     for kind in (Recommended, Activated, Lapsed, RewardCollected, RewardAmended, Rewarded)
 }
-_decode_settings: Callable[[bytes], BanditSettings] = decoder(_StampedSettings)
-_decode_recorded: Callable[[bytes], Recommendation] = decoder(derive(Recommendation, Stamped))
-_decode_features: Callable[[bytes], FeaturesLayout] = decoder(Annotated[FeaturesLayout, Meta(min_length=1)])
+_decode_settings: Decoder[BanditSettings] = decoder(_StampedSettings)
+_decode_recorded: Decoder[Recommendation] = decoder(derive(Recommendation, Stamped))
+_decode_features: Decoder[FeaturesLayout] = decoder(Annotated[FeaturesLayout, Meta(min_length=1)])
 
 
 def _event_document(event: Event) -> Document:

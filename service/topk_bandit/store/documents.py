@@ -1,9 +1,9 @@
 """Write documents as compact JSON with their data version, and read them by their layouts.
 
 A layout declares the fields of a document and their types; most are those of a value of the domain. Bytes with a field
-more or less, or of another type, raise `CorruptDataError`, which says what is wrong and where; nothing is ever guessed
-or repaired. Only a whole number will do for a float, and becomes one. Bytes of a data version beyond this program's own
-raise `NewerDataError`: they are not damaged.
+less, or of another type, raise `CorruptDataError`, which names it; nothing is guessed or repaired, but a whole number
+becomes a float. A field that no layout has is of another program on the same store: it is passed over, and stays where
+it is; in a file it is refused. Bytes of a data version beyond this program's own raise `NewerDataError`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from dataclasses import fields
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -22,10 +22,11 @@ from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.store.data_versions import FIRST, NEWEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = [
     "DataVersion",
+    "Decoder",
     "Document",
     "EventLayout",
     "Layout",
@@ -33,6 +34,7 @@ __all__ = [
     "any_of",
     "decoder",
     "derive",
+    "find_unknown",
     "pack",
     "plain",
     "read",
@@ -48,6 +50,7 @@ DataVersion = Annotated[int, Meta(ge=FIRST, le=NEWEST)]
 
 Document = dict[str, Any]
 _Value = TypeVar("_Value")
+_Made_co = TypeVar("_Made_co", covariant=True)
 _FLAT = {str, float, int, bool}
 
 
@@ -62,8 +65,8 @@ text_of = msgspec.json.Encoder(enc_hook=_as_plain).encode
 """Return a document as bytes. What is not finite becomes null: numbers are written by `pack`."""
 
 
-class Layout(Struct, forbid_unknown_fields=True):
-    """The fields of a document. It has all of them but those that are left out, which are `UNSET`, and no others."""
+class Layout(Struct):
+    """The fields of a document. It has all of them but those that are left out, which are `UNSET`."""
 
     of: ClassVar[Any]
 
@@ -133,24 +136,58 @@ def any_of(types: Iterable[Any]) -> Any:  # noqa: ANN401, a type
     return reduce(or_, types)
 
 
-def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Callable[[bytes], _Value]:  # noqa: ANN401, a type
-    """Return a function that makes something of a document's layout, or raises `CorruptDataError` or `NewerDataError`.
+class Decoder(Protocol[_Made_co]):
+    """Makes something of a document, or raises `CorruptDataError` or `NewerDataError`."""
+
+    def __call__(self, data: bytes, *, wholly: bool = False) -> _Made_co:
+        """Return what is made of it; `wholly` refuses a field that this program does not know."""
+        ...
+
+
+def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Decoder[_Value]:  # noqa: ANN401, a type
+    """Return the function that reads documents of a layout.
 
     Parameters
     ----------
     made
-        What is made of it: the value that the document stands for if it is not given.
+        What is made of the layout: the value that the document stands for if it is not given.
     """
     decode = msgspec.json.Decoder(layout).decode
 
-    def decode_document(data: bytes) -> _Value:
+    def decode_document(data: bytes, *, wholly: bool = False) -> _Value:
         try:
-            return made(decode(data))
+            told = decode(data)
+            if wholly and (unknown := find_unknown(told, msgspec.json.decode(data))):
+                raise CorruptDataError(f"this program does not know the field {unknown}")
+            return made(told)
         except (ValueError, RecursionError) as error:
             refuse_newer(_version_of(data))
             raise CorruptDataError(f"stored bytes are damaged: {error}") from error
 
     return decode_document
+
+
+def find_unknown(told: Any, stored: Any) -> str:  # noqa: ANN401, what documents have
+    """Return the path of the first field of a stored document that its layout does not have; empty if it has all."""
+    return next(_unknown_fields(told, stored, ""), "")
+
+
+def _unknown_fields(told: Any, stored: Any, path: str) -> Iterator[str]:  # noqa: ANN401
+    if isinstance(told, tuple):
+        for place, (one, other) in enumerate(zip(told, stored, strict=False)):
+            yield from _unknown_fields(one, other, f"{path}[{place}]")
+    elif isinstance(told, Struct) and isinstance(stored, list):
+        yield from _unknown_fields(astuple(told), stored, path)
+        if len(stored) > len(told.__struct_fields__):
+            yield f"{path}[{len(told.__struct_fields__)}]"
+    elif isinstance(told, Struct):
+        known = {told.__struct_config__.tag_field, *told.__struct_fields__}
+        inner = f"{path}." if path else ""
+        for name, value in stored.items():
+            if name not in known:
+                yield f"{inner}{name}"
+            elif isinstance(value, list | dict):
+                yield from _unknown_fields(getattr(told, name), value, f"{inner}{name}")
 
 
 def refuse_newer(version: int) -> None:

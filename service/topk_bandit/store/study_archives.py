@@ -106,7 +106,7 @@ def read_study_line(text: str) -> StudyLine:
 
 
 def _read_event(position: int, at_ms: int, event: bytes) -> StudyLine:
-    return LoggedStudyEvent(position, at_ms, decode_study_event(event))
+    return LoggedStudyEvent(position, at_ms, decode_study_event(event, wholly=True))
 
 
 _READERS: Mapping[str, Callable[[Any], StudyLine]] = {

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.studies import Answer, StudyEvent
-    from topk_bandit.store.documents import Document
+    from topk_bandit.store.documents import Decoder, Document
 
 __all__ = [
     "decode_progress",
@@ -119,13 +119,13 @@ def encode_study_event(event: StudyEvent, version: int = OLDEST) -> bytes:
     return stamp(_event_document(event), _TAGS[type(event)], version=version)
 
 
-def decode_study_event(data: bytes) -> StudyEvent:
-    """Return the event in `data`, or raise `CorruptDataError`."""
-    return _decode_event(data)
+def decode_study_event(data: bytes, *, wholly: bool = False) -> StudyEvent:
+    """Return the event in `data`, or raise `CorruptDataError`; `wholly` is as for `Decoder`."""
+    return _decode_event(data, wholly=wholly)
 
 
-_decode_shape: Callable[[bytes], StudyShape] = decoder(derive(StudyShape, Stamped))
-_decode_progress: Callable[[bytes], DesignProgress] = decoder(derive(DesignProgress, Stamped))
+_decode_shape: Decoder[StudyShape] = decoder(derive(StudyShape, Stamped))
+_decode_progress: Decoder[DesignProgress] = decoder(derive(DesignProgress, Stamped))
 
 
 def _features_document(rows: Sequence[tuple[float, ...]]) -> Document:
@@ -264,6 +264,6 @@ _TAGS: dict[type[StudyEvent], str] = {
     QuestionAnswered: "answered",
     AnswersImported: "answers_imported",
 }
-_decode_event: Callable[[bytes], StudyEvent] = decoder(
+_decode_event: Decoder[StudyEvent] = decoder(
     any_of(derive(kind, EventLayout, tag=tag, parts=_PARTS) for kind, tag in _TAGS.items())
 )

@@ -116,7 +116,7 @@ def read_file(path: Path) -> Dump:
 def _event(path: Path, number: int, line: str) -> LoggedEvent:
     document = _parse_line(path, number, line)
     try:
-        event = decode_event(json.dumps(document["event"]).encode())
+        event = decode_event(json.dumps(document["event"]).encode(), wholly=True)
         return LoggedEvent(int(document["position"]), int(document["at_ms"]), event)
     except (KeyError, TypeError, ValueError, CorruptDataError) as error:
         raise CorruptDataError(f"{path}, line {number}: no event: {error}") from error
