@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.contracts.harness import LEAST_RIGHTS, RedisStores
+from tests.contracts.harness import LEAST_RIGHTS, RedisStores, listening
 from tests.contracts.samples import NAME, SETTINGS, recommendation, request
 from tests.servers import redis_binary, running_server, valkey_binary
 
@@ -20,6 +20,7 @@ from topk_bandit.process.assembly import _connect
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.settings import Settings
 from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.redis.deployment import connection_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,19 @@ def test_what_is_refused_is_named_and_told_once(
     asyncio.run(scenario())
     [line] = caplog.messages
     assert line.startswith("the store refuses calls: the store's user lacks a permission: ")
+
+
+@pytest.mark.parametrize("rights", [ALL, LEAST_RIGHTS])
+def test_connections_have_a_name_where_they_may(server: RunningServer, rights: tuple[str, ...]) -> None:
+    async def scenario() -> None:
+        async with RedisStores(server.url_of_a_user(*rights)).connect() as store, listening(store):
+            await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+            with server.client() as client:
+                named = [one["name"] for one in client.client_list() if one["user"] == "shop"]
+            assert len(named) >= 2
+            assert set(named) == ({connection_name()} if rights == ALL else {""})
+
+    asyncio.run(scenario())
 
 
 def test_keys_and_channels_of_others_are_no_use(server: RunningServer) -> None:

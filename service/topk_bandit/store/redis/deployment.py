@@ -7,6 +7,9 @@ its connection breaks, because every script may be sent twice, and never when it
 from __future__ import annotations
 
 import asyncio
+import os
+import platform
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +22,7 @@ from redis.exceptions import (
     AskError,
     ClusterError,
     MovedError,
+    NoPermissionError,
     RedisClusterException,
     ResponseError,
     TryAgainError,
@@ -123,6 +127,7 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
     one = _Standalone(url, options) if sentinel is None else _Sentinel(sentinel, options)
     try:
         about = await one.client.info("cluster")
+        options |= await _name_connections(one.client)
     except ResponseError as error:
         await one.close()
         if "DB index" in str(error) or "SELECT" in str(error):
@@ -138,6 +143,23 @@ async def open_deployment(url: str, *, timeout: float) -> Deployment:  # noqa: A
         return one
     await one.close()
     return await _Cluster.open(url, options)
+
+
+async def _name_connections(client: Redis) -> Mapping[str, str]:
+    """Name a client's connections, where its user may; return the option that names others, too."""
+    name = {"client_name": connection_name()}
+    try:
+        await client.client_setname(name["client_name"])
+    except NoPermissionError:
+        return {}
+    client.connection_pool.connection_kwargs |= name
+    return name
+
+
+def connection_name() -> str:
+    """Return the name by which the store's CLIENT LIST has this process's connections."""
+    host = re.sub(r"[^!-~]", "-", platform.node())
+    return f"topk-bandit/{host}/{os.getpid()}"
 
 
 def _parse_url(url: str) -> StoreUrl:
