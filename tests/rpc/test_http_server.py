@@ -345,6 +345,16 @@ def test_both_doors_share_the_limit_of_calls_in_flight() -> None:
         assert waiting.result(timeout=PATIENCE).status == 200
 
 
+def test_rules_of_http_that_are_not_kept_are_refused(door: Door) -> None:
+    refused = door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, Expect="200-ok")
+    assert (refused.status, refused.told["message"]) == (417, "Expect can't be '200-ok'")
+    assert door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, Expect="100-continue").status == 200
+    with socket.create_connection(("127.0.0.1", door.port), timeout=PATIENCE) as connection:
+        connection.sendall(f"POST {RECOMMEND} HTTP/2.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answer.startswith(b"HTTP/2.0 505 ")
+
+
 def test_pages_of_named_origins_may_call(door: Door) -> None:
     assert door.send(RECOMMEND, method="OPTIONS", Origin="https://shop.example").status == 403
     with opened(origins=("https://shop.example",)) as shop:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hosts import is_loopback
@@ -232,6 +232,8 @@ class HttpServer:
         return self._only_loopback and not is_loopback(host)
 
     async def _respond(self, request: web.BaseRequest) -> web.Response:
+        if (unknown := _refuse_unknown(request)) is not None:
+            return unknown
         host = request.headers.get("Host", "")
         if self._is_strange(host):
             text = (
@@ -317,6 +319,19 @@ class _RefusedError(Exception):
     def of_header(cls, told: str) -> _RefusedError:
         """Return the refusal of a header."""
         return cls(problem(grpc.StatusCode.INVALID_ARGUMENT, told))
+
+
+def _refuse_unknown(request: web.BaseRequest) -> web.Response | None:
+    """Return the refusal of a request by rules of HTTP that are not kept here; None if there are none."""
+    expected = request.headers.get(hdrs.EXPECT, "100-continue").lower()
+    if request.version not in {HttpVersion10, HttpVersion11}:
+        refused = problem(grpc.StatusCode.UNIMPLEMENTED, "this is HTTP/1.1", http_status=505)
+    elif expected != "100-continue":
+        refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"Expect can't be {expected[:64]!r}", http_status=417)
+    else:
+        return None
+    refused.force_close()
+    return refused
 
 
 def _too_late() -> web.Response:
