@@ -23,6 +23,7 @@ from tests.bandits.harness import (
 )
 from tests.contracts.harness import RedisStores, run
 from tests.long_forms import usual_or_long
+from tests.servers import running_server, valkey_binary
 from tests.waiting import until_async
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
@@ -144,6 +145,35 @@ def test_a_model_that_another_worker_owns_rests_though_its_log_grows(stores: Sto
             assert not rests(owner)
 
     run(stores, scenario)
+
+
+def test_a_model_whose_log_is_damaged_is_kept_though_nobody_asks_for_it() -> None:
+    times = [0.0]
+
+    async def scenario(store: Store) -> None:
+        turned = running_worker(store, budget=SOON, look_seconds=0.02, now=lambda: times[-1])
+        async with turned as worker:
+            shop = Shop(worker, stores, np.random.default_rng(4))
+            await shop.create()
+            await shop.trade(4)
+            with server.client() as client:
+                client.xtrim(log, maxlen=1)
+                client.xdel(log, *[entry for entry, _ in client.xrange(log)])
+
+            def failed() -> int:
+                return worker.hooks.failed_folds
+
+            times.append(0.02)
+            await until_async(failed, what="its learner stands still")
+            before = failed()
+            times.append(2.0 * SOON.idle_seconds)
+            await until_async(lambda: failed() > before + 1, what="it is looked at all the same")
+            assert not rests(worker)
+
+    with running_server(valkey_binary()) as server:
+        stores = RedisStores(server.url)
+        log = KeySpace(stores.prefix).bandit(NAME).log
+        run(stores, scenario)
 
 
 @pytest.mark.slow

@@ -52,6 +52,11 @@ def skip(service: Service, *words: str) -> tuple[int, str]:
     return ran.returncode, (ran.stdout or ran.stderr).strip()
 
 
+def doctor(server: RunningServer) -> str:
+    command = [COMMAND, "doctor", f"--redis-url={server.url}"]
+    return subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False).stdout
+
+
 def test_a_service_learns_again_once_a_damaged_event_is_passed_over(tmp_path: Path) -> None:
     excused = "a log can't be followed"
     with running_server(valkey_binary(), config=["appendfsync always"]) as server:
@@ -65,6 +70,8 @@ def test_a_service_learns_again_once_a_damaged_event_is_passed_over(tmp_path: Pa
             slate = client.recommend("home")
             assert slate.items, "slates are chosen by what could be learned"
             client.reward("home", slate.id, 1.0)
+            assert client.stats("home").damage == "event 20 does not match its checksum"
+            assert "wrong learners: 1 stand still" in doctor(server)
             status, said = skip(service, "20", "--reason=a bit flipped")
             assert (status, "--yes" in said) == (1, True)
             status, said = skip(service, "19", "--reason=not that one", "--yes")
@@ -78,6 +85,8 @@ def test_a_service_learns_again_once_a_damaged_event_is_passed_over(tmp_path: Pa
             assert (status, said) == (0, "passed over event 20: learned up to 28 of 28 events")
             check_shown("events skip acme/home", said)
             trade(client, 3)
+            assert client.stats("home").damage == ""
+            assert "ok    learners: " in doctor(server)
             until(lambda: client.stats("home").observation_count == 15, what="rewards are learned again")
             assert client.verify("home").agrees
             page = client.export_events("home", start=20, limit=1)

@@ -413,6 +413,7 @@ class Shop:
             outlier_contexts=51,
             spread_factor=52.0,
             has_reward_range=True,
+            damage="event 9 does not match its checksum",
             noticed_changes=34,
             set_aside=35,
             snapshot_position=9,

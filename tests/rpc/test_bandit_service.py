@@ -527,6 +527,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         outlier_context_count=51,
         spread_factor=52.0,
         has_reward_range=True,
+        damage="event 9 does not match its checksum",
         noticed_change_count=34,
         set_aside_count=35,
         pair_scale=0.25,

@@ -203,11 +203,12 @@ class Bandits:
         with suppress(ExhaustedError):  # a full store ends no slate, and can be read
             await self._residents.expire(name)
         record = await self._store.get_bandit(name)
-        model = await self._residents.follow(name)
+        model, damage = await self._residents.follow_as_far_as_possible(name)
         digests, shares = await asyncio.to_thread(lambda: (digests_of(model), _find_shares(model)))
         store_bytes = await self._measure(name)
         limit = self._residents.budget.model_bytes
-        return _make_stats(record, model, digests, shares, model_bytes=limit, store_bytes=store_bytes)
+        stats = _make_stats(record, model, digests, shares, model_bytes=limit, store_bytes=store_bytes)
+        return replace(stats, damage=damage)
 
     async def _measure(self, name: BanditName) -> int:
         """Return what a bandit takes in the store; 0 for a login that may not ask."""
@@ -309,6 +310,7 @@ def _make_stats(
         outlier_contexts=state.counted.wild_contexts,
         spread_factor=state.spread_factor,
         has_reward_range=model.settings.reward_range is not None,
+        damage="",
         noticed_changes=state.changes,
         set_aside=tally.set_aside,
         snapshot_position=record.snapshot_position,

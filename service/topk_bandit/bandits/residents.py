@@ -240,6 +240,22 @@ class Residents:
         """Fold the bandit's log to its end as of now, and return the model; the errors of `Follower.follow`."""
         return await self._follow(self._admit(name))
 
+    async def follow_as_far_as_possible(self, name: BanditName) -> tuple[Model, str]:
+        """Return a model as `follow` does, or the one before what can't be folded, and what that is; empty for nothing.
+
+        Raises
+        ------
+        CorruptDataError
+            There is no model to fall back to.
+        """
+        try:
+            return await self.follow(name), ""
+        except CorruptDataError as error:
+            model = self.peek_model(name)
+            if model is None:
+                raise
+            return model, str(error)
+
     async def catch_up(self, name: BanditName, version: int) -> Model:
         """Return the bandit's model once it knows the log up to `version`, or to its end if that comes first.
 
@@ -385,7 +401,8 @@ class Residents:
 
     def _is_unused(self, resident: Resident, *, now: float, woken: bool) -> bool:
         if now >= resident.used_at + self.budget.idle_seconds and not woken:
-            return True
+            # One whose learner stands still is looked at, so that its lag is told until somebody mends it.
+            return not resident.damage
         return now >= resident.asked_at + VISIT_SECONDS and not self._owns(str(resident.follower.name))
 
     async def _listen(self) -> None:

@@ -323,3 +323,4 @@ class BanditStats:
     outlier_context_count: int
     spread_factor: float
     has_reward_range: bool
+    damage: str

@@ -32,6 +32,7 @@ from topk_bandit.store.data_versions import NEWEST, OLDEST
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
 from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
 from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.redis.damage import find_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -190,6 +191,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _data_version(found.version)
     yield _describe_strangers(found.strangers)
     yield _damage(found.damaged)
+    yield _describe_unreadable(found.unreadable)
     yield _describe_lost(found.lost)
     yield _describe_unlimited(found.unlimited)
     difference = found.clock_difference
@@ -241,6 +243,14 @@ def _damage(damaged: Sequence[Damage]) -> _Finding:
     return _Finding("bandits", f"{len(damaged)} can't be served", f"{told}. {remedy}")
 
 
+def _describe_unreadable(unreadable: Sequence[Damage]) -> _Finding:
+    if not unreadable:
+        return _Finding("learners", "the events that wait to be learned can be read")
+    told = _join_some([f"{damage.name}: {damage.problem}" for damage in unreadable], between=";")
+    remedy = "Have the event passed over with topk-bandit events skip, or restore the bandit from a backup."
+    return _Finding("learners", f"{len(unreadable)} stand still", f"{told}. {remedy}")
+
+
 def _join_some(texts: Sequence[object], *, between: str = "") -> str:
     """Return the first of some texts as one, and how many more there are; `between` comes before that, or a comma."""
     more = f"{between} and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
@@ -285,6 +295,7 @@ class _Examined:
     version: int | None
     strangers: Sequence[str]
     damaged: Sequence[Damage]
+    unreadable: Sequence[Damage]
     lost: Sequence[BanditName]
     unlimited: Sequence[BanditName]
 
@@ -294,15 +305,20 @@ async def _examine_store(settings: Settings, url: str) -> _Examined:
         before, start = time.time(), time.perf_counter()
         report = await store.check()
         seconds = time.perf_counter() - start
+        damaged = [damage async for damage in store.find_damaged()]
+        records = [record async for record in read_records(store)]
+        gone = {damage.name for damage in damaged}
+        checked = [await find_unreadable(store, record) for record in records if record.name not in gone]
         return _Examined(
             report,
             report.clock_ms / 1e3 - before,
             seconds,
             await store.programs("", about="").read(),
             await store.programs("", about="").find_strangers(),
-            [damage async for damage in store.find_damaged()],
+            damaged,
+            [damage for damage in checked if damage is not None],
             [name async for name in store.find_unlisted()],
-            [record.name async for record in read_records(store) if record.settings.reward_range is None],
+            [record.name for record in records if record.settings.reward_range is None],
         )
 
 

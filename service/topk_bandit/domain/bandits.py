@@ -686,6 +686,8 @@ class BanditStats:
         they did not.
     has_reward_range
         Whether rewards that can't be are refused; else rewards of any size are taken.
+    damage
+        Why the log can't be learned from any further; empty while it can.
     set_aside
         Recommendations that are not learned from, because there were too many in a second.
     noticed_changes
@@ -744,6 +746,7 @@ class BanditStats:
     outlier_contexts: int
     spread_factor: float
     has_reward_range: bool
+    damage: str
     noticed_changes: int
     set_aside: int
     snapshot_position: int

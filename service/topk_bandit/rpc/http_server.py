@@ -214,7 +214,8 @@ class HttpServer:
         return (*metadata_of(call), *self._sharing(headers.get("origin")))
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        response = await self._respond(request)
+        refused = _refuse_unknown(request)
+        response = await self._respond(request) if refused is None else refused
         for name, value in self._sharing(request.headers.get("Origin")):
             response.headers.add(name, value)
         return response
@@ -232,8 +233,6 @@ class HttpServer:
         return self._only_loopback and not is_loopback(host)
 
     async def _respond(self, request: web.BaseRequest) -> web.Response:
-        if (unknown := _refuse_unknown(request)) is not None:
-            return unknown
         host = request.headers.get("Host", "")
         if self._is_strange(host):
             text = (

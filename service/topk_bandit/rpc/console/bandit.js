@@ -69,6 +69,7 @@ const hyperparameters = (told) => facts([
 // What an operator may want to change, or to know of before others do.
 export function remarksOn(told) {
   const remarks = [];
+  if (told.damage) remarks.push(`Its learner stands still: ${told.damage}. Slates are chosen by what it learned before: topk-bandit events skip.`);
   const [rewards, contexts] = [Number(told.outlierCount), Number(told.outlierContextCount)];
   if (!told.hasRewardRange) remarks.push("It takes rewards of any size. With a reward_range a wrong one is refused: topk-bandit bandits update --reward-range LOW:HIGH.");
   if (rewards + contexts) remarks.push(`Far from all others, and not learned: ${count(rewards)} rewards, and those of ${count(contexts)} contexts.`);

@@ -2,7 +2,7 @@
 
 A record that is gone or can't be read is damage, and so is a key of another kind, a log that is gone or has lost its
 end, and a log whose beginning was trimmed without a snapshot to stand for it. What else is inside a log or a snapshot
-is not read: a follower tells of an event that can't be folded.
+is not read, but for the events that wait to be learned where a person asks for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.bandits import BanditName
-from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import SLICES, BanditKeys
 from topk_bandit.store.redis.replies import read_holdings
@@ -19,15 +19,17 @@ from topk_bandit.store.redis.replies import read_holdings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from topk_bandit.store.log import BanditRecord, Store
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.replies import Hash
     from topk_bandit.store.redis.tenant_index import TenantIndex
     from topk_bandit.store.redis.tenants import Tenants
 
-__all__ = ["Damage", "find_damaged"]
+__all__ = ["Damage", "find_damaged", "find_unreadable"]
 
 _AT_ONCE = 32
+_EVENTS_AT_ONCE = 512
 
 _KINDS = BanditKeys(
     meta="hash",
@@ -78,6 +80,28 @@ async def find_damaged(
                 last = entries[-1]
                 await asyncio.sleep(pause_seconds)
         last_tenant = page[-1]
+
+
+async def find_unreadable(store: Store, record: BanditRecord) -> Damage | None:
+    """Return what keeps a bandit's learner from the end of its log; None if all events behind its snapshot can be read.
+
+    Raises
+    ------
+    UnavailableError
+        The store is away.
+    """
+    start = record.snapshot_position + 1
+    try:
+        while start <= record.log_position:
+            part = await store.read_log(record.name, start=start, limit=_EVENTS_AT_ONCE)
+            if not part.events:
+                return None
+            start = part.events[-1].position + 1
+    except NotFoundError:
+        return None
+    except CorruptDataError as error:
+        return Damage(record.name, str(error))
+    return None
 
 
 async def _examine(link: Link, keys: KeySpace, name: BanditName) -> str:
