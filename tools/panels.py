@@ -226,13 +226,13 @@ GAIN = Row(
             "What do slates earn?",
             "Mean of the rewards accepted, in reward units, mixed over all bandits; GetBanditStats has each "
             "bandit's own.",
-            "none",
+            "short",
             ((mean("topk_bandit_reward_value"), "mean reward"),),
         ),
         Panel(
             "How much better could slates be?",
             "Mean regret of the slates given out, in reward units: the model's estimate, and a bound on it.",
-            "none",
+            "short",
             (
                 (recorded("job:topk_bandit_estimated_regret:mean5m"), "estimate"),
                 (recorded("job:topk_bandit_regret_bound:mean5m"), "bound"),
@@ -398,6 +398,12 @@ FOLDING = Row(
             "they are usual.",
             "ops",
             ((rate("topk_bandit_outliers_total", by="kind"), "{{kind}}"),),
+        ),
+        Panel(
+            "Does some bandit get no rewards any more?",
+            "How many rewards slates since the newest one usually get, of the bandit that misses most.",
+            "short",
+            (("max(topk_bandit_missing_rewards)", "missing"),),
         ),
         Panel(
             "What becomes of answers to studies?",

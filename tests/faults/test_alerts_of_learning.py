@@ -236,7 +236,7 @@ async def ask(address: str, bandit: str, *, slates: int) -> None:
 
 
 FAULTS = [
-    Fault(silent_storefront, {"JoinRateDropped", "DefaultsRose"}),
+    Fault(silent_storefront, {"RewardsStopped", "JoinRateDropped", "DefaultsRose"}),
     Fault(backlog, {"RewardsLate"}),
     Fault(erring_client, {"Outliers"}, {"Outliers"}),
     Fault(unsteady_client, {"SpreadsTooSmall"}, {"SpreadsTooSmall"}),

@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE
 
 from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.hooks import Hooks, ModelFigures
 from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_folder import forget_worker
@@ -50,6 +50,7 @@ PROMISED = {
     "topk_bandit_exploration_total": "counter",
     "topk_bandit_odd_features_total": "counter",
     "topk_bandit_outliers_total": "counter",
+    "topk_bandit_missing_rewards": "gauge",
     "topk_bandit_outlier_share": "gauge",
     "topk_bandit_spread_factor": "gauge",
     "topk_bandit_observations": "gauge",
@@ -114,6 +115,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from prometheus_client import CollectorRegistry
+from topk_bandit.domain.hooks import ModelFigures
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_folder import share_metrics
 share_metrics(Path(sys.argv[1]), worker=int(sys.argv[2]))
@@ -176,9 +178,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.backed(bandit, unsaved_events=3, age_seconds=60.0, n_bytes=4000)
     metrics.snapshot_saved()
     metrics.bounded(2**24)
-    metrics.posterior(
-        bandit, observations=5, pending=1, rows=4, memory_bytes=2**20, outlier_share=0.0, spread_factor=1.0
-    )
+    metrics.posterior(bandit, figures(5, 1, 4, 2**20))
     metrics.rested("idle")
     metrics.snapshot_failed(bandit)
     metrics.fold_failed(bandit)
@@ -377,15 +377,9 @@ def test_store_calls_are_timed_by_operation_and_failures_counted(bench: Bench) -
 
 
 def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) -> None:
-    bench.metrics.posterior(
-        "a", observations=5, pending=1, rows=4, memory_bytes=1000, outlier_share=0.25, spread_factor=1.0
-    )
-    bench.metrics.posterior(
-        "b", observations=10, pending=2, rows=8, memory_bytes=3000, outlier_share=0.5, spread_factor=1.5
-    )
-    bench.metrics.posterior(
-        "a", observations=6, pending=0, rows=4, memory_bytes=1000, outlier_share=0.25, spread_factor=1.0
-    )
+    bench.metrics.posterior("a", figures(5, 1, 4, 1000, outlier_share=0.25))
+    bench.metrics.posterior("b", figures(10, 2, 8, 3000, outlier_share=0.5, spread_factor=1.5, missing_rewards=2.5))
+    bench.metrics.posterior("a", figures(6, 0, 4, 1000, outlier_share=0.25, missing_rewards=0.5))
     assert bench.value("topk_bandit_observations") == 16
     assert bench.value("topk_bandit_pending") == 2
     assert bench.value("topk_bandit_posterior_rows") == 12
@@ -394,6 +388,7 @@ def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) ->
     assert bench.value("topk_bandit_largest_model_bytes") == 3000
     assert bench.value("topk_bandit_outlier_share") == 0.5
     assert bench.value("topk_bandit_spread_factor") == 1.5
+    assert bench.value("topk_bandit_missing_rewards") == 2.5
     bench.metrics.forgotten("b")
     bench.metrics.forgotten("never known")
     assert bench.value("topk_bandit_observations") == 6
@@ -498,6 +493,13 @@ def test_what_a_process_takes_is_what_the_system_says() -> None:
     assert seen["process_open_fds"] >= 3
 
 
+def figures(
+    *sizes: int, outlier_share: float = 0.0, spread_factor: float = 1.0, missing_rewards: float = 0.0
+) -> ModelFigures:
+    observations, pending, rows, memory_bytes = sizes
+    return ModelFigures(observations, pending, rows, memory_bytes, outlier_share, spread_factor, missing_rewards)
+
+
 class Worker:
     """A real process that counts into a shared folder."""
 
@@ -542,8 +544,7 @@ def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Pa
             worker.run(
                 "metrics.rewarded('accepted', 1.5)",
                 "metrics.rpc_handled('service', 'Method', 'OK', 0.004)",
-                f"metrics.posterior('a', observations={size}, pending=1, rows=2, memory_bytes=9, "
-                "outlier_share=0.0, spread_factor=1.0)",
+                f"metrics.posterior('a', ModelFigures({size}, 1, 2, 9, 0.0, 1.0, 0.0))",
                 f"metrics.followed('a', {size}, {size}.0)",
             )
         text = rendered(tmp_path).decode()

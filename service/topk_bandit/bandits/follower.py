@@ -20,8 +20,9 @@ from topk_bandit.bandits.model import Model, begin, fold, folds_without_refit
 from topk_bandit.bandits.own_events import LogEnd, OwnEvents, end_of
 from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
-from topk_bandit.domain.bandits import Expired, LoggedEvent, Rewarded
+from topk_bandit.domain.bandits import Expired, LoggedEvent, Recommended, RewardCollected, Rewarded
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError
+from topk_bandit.domain.hooks import ModelFigures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -144,6 +145,7 @@ class Follower:
         self._announce_at = 0.0
         self._snapshots = SavedSnapshots(name, store, executor, limits=limits, hooks=hooks)
         self._loaded_end = 0
+        self._unrewarded = 0
         self._recent = RecentEvents()
         self._end: LogEnd | None = None
 
@@ -434,9 +436,17 @@ class Follower:
         folded = fold(model, logged)
         if folded.since_checkpoint == 0:
             self._hooks.refitted(time.perf_counter() - start)
+        self._count_unrewarded(logged)
         self._report_learned(logged)
         self._report_doubts(model, folded)
         return folded
+
+    def _count_unrewarded(self, logged: LoggedEvent) -> None:
+        """Count the slates since the newest reward."""
+        if isinstance(logged.event, Recommended):
+            self._unrewarded += 1
+        elif isinstance(logged.event, Rewarded | RewardCollected):
+            self._unrewarded = 0
 
     def _report_learned(self, logged: LoggedEvent) -> None:
         """Report a reward with its slate's age, or a default one, unless it was in the log before that was loaded."""
@@ -485,15 +495,16 @@ class Follower:
             age_seconds=max(0, age_ms) / 1e3 if saved.position else 0.0,
             n_bytes=saved.n_bytes,
         )
-        self._hooks.posterior(
-            str(self.name),
+        figures = ModelFigures(
             observations=model.state.observations,
             pending=model.open_slates,
             rows=model.state.posterior.n_rows,
             memory_bytes=model.memory_bytes,
             outlier_share=model.state.recent.outlier_share,
             spread_factor=model.state.spread_factor,
+            missing_rewards=self._unrewarded * _reward_ratio(model),
         )
+        self._hooks.posterior(str(self.name), figures)
 
 
 def _is_short(model: Model | None, events: Sequence[LoggedEvent]) -> bool:
@@ -503,6 +514,12 @@ def _is_short(model: Model | None, events: Sequence[LoggedEvent]) -> bool:
     n_rows = model.state.posterior.n_rows
     is_little = n_rows <= ROWS_AT_ONCE and len(events) * n_rows <= EVENTS_TIMES_ROWS_AT_ONCE
     return is_little and folds_without_refit(model, events)
+
+
+def _reward_ratio(model: Model) -> float:
+    """Return how many rewards a slate got in the mean of a bandit's life; a default is none."""
+    rewards = model.state.observations - model.state.imported - model.tally.defaults
+    return max(0, rewards) / max(1, model.tally.recommendations)
 
 
 def _begins_behind(part: LogSlice, model: Model) -> bool:

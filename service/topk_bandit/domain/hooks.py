@@ -5,12 +5,38 @@ A hook must be cheap, must not raise, and may be called from any thread. Duratio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Recommendation
 
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "ModelFigures"]
+
+
+class ModelFigures(NamedTuple):
+    """What is shown of a model.
+
+    Attributes
+    ----------
+    observations, pending, rows
+        How many rewards it has learned, slates wait for theirs, and rows its posterior has.
+    memory_bytes
+        What it takes in memory, about.
+    outlier_share
+        Which share of the latest rewards is not learned.
+    spread_factor
+        By how much its spreads are widened.
+    missing_rewards
+        How many rewards as many slates usually get as were given out since the newest reward.
+    """
+
+    observations: int
+    pending: int
+    rows: int
+    memory_bytes: int
+    outlier_share: float
+    spread_factor: float
+    missing_rewards: float
 
 
 class Hooks:
@@ -64,18 +90,8 @@ class Hooks:
     def events_lost(self, bandit: str, *, events: int, rewards: int) -> None:
         """Note what is gone of a bandit's log, once for all workers; `rewards` of the `events` were rewards."""
 
-    def posterior(
-        self,
-        bandit: str,
-        *,
-        observations: int,
-        pending: int,
-        rows: int,
-        memory_bytes: int,
-        outlier_share: float,
-        spread_factor: float,
-    ) -> None:
-        """Note the size of a model, which share of the latest rewards is wild, and how much wider spreads are."""
+    def posterior(self, bandit: str, figures: ModelFigures) -> None:
+        """Note what a model's figures are now."""
 
     def doubted(self, kind: str, count: int) -> None:
         """Note rewards that are not learned, because they are wild, "reward", or their contexts, "context"."""

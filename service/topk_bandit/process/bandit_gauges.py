@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from topk_bandit.domain.hooks import ModelFigures
+
 __all__ = ["BanditGauges"]
 
 _OF_A_WORKER = "over a worker's bandits, of the worker that has most."
@@ -33,6 +35,7 @@ _LARGEST = {
     "topk_bandit_unsaved_events": f"Events of a model beyond its newest snapshot: {_WORST}",
     "topk_bandit_outlier_share": f"Share of a bandit's latest rewards that are not learned, as outliers: {_WORST}",
     "topk_bandit_spread_factor": f"By how much spreads are widened to hold of the latest rewards: {_WORST}",
+    "topk_bandit_missing_rewards": f"Rewards that slates since the newest reward usually get: {_WORST}",
     "topk_bandit_snapshot_bytes": f"Size of a bandit's newest snapshot: {_WORST}",
 }
 _AGES = {
@@ -112,18 +115,16 @@ class BanditGauges:
             self._put_age("topk_bandit_log_unread_seconds", bandit, 0.0)
             self._put_age("topk_bandit_model_age_seconds", bandit, waiting_seconds if lag_events else None)
 
-    def note_size(self, bandit: str, *, observations: int, pending: int, rows: int, memory_bytes: int) -> None:
-        """Keep the size of a bandit's model."""
+    def note_figures(self, bandit: str, figures: ModelFigures) -> None:
+        """Keep the figures of a bandit's model."""
         with self._lock:
-            for shown, value in zip(self._sums.values(), (observations, pending, rows, memory_bytes), strict=True):
+            sizes = (figures.observations, figures.pending, figures.rows, figures.memory_bytes)
+            for shown, value in zip(self._sums.values(), sizes, strict=True):
                 shown.numbers.put(bandit, value)
+            self._put_largest("topk_bandit_outlier_share", bandit, figures.outlier_share)
+            self._put_largest("topk_bandit_spread_factor", bandit, figures.spread_factor)
+            self._put_largest("topk_bandit_missing_rewards", bandit, figures.missing_rewards)
             self._show_sums()
-
-    def note_doubts(self, bandit: str, *, outlier_share: float, spread_factor: float) -> None:
-        """Keep which share of a bandit's latest rewards is not learned, and by how much its spreads are widened."""
-        with self._lock:
-            self._put_largest("topk_bandit_outlier_share", bandit, outlier_share)
-            self._put_largest("topk_bandit_spread_factor", bandit, spread_factor)
 
     def note_snapshot(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:
         """Keep what is known of a bandit's newest snapshot; one of no bytes is none."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.hooks import ModelFigures
     from topk_bandit.rpc.interceptors import RpcHooks
 
 __all__ = ["Metrics"]
@@ -457,22 +458,9 @@ class Metrics(Hooks):
         self._series(self._lost, "reward").inc(rewards)
         self._series(self._lost, "other").inc(events - rewards)
 
-    def posterior(
-        self,
-        bandit: str,
-        *,
-        observations: int,
-        pending: int,
-        rows: int,
-        memory_bytes: int,
-        outlier_share: float,
-        spread_factor: float,
-    ) -> None:
-        """Keep the size of a bandit's model, and how much of its latest rewards and of its spreads it doubts."""
-        self._bandits.note_size(
-            bandit, observations=observations, pending=pending, rows=rows, memory_bytes=memory_bytes
-        )
-        self._bandits.note_doubts(bandit, outlier_share=outlier_share, spread_factor=spread_factor)
+    def posterior(self, bandit: str, figures: ModelFigures) -> None:
+        """Keep the figures of a bandit's model."""
+        self._bandits.note_figures(bandit, figures)
 
     def doubted(self, kind: str, count: int) -> None:
         """Count rewards that are not learned."""
