@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import redis
 from tests.faults.service import COMMAND, clean_environment, serving
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.client import Unavailable
+from topk_bandit.client import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,3 +110,28 @@ def test_a_store_that_lost_its_id_alone_is_still_the_same(tmp_path: Path) -> Non
         assert counted(service) == (0, 0)
         with service.client(tenant="acme") as client:
             client.recommend("first")
+
+
+def wrong_losses(data: Path) -> str:
+    return next(iter(re.findall(r"wrong losses: .*\n.*", doctor(data))), "")
+
+
+@pytest.mark.parametrize("lost", ["a bandit", "a tenant"])
+def test_bandits_that_nobody_deleted_are_counted(tmp_path: Path, lost: str) -> None:
+    with serving(tmp_path, "--workers=2") as service:
+        events, rewards = furnish(service)
+        keys = "*acme/second}*" if lost == "a bandit" else "*{acme*"
+        with redis.Redis(unix_socket_path=str(tmp_path / "valkey.sock")) as store:
+            store.delete(*store.scan_iter(keys))
+            part = 1 if lost == "a tenant" else len(BANDITS)
+            expected = (events // part, rewards // part)
+            until(lambda: counted(service) == expected, what="what was known of them is counted")
+            assert metric(service, LOST) == events // part
+        with service.client(tenant="acme") as client:
+            if lost == "a bandit":
+                client.delete_bandit("third")
+                client.create_bandit("fourth", slate_size=2, item_capacity=9)
+        assert ("tenants/acme/bandits/second" if lost == "a bandit" else "tenants/acme") in wrong_losses(tmp_path)
+        with service.client(tenant="acme") as client, pytest.raises(NotFound):
+            client.recommend("second")
+        assert counted(service) == expected, "what was deleted is no loss"

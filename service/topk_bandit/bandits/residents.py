@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import Follower
 from topk_bandit.bandits.resident import Resident
+from topk_bandit.bandits.vanished import VanishedBandits
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Residents:
         self._residents: dict[BanditName, Resident] = {}
         self.look_for_loss: Callable[[], Awaitable[None]] = _look_at_nothing
         self.ranks_first: Callable[[str], bool] = lambda _bandit: True
+        self._vanished = VanishedBandits(store, hooks=hooks)
         self._listener: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -120,6 +122,7 @@ class Residents:
 
     async def stop(self) -> None:
         """Stop following; all models are gone."""
+        await self._vanished.stop()
         residents, self._residents = self._residents, {}
         for resident in residents.values():
             resident.follower.leave()
@@ -142,18 +145,23 @@ class Residents:
         return resident.follower.model if resident and resident.follower.has_announced else None
 
     async def confirm_gone(self, name: BanditName) -> None:
-        """Find out whether a bandit that is known here, and is not found any more, was lost with the whole store.
+        """Find out whether a bandit that is known here, and is not found any more, was lost.
+
+        One that was lost alone is found out beside the call.
 
         Raises
         ------
         UnavailableError
-            It was: its model stays, and calls are refused.
+            It was, with the whole store: its model stays, and calls are refused.
         """
-        resident = self._residents.get(name)
-        if resident is not None and resident.follower.model is not None:
+        model = self.peek_model(name)
+        if model is not None:
             await self.look_for_loss()
-            with suppress(NotFoundError):
+            try:
                 await self._store.get_bandit(name)
+            except NotFoundError:
+                if self.ranks_first(str(name)):
+                    self._vanished.suspect(name, model)
 
     async def find_known(self) -> bool:
         """Return whether the store still has one of the bandits that are known here; any tenant if none is known."""

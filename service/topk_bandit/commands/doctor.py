@@ -192,6 +192,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _describe_strangers(found.strangers)
     yield _damage(found.damaged)
     yield _describe_unreadable(found.unreadable)
+    yield _describe_gone(found.gone)
     yield _describe_lost(found.lost)
     yield _describe_unlimited(found.unlimited)
     difference = found.clock_difference
@@ -251,6 +252,13 @@ def _describe_unreadable(unreadable: Sequence[Damage]) -> _Finding:
     return _Finding("learners", f"{len(unreadable)} stand still", f"{told}. {remedy}")
 
 
+def _describe_gone(gone: Sequence[str]) -> _Finding:
+    if not gone:
+        return _Finding("losses", "all that is listed is there")
+    remedy = "Bring the data back. What is deleted, or gone for good, leaves the list with topk-bandit bandits delete."
+    return _Finding("losses", f"{len(gone)} are gone, and nobody deleted them", f"{_join_some(gone)}. {remedy}")
+
+
 def _join_some(texts: Sequence[object], *, between: str = "") -> str:
     """Return the first of some texts as one, and how many more there are; `between` comes before that, or a comma."""
     more = f"{between} and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
@@ -296,6 +304,7 @@ class _Examined:
     strangers: Sequence[str]
     damaged: Sequence[Damage]
     unreadable: Sequence[Damage]
+    gone: Sequence[str]
     lost: Sequence[BanditName]
     unlimited: Sequence[BanditName]
 
@@ -307,8 +316,8 @@ async def _examine_store(settings: Settings, url: str) -> _Examined:
         seconds = time.perf_counter() - start
         damaged = [damage async for damage in store.find_damaged()]
         records = [record async for record in read_records(store)]
-        gone = {damage.name for damage in damaged}
-        checked = [await find_unreadable(store, record) for record in records if record.name not in gone]
+        known = {damage.name for damage in damaged}
+        checked = [await find_unreadable(store, record) for record in records if record.name not in known]
         return _Examined(
             report,
             report.clock_ms / 1e3 - before,
@@ -317,6 +326,7 @@ async def _examine_store(settings: Settings, url: str) -> _Examined:
             await store.programs("", about="").find_strangers(),
             damaged,
             [damage for damage in checked if damage is not None],
+            [name async for name in store.find_gone()],
             [name async for name in store.find_unlisted()],
             [record.name for record in records if record.settings.reward_range is None],
         )

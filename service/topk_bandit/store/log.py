@@ -480,6 +480,10 @@ class Store(Protocol):
         """
         ...
 
+    async def is_listed(self, name: BanditName) -> bool:
+        """Return whether a bandit is in its tenant's list, or that list is gone though the tenant has something."""
+        ...
+
     async def measure(self, tenant: str) -> TenantUse:
         """Return what a tenant's bandits have, each measured at another moment; bytes are the store's estimate.
 

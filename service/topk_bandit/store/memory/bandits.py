@@ -362,6 +362,10 @@ class MemoryStore(Store):
         tenants = {name.tenant for name in self._bandits if name.tenant.encode() > after.encode()}
         return tuple(sorted(tenants, key=str.encode)[:limit])
 
+    async def is_listed(self, name: BanditName) -> bool:
+        """See `Store.is_listed`."""
+        return name in self._bandits
+
     async def measure(self, tenant: str) -> TenantUse:
         """See `Store.measure`; the bytes are those of a text that tells the events."""
         found = [await self.measure_bandit(name) for name in self._bandits if name.tenant == tenant]

@@ -80,7 +80,7 @@ from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
-from topk_bandit.store.redis.unlisted import find_unlisted
+from topk_bandit.store.redis.unlisted import find_gone, find_unlisted
 from topk_bandit.store.redis.write_times import time_writes
 from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
 
@@ -229,6 +229,12 @@ class RedisStore(Store):
     async def list_bandits(self, tenant: str, *, after: str, limit: int) -> Sequence[BanditRecord]:
         """See `Store.list_bandits`."""
         return await self._bandits.page(tenant, after=after, limit=limit)
+
+    async def is_listed(self, name: BanditName) -> bool:
+        """See `Store.is_listed`."""
+        return not await self._bandits.index.find_unlisted(name.tenant, [name.bandit]) or await self._tenants.is_bare(
+            name.tenant
+        )
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
         """See `Store.list_tenants`."""
@@ -635,6 +641,10 @@ class RedisStore(Store):
     def find_unlisted(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
         """Yield each bandit that lists lack; see `topk_bandit.store.redis.unlisted`."""
         return find_unlisted(self._link, self._keys, self._tenants, self._bandits.index, pause_seconds=pause_seconds)
+
+    def find_gone(self) -> AsyncIterator[str]:
+        """Yield what is listed and gone; see `topk_bandit.store.redis.unlisted`."""
+        return find_gone(self._tenants, self._bandits.index)
 
     async def list_again(self, name: BanditName) -> None:
         """Put a bandit that lists lack back into them."""

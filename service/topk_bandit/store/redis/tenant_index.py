@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_bandit.store.redis import scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from topk_bandit.store.redis.keys import IndexKeys
     from topk_bandit.store.redis.link import Link
@@ -80,6 +80,11 @@ class TenantIndex:
         scores = await self._link.call("ZMSCORE", self._keys(tenant).entries, *entries)
         return [entry for entry, score in zip(entries, scores, strict=True) if score is None]
 
+    async def find_dangling(self, tenant: str, entries: Sequence[str]) -> Collection[str]:
+        """Return those of a tenant's entries that nothing exists for."""
+        exist = await asyncio.gather(*(self._exists(tenant, entry) for entry in entries))
+        return {entry for entry, there in zip(entries, exist, strict=True) if not there}
+
     async def enter_again(self, tenant: str, entry: str, *, incarnation: str) -> None:
         """Enter what exists and has lost its entry, whatever the quota is."""
         keys = self._keys(tenant)
@@ -97,9 +102,8 @@ class TenantIndex:
         key = self._keys(tenant).reservations
         lapsed = await self._link.run(scripts.LAPSED_RESERVATIONS, (key,), (RESERVATION_MS,))
         entries = list(zip(lapsed[::2], lapsed[1::2], strict=True))
-        exist = await asyncio.gather(*(self._exists(tenant, entry.decode()) for entry, _ in entries))
-        dangling = [entry for entry, there in zip(entries, exist, strict=True) if not there]
-        await self._release(tenant, dangling)
+        dangling = await self.find_dangling(tenant, [entry.decode() for entry, _ in entries])
+        await self._release(tenant, [entry for entry in entries if entry[0].decode() in dangling])
         return bool(dangling)
 
     async def _exists(self, tenant: str, entry: str) -> bool:

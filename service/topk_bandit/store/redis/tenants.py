@@ -43,11 +43,18 @@ class Tenants:
         """List a tenant."""
         await self._link.call("ZADD", self._keys.tenants, 0, tenant)
 
+    async def is_bare(self, tenant: str) -> bool:
+        """Return whether a tenant is listed and has neither list: who deletes the last of it takes it out."""
+        return not (await self._has_any(tenant) or await self.find_unlisted([tenant]))
+
+    async def _has_any(self, tenant: str) -> bool:
+        entries = self._keys.bandits(tenant).entries, self._keys.studies(tenant).entries
+        return bool(await self._link.call("EXISTS", *entries))
+
     async def drop(self, tenant: str) -> None:
         """Take out a tenant that has neither bandits nor studies, and put back one that creates another meanwhile."""
-        entries = self._keys.bandits(tenant).entries, self._keys.studies(tenant).entries
-        if await self._link.call("EXISTS", *entries):
+        if await self._has_any(tenant):
             return
         await self._link.call("ZREM", self._keys.tenants, tenant)
-        if await self._link.call("EXISTS", *entries):
+        if await self._has_any(tenant):
             await self.add(tenant)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.tenant_index import TenantIndex
     from topk_bandit.store.redis.tenants import Tenants
 
-__all__ = ["find_unlisted"]
+__all__ = ["find_gone", "find_unlisted"]
 
 _AT_ONCE = 1000
 
@@ -48,6 +48,29 @@ async def find_unlisted(
                 found.add(name)
                 yield name
         await asyncio.sleep(pause_seconds)
+
+
+async def find_gone(tenants: Tenants, index: TenantIndex) -> AsyncIterator[str]:
+    """Yield each bandit that is listed and of which no key is left, and each tenant that lost even its lists.
+
+    One that is deleted at this moment may be among them.
+
+    Raises
+    ------
+    UnavailableError
+        The store is away.
+    """
+    last_tenant = ""
+    while page := await tenants.page(after=last_tenant):
+        for tenant in page:
+            if await tenants.is_bare(tenant):
+                yield f"tenants/{tenant}"
+            last = ""
+            while entries := await index.page(tenant, after=last, limit=_AT_ONCE):
+                for entry in await index.find_dangling(tenant, entries):
+                    yield f"tenants/{tenant}/bandits/{entry}"
+                last = entries[-1]
+        last_tenant = page[-1]
 
 
 async def _find_lost(names: Iterable[BanditName], tenants: Tenants, index: TenantIndex) -> list[BanditName]:
