@@ -212,7 +212,7 @@ def test_the_doctor_names_what_is_wrong(examine: Run, tmp_path: Path) -> None:
     crowded = examine(f"--workers={(os.cpu_count() or 1) + 1}", *large)
     assert crowded.returncode == 1
     assert "lower --workers" in crowded.stdout
-    assert "lower --worker-memory-mib" in crowded.stdout
+    assert "less than --worker-memory-mib 16777216 says" in crowded.stdout
     assert "shop is no table; write [shop], and its quotas below" in crowded.stdout
     open_door = examine("--listen=0.0.0.0:1")
     assert open_door.returncode == 1

@@ -8,7 +8,7 @@ import platform
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
+from topk_bandit.bandits.budget import MIB
 from topk_bandit.bandits.overviews import read_records
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.learning.arithmetic import describe_arithmetic
@@ -28,6 +29,7 @@ from topk_bandit.learning.policy import State
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.compiled_code import CACHE_VARIABLE
 from topk_bandit.process.doors import check_doors, open_doors
+from topk_bandit.process.machine_memory import memory_bytes, models_bytes
 from topk_bandit.store.data_versions import NEWEST, OLDEST
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
 from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
@@ -50,7 +52,6 @@ MOST_TOLD = 20
 _LEAST_FREE_BYTES = 1 << 30
 _LONGEST_WRITE_SECONDS = 0.1
 _FULLEST_SHARE = 0.8
-_GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _WRITES = 5
 
 
@@ -105,18 +106,13 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
 
 def _models(settings: Settings) -> _Finding:
     """Look at whether there is room for what models may grow to; who takes more is killed where they should rest."""
-    wanted, there = settings.workers * settings.worker_memory_mib, _memory_bytes() / 2**20
-    problem = "a worker that takes more than there is is killed: lower --worker-memory-mib" if wanted > there else ""
-    return _Finding("memory", f"models of all workers may take {wanted:.0f} of {there:.0f} MiB", problem)
-
-
-def _memory_bytes() -> int:
-    """Return what this process may take: its machine's memory, or less where a control group says so."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for file in _GROUP_LIMITS:
-        with suppress(OSError, ValueError):  # "max", or no such group
-            limits.append(int(file.read_text(encoding="ascii")))
-    return min(limits)
+    wanted, there = settings.worker_memory_mib * MIB, memory_bytes()
+    taken = models_bytes(wanted, one_model=settings.bandit_memory_mib * MIB, workers=settings.workers, memory=there)
+    found = f"models of all workers may take {settings.workers * taken / MIB:.0f} of {there / MIB:.0f} MiB"
+    if taken < wanted:
+        found += f", less than --worker-memory-mib {settings.worker_memory_mib} says"
+    is_too_little = settings.workers * taken > there
+    return _Finding("memory", found, "a worker that takes more than there is is killed" if is_too_little else "")
 
 
 def _access(settings: Settings) -> Iterator[_Finding]:

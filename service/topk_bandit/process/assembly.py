@@ -41,6 +41,7 @@ from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
 from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
+from topk_bandit.process.machine_memory import memory_bytes, models_bytes
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.servers import Servers
 from topk_bandit.process.store_identity import StoreIdentity
@@ -395,9 +396,13 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
 def _residents(
     settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, siblings: Siblings, *, worker_id: str
 ) -> Residents:
+    one_model, wanted = settings.bandit_memory_mib * MIB, settings.worker_memory_mib * MIB
+    taken = models_bytes(wanted, one_model=one_model, workers=settings.workers, memory=memory_bytes())
+    if taken < wanted:
+        _log.warning("there is room for %d MiB of models in each worker, of %d wanted", taken // MIB, wanted // MIB)
     budget = MemoryBudget(
-        model_bytes=settings.bandit_memory_mib * MIB,
-        worker_bytes=settings.worker_memory_mib * MIB,
+        model_bytes=one_model,
+        worker_bytes=taken,
         idle_seconds=settings.idle_seconds,
     )
     return Residents(

@@ -1,0 +1,42 @@
+"""What memory this machine, or this container, has, and what of it the models of a worker may take."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from topk_bandit.bandits.budget import MIB
+
+__all__ = ["memory_bytes", "models_bytes"]
+
+_GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+_SHARE = 0.8
+"""The rest is for the supervisor, the embedded store and what calls take."""
+
+_WITHOUT_MODELS_BYTES = 320 * MIB
+"""So much a worker takes that has no model yet: compiled code and libraries above all."""
+
+
+def memory_bytes() -> int:
+    """Return what this process may take: its machine's memory, or less where a control group says so."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _GROUP_LIMITS:
+        with suppress(OSError, ValueError):  # "max", or no such group
+            limits.append(int(file.read_text(encoding="ascii")))
+    return min(limits)
+
+
+def models_bytes(wanted: int, *, one_model: int, workers: int, memory: int) -> int:
+    """Return what all models of one worker may take: what is wanted, or what there is room for, and one at least.
+
+    Parameters
+    ----------
+    wanted, one_model
+        What the settings say, in bytes, of all models and of one.
+    memory
+        What all workers have, in bytes.
+    """
+    room = int(_SHARE * memory / workers) - _WITHOUT_MODELS_BYTES
+    return max(one_model, min(wanted, room))
