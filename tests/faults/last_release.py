@@ -1,7 +1,7 @@
 """The program of the last release, run from its own source: what it writes is what this program has to read.
 
-Until a version is released that knows a data version, the commit is the one that the layouts of data version 1 were
-settled in. It moves when a version is released, and at no other time.
+The commit moves when a version is released. Until 0.2.0 is, the first version that knows a data version, it also moves
+with a change of what is stored or learned.
 """
 
 from __future__ import annotations

@@ -237,6 +237,17 @@ def test_equal_rewards_are_the_offset_and_leave_the_prior_variance(value: float)
     assert (moments.variance > 0.0).all()
 
 
+def test_rewards_that_come_again_and_again_make_nothing_sure_that_was_not_shown() -> None:
+    """A shop without noise whose bandit shows one slate: each of the others may be as good as before."""
+    rankings, rewards = EVERYTHING[[0, 100, 200, 300, 400]], (0.0, 1.0, 0.5, 1.0, 0.0)
+    seen = [Earned(Shown(str(n), ASK_CONTEXT, rankings[n]), rewards[n]) for n in range(5)]
+    again = [Earned(Shown(f"again-{n}", ASK_CONTEXT, rankings[1]), 1.0) for n in range(600)]
+    few, many = folded(initial(), seen + again[:60]), folded(initial(), seen + again)
+    assert many.edges_reached == ("noise",)
+    spreads = [np.sqrt(state.posterior.predict(ASK_CONTEXT, EVERYTHING[450:]).variance) for state in (few, many)]
+    assert (spreads[1] > 0.5 * spreads[0]).all()
+
+
 def test_noise_is_chosen_from_the_rewards() -> None:
     chosen = []
     for noise_variance in (0.01, 1.0):

@@ -222,7 +222,7 @@ class State:
             prior_mean=prior_mean,
         )
         return cls(
-            scale_best(posterior),
+            scale_best(posterior, noise_at_edge=checkpoint.noise_at_edge),
             limits,
             checkpoint.pending_ids,
             observations=checkpoint.observations,
@@ -439,7 +439,8 @@ class State:
         calibration = self.calibration
         if self.remembered > _REWARDS_BETWEEN_LOOKS:
             calibration = calibration.after(posterior.surprise_of_newest(self.posterior))
-        return replace(self, posterior=scale_best(posterior), pending_ids=pending_ids, calibration=calibration)
+        scaled = scale_best(posterior, noise_at_edge=self.noise_at_edge)
+        return replace(self, posterior=scaled, pending_ids=pending_ids, calibration=calibration)
 
     def learn_history(self, past: PastRows, *, at: float = 0.0) -> State:
         """Learn rewards of slates that were shown elsewhere, all at once: the state is refit.
@@ -516,7 +517,8 @@ class State:
     def _void(self, place: int) -> State:
         posterior, is_latest = self.posterior, self._is_latest(place)
         if self.recent.believed[place]:
-            posterior = scale_best(posterior.without_row(self._row_of(place)))
+            left = posterior.without_row(self._row_of(place))
+            posterior = scale_best(left, noise_at_edge=self.noise_at_edge)
         return replace(
             self,
             posterior=posterior,
@@ -541,7 +543,8 @@ class State:
             recent = recent.move_to_the_end(place)
             posterior = posterior.observe(self.encode(recent.contexts[-1]), recent.rankings[-1], reward)
         since_refit = self.since_refit + (verdict == Verdict.BELIEVED and not is_latest)
-        return replace(self, posterior=scale_best(posterior), recent=recent, since_refit=since_refit)
+        scaled = scale_best(posterior, noise_at_edge=self.noise_at_edge)
+        return replace(self, posterior=scaled, recent=recent, since_refit=since_refit)
 
     def _is_latest(self, place: int) -> bool:
         """Tell whether an observation came since the last refit."""
@@ -660,7 +663,7 @@ class State:
         posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
         return replace(
             self,
-            posterior=scale_best(posterior),
+            posterior=scale_best(posterior, noise_at_edge=at_edge),
             since_refit=0,
             compared=compared,
             shared=shared,

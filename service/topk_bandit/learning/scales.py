@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from topk_bandit.learning.hyperparameters import SlopePrior, scaling
@@ -14,17 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["scale_best", "slope_prior", "spread_of_slope"]
 
 
-def scale_best(posterior: Posterior) -> Posterior:
+def scale_best(posterior: Posterior, *, noise_at_edge: bool = False) -> Posterior:
     """Centre the rewards on their best b + s h and scale the kernel by the best amplitude.
 
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
+    Where the noise is the least that is tried, rewards that come again and again say that there is less, and nothing of
+    the amplitude: the rows count then, and not the observations. Else each repetition would make the bandit more sure of
+    slates that it never showed.
     """
     prior, offset = slope_prior(posterior.prior_mean, posterior), posterior.best_offset
     square = posterior.whitened_square(offset)
     varied = posterior.rewards_vary and square > 0.0
+    is_least = noise_at_edge and posterior.noise_variance < posterior.context_square
+    count = min(posterior.n_rows if is_least else math.inf, posterior.n_observations)
     if prior is None:
-        return posterior.rescale(offset=offset, amplitude=square / posterior.n_observations if varied else 1.0)
-    best = scaling(posterior.centred_products, prior, amplitude=None if varied else 1.0)
+        return posterior.rescale(offset=offset, amplitude=square / count if varied else 1.0)
+    products = posterior.centred_products._replace(observations=count)
+    best = scaling(products, prior, amplitude=None if varied else 1.0)
     amplitude, slope = float(best.amplitude), float(best.slope)
     if posterior.has_item_parts:
         slope = float(scaling(posterior.slope_products, prior, amplitude=amplitude).slope)
