@@ -19,7 +19,7 @@ import pytest
 
 __all__ = ["COMMIT", "release_command"]
 
-COMMIT = "ce69f4768e74"
+COMMIT = "e1d4f63cf9ec"
 """The last release's commit."""
 
 ROOT = Path(__file__).parents[2]
