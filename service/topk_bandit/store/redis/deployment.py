@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.redis.url import SentinelUrl
 
-__all__ = ["Deployment", "open_deployment"]
+__all__ = ["Deployment", "connection_name", "open_deployment"]
 
 MAX_CONNECTIONS = 64
 """Connections to one server, besides one for each subscription."""
