@@ -134,6 +134,13 @@ def test_a_parquet_file_that_is_cut_or_has_a_column_twice_is_refused(tmp_path: P
         path.write_bytes(whole[:end])
         with pytest.raises(InvalidArgumentError, match=r"rows\.parquet"):
             read_slates(path)
+    for index, fits in ([0, 1], True), ([1, 2], True), ([3, 7], False), ([None, None], True), (["a", "b"], False):
+        parquet.write_table(arrow.table(columns | {"__index_level_0__": index}), path)
+        if fits:
+            assert read_slates(path) == rows
+            continue
+        with pytest.raises(InvalidArgumentError, match=rf"row 1, column '__index_level_0__': {index[0]!r} is no"):
+            read_slates(path)
     twice = arrow.Table.from_arrays([arrow.array(["tea"]), arrow.array(["milk"])], names=["item_1", "item_1"])
     parquet.write_table(twice, path)
     with pytest.raises(InvalidArgumentError, match="column 'item_1' comes twice"):

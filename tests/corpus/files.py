@@ -109,6 +109,18 @@ REFUSED = {
     "case.csv": ("Item_1,Item_2,Reward\ntea,milk,1\n", "means nothing; is it 'item_1'?"),
     "no-header.csv": ("tea,milk,1\nmilk,tea,2\n", "header: expected a column 'item_1' or 'items'; got tea, milk, 1"),
     "no-name.csv": ("item_1,item_2,reward,\ntea,milk,1,DE\n", "column 4: has 'DE', but no name in the header"),
+    "pandas-times.csv": (
+        ",item_1,item_2,reward\n2026-01-31 12:00:00,tea,milk,1\n",
+        "line 2, column 1: '2026-01-31 12:00:00' is no row's number counted from 0 or 1 on, but the column has no name",
+    ),
+    "pandas-items.csv": (",item_1,reward\ntea,milk,1\n", "has no name: give it one, or delete it"),
+    "pandas-ids.csv": (
+        ",item_1,item_2,reward\n0,tea,milk,1\n1,tea,milk,1\n3,tea,milk,1\n",
+        "line 4, column 1: '3'",
+    ),
+    "r-years.csv": ('"","item_1","item_2","reward"\n"2026","tea","milk",1\n', "line 2, column 1: '2026'"),
+    "begins-late.csv": (",item_1,item_2,reward\n,tea,milk,1\n1,tea,milk,1\n", "line 3, column 1: '1'"),
+    "stops.csv": (",item_1,item_2,reward\n1,tea,milk,1\n,tea,milk,1\n", "line 3, column 1: ''"),
     "empty.csv": ("", "has no header row"),
     "blank.jsonl": ("\n\n", "has no rows"),
     "rows.txt": ("item_1\n", "expected one that ends in .jsonl, .csv, .parquet"),

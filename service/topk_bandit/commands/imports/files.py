@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.commands.imports.preflib import PREFLIB, read_preflib
+from topk_bandit.commands.imports.row_numbers import RowNumbers, without_row_numbers
 from topk_bandit.commands.imports.rows import FileRow, check_end
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
@@ -32,8 +33,6 @@ _READ_AT_ONCE = 2**20
 _ROWS_AT_ONCE = 1000
 _OTHER_DELIMITERS = (";", "\t")
 _QUOTED = re.compile(r'"[^"]*"')
-_INDEX = re.compile(r"__index_level_[0-9]+__")
-"""Where pandas keeps the numbers of rows."""
 
 
 def digest_of(path: Path, how: Sequence[str]) -> str:
@@ -99,10 +98,13 @@ def _csv(path: Path) -> Iterator[FileRow]:
         header = rows.next()
         if header is None:
             raise InvalidArgumentError(path.name, "has no header row")
-        columns = _Header.of(path.name, header.cells)
+        columns, numbers = _Header.of(path.name, header.cells), RowNumbers()
         while (row := rows.next()) is not None:
-            if any(row.cells):
-                yield FileRow(row.place, columns.values(row.cells))
+            if not any(row.cells):
+                continue
+            if not header.cells[0]:
+                numbers.check(row.place, "column 1", row.cells[0])
+            yield FileRow(row.place, columns.values(row.cells))
     check_end(path, rows.line - 1)
 
 
@@ -171,7 +173,7 @@ class _Header:
         return cls(tuple(names))
 
     def values(self, cells: Sequence[str]) -> Mapping[str, Any] | InvalidArgumentError:
-        """Return the values of a row by column; what a first column without a name has is the row's number."""
+        """Return the values of a row by column; what a first column without a name has was looked at before."""
         if len(cells) != len(self.names):
             problem = f"expected {len(self.names)} cells, as the header has, got {len(cells)}"
             return InvalidArgumentError("row", problem)
@@ -194,13 +196,13 @@ def _parquet(path: Path) -> Iterator[FileRow]:
     except (lib.ArrowException, OSError) as error:
         raise InvalidArgumentError(path.name, f"is no whole Parquet file: {error}") from None
     _check_names(path.name, file.schema_arrow.names)
-    number = 0
+    number, counted = 0, dict[str, RowNumbers]()
     try:
         for batch in file.iter_batches(_ROWS_AT_ONCE):
             for values in _without_nanoseconds(batch, lib).to_pylist():
                 number += 1
-                named = {name: value for name, value in values.items() if not _INDEX.fullmatch(name)}
-                yield FileRow(f"{path.name}, row {number}", named)
+                place = f"{path.name}, row {number}"
+                yield FileRow(place, without_row_numbers(place, values, counted))
     except (lib.ArrowException, OSError, OverflowError, ValueError) as error:
         raise InvalidArgumentError(path.name, f"can't be read after row {number}: {error}") from None
 
