@@ -75,6 +75,13 @@ TABLE = [
         Case("text", value, value)
         for value in ("DE", "NaN", "null", "NA", "true", "1_000", "\u0663", "K\u00f6ln", "a,b")
     ),
+    *(
+        Case(kind, value, MISSING)
+        for kind in ("number", "boolean", "time")
+        for value in ("\\N", "<NA>", " <na> ", "NaT", "#N/A")
+    ),
+    *(Case("text", value, value) for value in ("\\N", "<NA>", "<na>", "nan", "NaT")),
+    *(Case("labels", value, {value}) for value in ("\\N", "<NA>", "nan")),
     *(Case("text", value, "101") for value in (101, 101.0, "101")),
     *(Case("text", value, MISSING) for value in (None, "", "  ", math.nan)),
     *(Case("text", value, REFUSED) for value in (["DE"], {"a": "DE"}, math.inf, 1e300, 2.0**53)),
@@ -220,6 +227,12 @@ class Door(NamedTuple):
     differs: Callable[[Case], tuple[Any, str] | None] = lambda _case: None
 
 
+def in_csv(case: Case) -> tuple[Any, str] | None:
+    if case.value in {"\\N", "<NA>"} if isinstance(case.value, str) else False:
+        return MISSING, "databases and pandas write it into a cell that has no value; JSON and Parquet have null"
+    return None
+
+
 def is_text(case: Case) -> bool:
     return isinstance(case.value, str)
 
@@ -279,13 +292,13 @@ def in_http(case: Case) -> tuple[Any, str] | None:
 
 
 DOORS = {
-    "csv": Door(of_csv, is_text),
+    "csv": Door(of_csv, is_text, in_csv),
     "json lines": Door(of_json_lines, lambda _case: True),
     # A list of Parquet has values of one kind: 1 is what it makes of true among numbers.
     "parquet": Door(of_parquet, lambda case: not isinstance(case.value, dict) and case.value != [0.5, True]),
     "decision log": Door(of_decision_log, lambda _case: True, in_decision_log),
     "personalizer": Door(of_personalizer, lambda case: case.kind != "time", in_personalizer),
-    "study": Door(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case)),
+    "study": Door(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case), in_csv),
     "http": Door(of_http, lambda case: case.kind != "time", in_http),
     "client": Door(of_client, lambda case: case.kind != "time", in_client),
 }

@@ -18,6 +18,7 @@ from topk_bandit.domain.json_text import JsonError, parse_json
 __all__ = [
     "FIRST_TIME",
     "LAST_TIME",
+    "MISSING_MARKS",
     "is_missing",
     "read_boolean",
     "read_list",
@@ -33,7 +34,10 @@ FIRST_TIME, LAST_TIME = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, t
 SEPARATOR = "|"
 """Between the parts of a list in one text."""
 
-_MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
+MISSING_MARKS = frozenset({"\\N", "<NA>"})
+"""What databases and pandas write into a cell of CSV where there is no value, whatever its kind."""
+
+_MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "nat", "null", "none", *map(str.lower, MISSING_MARKS)})
 """What programs write where there is no number, time or boolean. As texts these are words like others."""
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "t": True, "f": False, "y": True, "n": False}

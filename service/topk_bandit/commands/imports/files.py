@@ -18,6 +18,7 @@ from topk_bandit.commands.imports.rows import FileRow, check_end
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
 from topk_bandit.domain.optional import import_extra
+from topk_bandit.domain.values import MISSING_MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -180,7 +181,8 @@ class _Header:
         for place, (name, cell) in enumerate(zip(self.names, cells, strict=True)):
             if place and cell and not name:
                 return InvalidArgumentError(f"column {place + 1}", f"has {cell!r:.60}, but no name in the header")
-        return {name: cell for name, cell in zip(self.names, cells, strict=True) if name}
+        told = ["" if cell in MISSING_MARKS else cell for cell in cells]
+        return {name: cell for name, cell in zip(self.names, told, strict=True) if name}
 
 
 def _check_names(file: str, names: Sequence[str]) -> None:
