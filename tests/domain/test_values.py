@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +29,7 @@ from topk_bandit.compat.personalizer.features import fit_features
 from topk_bandit.compat.personalizer.messages import rank_call
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
-from topk_bandit.domain.values import FIRST_TIME, LAST_TIME, read_number, read_text, read_time
+from topk_bandit.domain.values import FIRST_TIME, LAST_TIME, list_hint, read_list, read_number, read_text, read_time
 from topk_bandit.rpc.features import features_from_proto
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
@@ -94,6 +95,10 @@ TABLE = [
     *(Case("labels", value, {"a", "b"}) for value in (["a", "b"], "a|b", "a | b", '["a", "b"]', ["a", "b", "a"])),
     *(Case("labels", value, MISSING) for value in (None, "", "  ")),
     *(Case("labels", value, REFUSED) for value in (["a", None], ["a", ""], "a||b", "a|", "['a']", [["a"]], {"a": 1})),
+    *(Case("labels", value, REFUSED) for value in ("{a,b}", "{'a', 'b'}", "{}", "[a, b]", "('a', 'b')", "(a,b)")),
+    *(Case("labels", value, REFUSED) for value in ("frozenset({'a'})", 'c("a","b")', "{a|b}", '{"a": 1}', " {a} ")),
+    *(Case("labels", value, {value}) for value in ("tea (green)", "(a) b", "a, b")),
+    Case("labels", "(a)|(b)", {"(a)", "(b)"}),
     Case("labels", "a", {"a"}),
     *(Case("vector", value, (0.5, -1.0)) for value in ([0.5, -1], ["0.5", "-1"], "0.5|-1", "[0.5, -1]")),
     *(Case("vector", value, MISSING) for value in (None, "")),
@@ -343,6 +348,40 @@ def test_a_time_is_itself_or_out_of_the_range_at_either_end_of_the_calendar(time
             assert read is not None
             assert FIRST_TIME <= read < LAST_TIME
             assert read == time.replace(tzinfo=zone)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("1,234.50", "write no separators of thousands"),
+        ("1'234", "write no separators of thousands"),
+        ("1 234.5", "write no separators of thousands"),
+        ("0,7", "write a decimal point"),
+        ("1.234,50", "write a decimal point, and no separators of thousands"),
+        ("70%", "leave out the sign"),
+        ("70,5 %", "leave out the sign"),
+        ("34.90 EUR", "leave out the unit"),
+        ("\u20ac34.90", "leave out the unit"),
+        ("US$ -5", "leave out the unit"),
+    ],
+)
+def test_numbers_as_people_write_them_are_refused_with_what_to_write(value: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=f"got .*: {re.escape(hint)}"):
+        read_number(value)
+
+
+@pytest.mark.parametrize("value", ["31.01.2026", "1/31/2026", "31-01-26", "2026/01/31", "1/31/2026 12:00", "2026.1.31"])
+def test_dates_in_another_order_are_refused_with_what_to_write(value: str) -> None:
+    with pytest.raises(ValueError, match="write the year, the month and the day, such as 2026-01-31"):
+        read_time(value)
+
+
+@pytest.mark.parametrize("value", ["{garden,kitchen}", "[garden, kitchen]", "(garden)"])
+def test_lists_in_another_writing_are_refused_with_what_to_write(value: str) -> None:
+    with pytest.raises(ValueError, match=r"write its parts as a\|b, or as a list of JSON"):
+        read_list(value)
+    assert list_hint(read_list("garden, kitchen") or []) == ": write its parts as a|b, or as a list of JSON"
+    assert list_hint(["garden"]) == list_hint(["a, b", "c"]) == ""
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,19 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.json_text import JsonError, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "FIRST_TIME",
     "LAST_TIME",
     "MISSING_MARKS",
     "is_missing",
+    "list_hint",
     "read_boolean",
     "read_list",
     "read_number",
@@ -45,6 +49,14 @@ _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "t": True, 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9]+")
 _LONGEST_NUMBER = 400
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[,' _\u00a0\u2009\u202f][0-9]{3})+(?:\.[0-9]+)?")
+_NUMBER_HINTS = (
+    (_COMMA, "write a decimal point, and no separators of thousands"),
+    (_THOUSANDS, "write no separators of thousands"),
+    (re.compile(r"[+-]?[0-9.,]+\s*%"), "leave out the sign, in all rows alike: 70% is 70 or 0.7"),
+    (re.compile(r"[^0-9+-]{0,4}[+-]?[0-9][0-9.,]*[^0-9]{0,12}"), "leave out the unit"),
+)
+"""Numbers as people write them, with what to write instead."""
 _ZONE = r"(?:\ ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?))?"
 _TIME = re.compile(
     rf"""[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} (?:[T\ ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.,][0-9]+)?)?{_ZONE})?
@@ -52,6 +64,11 @@ _TIME = re.compile(
     re.VERBOSE,
 )
 _COMPACT = re.compile(r"[0-9]{8}")
+_OTHER_DATE = re.compile(r"(?:[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}|[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2})(?:\s.*)?")
+_OTHER_LIST = re.compile(r"\{.*\}|(?:c|set|frozenset|array)?\([^()]*\)", re.DOTALL)
+"""Lists as databases and languages write them."""
+
+_LIST_HINT = ": write its parts as a|b, or as a list of JSON"
 
 _EXACT = 2.0**53
 """Whole numbers above this may have lost digits on their way through a floating-point number."""
@@ -86,8 +103,7 @@ def read_number(value: Any) -> float | None:  # noqa: ANN401, whatever a file ha
         return number
     if _is_no_value(value):
         return None
-    hint = ": write a decimal point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
-    raise ValueError(f"expected a finite number, got {shorten(value)}{hint}")
+    raise ValueError(f"expected a finite number, got {shorten(value)}{_number_hint(value)}")
 
 
 def read_text(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
@@ -149,24 +165,32 @@ def read_time(value: Any, *, of_spreadsheet: bool = False) -> datetime | None:  
     except (ValueError, OverflowError):
         pass
     expected = "a time of 2000 to 2100 such as 2026-01-31T12:00:00Z, or seconds or milliseconds since 1970"
-    raise ValueError(f"expected {expected}, got {shorten(value)}")
+    is_date = isinstance(value, str) and _OTHER_DATE.fullmatch(value.strip())
+    hint = ": write the year, the month and the day, such as 2026-01-31" if is_date else ""
+    raise ValueError(f"expected {expected}, got {shorten(value)}{hint}")
 
 
 def read_list(value: Any) -> list[Any] | None:  # noqa: ANN401, whatever a file has
     """Return the parts of a list; None if it is missing.
 
-    A text is a list of JSON in brackets, or has its parts between ``|``. No part may be missing.
+    A text is a list of JSON in brackets, or has its parts between ``|``. No part may be missing. A text that looks like
+    a list in another writing, such as ``{a,b}``, is refused.
     """
     if is_missing(value):
         return None
     parts = _parts_of(value.strip()) if isinstance(value, str) else value
     found = list(parts) if isinstance(parts, list | tuple) else None
     if found is None:
-        raise ValueError(f"expected a list, got {shorten(value)}")
+        raise ValueError(f"expected a list, got {shorten(value)}{_LIST_HINT if isinstance(value, str) else ''}")
     if any(map(is_missing, found)):
         place = next(place for place, part in enumerate(found, start=1) if is_missing(part))
         raise ValueError(f"part {place} of the list is missing: {shorten(value)}")
     return found
+
+
+def list_hint(parts: Sequence[object]) -> str:
+    """Return how to write a list, for one whose only part looks like several; else nothing."""
+    return _LIST_HINT if len(parts) == 1 and isinstance(parts[0], str) and re.search("[,;]", parts[0]) else ""
 
 
 def _is_no_value(value: object) -> bool:
@@ -176,6 +200,11 @@ def _is_no_value(value: object) -> bool:
 def _number_in(text: str) -> float | None:
     text = text.strip()
     return float(text) if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) else None
+
+
+def _number_hint(value: object) -> str:
+    text = value.strip() if isinstance(value, str) else ""
+    return next((f": {hint}" for form, hint in _NUMBER_HINTS if form.fullmatch(text)), "")
 
 
 def _as_float(value: object) -> float | None:
@@ -237,6 +266,8 @@ def _spreadsheet_time(value: object) -> datetime | None:
 
 
 def _parts_of(text: str) -> Any:  # noqa: ANN401, whatever JSON has
+    if _OTHER_LIST.fullmatch(text):
+        return None
     if not text.startswith("["):
         return [part.strip() for part in text.split(SEPARATOR)]
     try:

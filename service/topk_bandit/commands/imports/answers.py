@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client import AnswerKind, PastAnswer
 from topk_bandit.commands.imports.cells import Cells
-from topk_bandit.domain.values import read_text
+from topk_bandit.domain.values import list_hint, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +100,8 @@ class AnswerColumns(Cells):
         items = [self.text("items", item) for item in self.parts(named, "items", "item", self.size)]
         ratings = [self.number("ratings", rating) for rating in self.parts(named, "ratings", "rating", self.size)]
         if len(ratings) != len(items) or not items:
-            raise self.error("ratings", f"expected one for each item, got {len(ratings)} for {len(items)} items")
+            problem = f"expected one for each item, got {len(ratings)} for {len(items)} items{list_hint(items)}"
+            raise self.error("ratings", problem)
         self._check_different(items)
         return dict(zip(items, ratings, strict=True))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.features import Boolean, Categorical, LabelSet, Numeric, Vector
-from topk_bandit.domain.values import is_missing, read_boolean, read_list, read_number
+from topk_bandit.domain.values import is_missing, list_hint, read_boolean, read_list, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Columns(Cells):
         get = named.get
         items = self.parts(named, "items", "item", self.slate_size)
         if len(items) != self.slate_size:
-            raise self.error("items", f"expected {self.slate_size} items, got {len(items)}")
+            raise self.error("items", f"expected {self.slate_size} items, got {len(items)}{list_hint(items)}")
         return PastObservation(
             items=tuple([self.text("items", item) for item in items]),
             reward=self.number("reward", get("reward")),
@@ -82,7 +82,8 @@ class Columns(Cells):
     def _context(self, named: Mapping[str, Any]) -> tuple[float, ...]:
         numbers = self.parts(named, "context", "context", self.context_dimension)
         if len(numbers) not in {0, self.context_dimension}:
-            raise self.error("context", f"expected {self.context_dimension} numbers, got {len(numbers)}")
+            problem = f"expected {self.context_dimension} numbers, got {len(numbers)}{list_hint(numbers)}"
+            raise self.error("context", problem)
         return tuple(self.number("context", number) for number in numbers)
 
     def _features(self, named: Mapping[str, Any], schema: FeatureSchema) -> dict[str, Any]:
@@ -114,5 +115,5 @@ class Columns(Cells):
             case Vector(size):
                 numbers = self.require(name, value, read_list)
                 if len(numbers) != size:
-                    raise self.error(name, f"expected {size} numbers, got {len(numbers)}")
+                    raise self.error(name, f"expected {size} numbers, got {len(numbers)}{list_hint(numbers)}")
                 return tuple(self.number(name, number) for number in numbers)
