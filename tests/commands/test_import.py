@@ -279,6 +279,31 @@ def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
     assert server.shop.sent == []
 
 
+@pytest.mark.parametrize("flags", [(), ("--check",)])
+def test_values_that_the_bandit_does_not_know_are_counted(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
+        schema = [categorical("country", values=["DE"]), labels("tags", values=["new"]), labels("hashed", buckets=4)]
+        client.create_bandit("told", slate_size=2, item_capacity=9, context_schema=[*schema, boolean("member")])
+    rows = [
+        {**BARE, "country": "DE", "tags": "new", "hashed": "a|b", "member": True},
+        {**BARE, "country": "de", "tags": "new|old", "hashed": "garden, kitchen"},
+        {**BARE, "country": "FR", "tags": "new; old", "hashed": "tea"},
+        BARE,
+    ]
+    assert called(server, write(tmp_path / "year.csv", rows), *flags, bandit="shop/told") == 0
+    told = capsys.readouterr().out
+    for expected in (
+        "feature 'country': 2 rows have what the bandit does not know, such as 'de'",
+        "feature 'tags': 2 rows have what the bandit does not know, such as 'old'",
+        "feature 'tags': 1 rows have one label that looks like several, such as 'new; old': write its parts as a|b, or",
+        "feature 'hashed': 1 rows have one label that looks like several, such as 'garden, kitchen': write",
+    ):
+        assert expected in told
+    assert told.count("feature '") == 4
+
+
 def test_rows_that_count_for_nothing_are_counted(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

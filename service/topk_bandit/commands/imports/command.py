@@ -20,7 +20,7 @@ from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, rea
 from topk_bandit.commands.imports.open_bandit import Feedback
 from topk_bandit.commands.imports.places import explain
 from topk_bandit.commands.imports.reading import Reading
-from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, SeenColumns, first_rows_table
+from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, SeenColumns, UnknownTexts, first_rows_table
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
 
@@ -86,7 +86,7 @@ class _Import:
         self._only_checks = given.check
         settings = client.get_bandit(self._bandit)
         self._reading = _reading(given, settings)
-        self._ages = Ages(settings.half_life)
+        self._ages, self._unknown = Ages(settings.half_life), UnknownTexts(settings.context_schema)
         self._accepted = 0
         self._skipped = 0
 
@@ -94,7 +94,7 @@ class _Import:
         """Import what is not imported yet, and say what became of it."""
         if self._only_checks:
             return self._check()
-        found = self._reading.look_through(skips=self._skips, watch=lambda _, row: self._ages.add(row.time))
+        found = self._reading.look_through(skips=self._skips, watch=lambda _, row: self._count(row))
         self._report(found)
         count = found.count
         begun = self._client.get_import(self._bandit, self._import_id)
@@ -117,7 +117,7 @@ class _Import:
 
         def watch(values: Mapping[str, Any], row: PastObservation) -> None:
             columns.add(values)
-            self._ages.add(row.time)
+            self._count(row)
             if len(first) < ROWS_SHOWN:
                 first.append(row)
 
@@ -130,8 +130,12 @@ class _Import:
     def _report(self, found: Found) -> None:
         if found.strangers:
             self._say(f"columns that mean nothing to the bandit: {', '.join(found.strangers)}")
-        for line in self._ages.say():
+        for line in (*self._ages.say(), *self._unknown.say()):
             self._say(line)
+
+    def _count(self, row: PastObservation) -> None:
+        self._ages.add(row.time)
+        self._unknown.add(row.features)
 
     def _send(self, part: Sequence[FileRow], first: int) -> None:
         rows: list[PastObservation] = []

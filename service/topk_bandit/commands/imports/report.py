@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from topk_bandit.domain.values import is_missing
+from topk_bandit.domain.features import Categorical, LabelSet
+from topk_bandit.domain.values import is_missing, list_hint, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from topk_bandit.client import PastAnswer, PastObservation
+    from topk_bandit.domain.features import FeatureSchema
 
-__all__ = ["ROWS_SHOWN", "Ages", "SeenColumns", "first_answers_table", "first_rows_table"]
+__all__ = ["ROWS_SHOWN", "Ages", "SeenColumns", "UnknownTexts", "first_answers_table", "first_rows_table"]
 
 ROWS_SHOWN = 5
 _LONGEST = 40
@@ -66,6 +68,59 @@ class Ages:
             yield f"{self.faded} rows are older than {_LITTLE:g} half-lives of the bandit: they count for nothing"
         if self.future:
             yield f"{self.future} rows have a time in the future: they count as of now"
+
+
+@dataclass(slots=True)
+class _Counted:
+    """How many rows have something, and the first example."""
+
+    rows: int
+    example: str
+
+
+class UnknownTexts:
+    """Of each feature of texts the rows whose values the bandit does not know.
+
+    Parameters
+    ----------
+    schema
+        Of the bandit's contexts; None without one.
+    """
+
+    def __init__(self, schema: FeatureSchema | None) -> None:
+        kinds = {one.name: one.kind for one in schema or () if isinstance(one.kind, Categorical)}
+        self._declared = {name: frozenset(kind.values) for name, kind in kinds.items() if not kind.buckets}
+        self._labels = [name for name, kind in kinds.items() if isinstance(kind, LabelSet)]
+        self._unknown = dict[str, _Counted]()
+        self._joined = dict[str, _Counted]()
+
+    def add(self, features: Mapping[str, Any] | None) -> None:
+        """Count a row."""
+        known = features or {}
+        for name, declared in self._declared.items():
+            if name in known and (others := _texts_of(known[name]) - declared):
+                _count(self._unknown, name, min(others))
+        for name in self._labels:
+            texts = _texts_of(known.get(name, ())) - self._declared.get(name, frozenset())
+            if list_hint(list(texts)):
+                _count(self._joined, name, min(texts))
+
+    def say(self) -> Iterable[str]:
+        """Yield what a person should know of them."""
+        for name, one in self._unknown.items():
+            shown = f"{one.rows} rows have what the bandit does not know, such as {shorten(one.example)}"
+            yield f"feature {name!r}: {shown}"
+        for name, one in self._joined.items():
+            shown = f"{one.rows} rows have one label that looks like several, such as {shorten(one.example)}"
+            yield f"feature {name!r}: {shown}{list_hint([one.example])}"
+
+
+def _texts_of(value: Any) -> frozenset[str]:  # noqa: ANN401, a text or several
+    return frozenset([value] if isinstance(value, str) else value)
+
+
+def _count(counted: dict[str, _Counted], name: str, example: str) -> None:
+    counted.setdefault(name, _Counted(0, example)).rows += 1
 
 
 @dataclass(slots=True)
