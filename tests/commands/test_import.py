@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, boolean, categorical, labels, numeric, vector
 from topk_bandit.commands.cli import main
-from topk_bandit.domain.bandits import PastSlate
+from topk_bandit.domain.bandits import PastSlate, RewardRange
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 
@@ -61,6 +61,8 @@ def server() -> Iterator[RunningServer]:
         with Client(running.target, tenant="shop", timeout=PATIENCE) as client:
             client.create_bandit("home", slate_size=2, item_capacity=9, context_schema=SCHEMA)
             client.create_bandit("plain", slate_size=2, item_capacity=9, context_dimension=2)
+            client.upsert_items("home", ["a", "b", "gone", "[/b]", "[red]"])
+            client.retire_items("home", ["gone"])
         yield running
 
 
@@ -286,6 +288,7 @@ def test_values_that_the_bandit_does_not_know_are_counted(
     with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
         schema = [categorical("country", values=["DE"]), labels("tags", values=["new"]), labels("hashed", buckets=4)]
         client.create_bandit("told", slate_size=2, item_capacity=9, context_schema=[*schema, boolean("member")])
+        client.upsert_items("told", ["a", "b"])
     rows = [
         {**BARE, "country": "DE", "tags": "new", "hashed": "a|b", "member": True},
         {**BARE, "country": "de", "tags": "new|old", "hashed": "garden, kitchen"},
@@ -309,6 +312,7 @@ def test_rows_that_count_for_nothing_are_counted(
 ) -> None:
     with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
         client.create_bandit("fading", slate_size=2, item_capacity=9, half_life=timedelta(days=90))
+        client.upsert_items("fading", ["a", "b"])
     rows = [
         {**BARE, "time": time} for time in ("2003-01-31", "2004-01-31", "2098-01-01", datetime.now(UTC).isoformat())
     ]
@@ -403,6 +407,26 @@ def test_a_feature_that_is_called_as_a_column_of_rows_needs_its_prefix(server: R
     assert (sent.at_ms, sent.context) == (SLATES[0].at_ms, Features.of({"time": "evening", "x_1": "a"}))
 
 
+def test_a_dry_run_knows_which_rewards_the_bandit_takes(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
+        client.delete_bandit("plain")
+        for name, clamp in (("refusing", False), ("clamping", True)):
+            limits = RewardRange(0.0, 1.0, clamp=clamp)
+            client.create_bandit(name, slate_size=2, item_capacity=9, context_dimension=1, reward_range=limits)
+            client.upsert_items(name, ["a", "b"])
+    path = write(tmp_path / "year.jsonl", [{**BARE, "reward": reward} for reward in (-1, 0, 1, 2)])
+    assert called(server, path, "--check", bandit="shop/refusing") == 1
+    told = capsys.readouterr().out
+    assert "can't be taken: year.jsonl, line 7, reward: must be from 0.0 to 1.0, the bandit's reward_range" in told
+    assert "2 rows can be imported, 2 can't; nothing was sent" in told
+    assert called(server, path, "--check", bandit="shop/clamping") == 0
+    told = capsys.readouterr().out
+    assert "2 rewards are outside of the bandit's reward_range: they are learned as its ends" in told
+    assert "4 rows can be imported, 0 can't; nothing was sent" in told
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
@@ -410,14 +434,25 @@ def test_a_feature_that_is_called_as_a_column_of_rows_needs_its_prefix(server: R
         ({**BARE, "items": ["a", "b", "c"]}, "column 'items': has 3 parts; there are 2 at most"),
         ({**BARE, "propensity": 7}, "column 'propensity': must be above 0 and at most 1, not 7"),
         ({**BARE, "taste": [1, 2, 3]}, "column 'taste': expected 2 numbers, got 3"),
+        ({**BARE, "items": ["a", "gone"]}, "item_ids[1]: is no item of the bandit, or retired: 'gone'"),
+        ({**BARE, "items": ["a", "c"]}, "item_ids[1]: is no item of the bandit, or retired: 'c'"),
+        ({**BARE, "items": ["a", "a"]}, "item_ids[1]: repeats item_ids[0]: 'a'"),
+        ({**BARE, "items": ["a", "x" * 200]}, "item_ids[1]: has 200 characters; at most 128 are allowed"),
+        ({**BARE, "reward": 1e200}, "reward: must be a finite number from"),
+        ({**BARE, "price": 1e200}, "features"),
+        ({**BARE, "features": {"rice": 1}}, 'features["rice"]: is not in the schema'),
+        ({**BARE, "features": {"rice": [1, "a"]}}, 'features["rice"]: '),
         ({**BARE, "items": None, "item_0": "a", "item_1": "b"}, "column 'item_0': there are 2 at most, from item_1 on"),
     ],
 )
 def test_a_dry_run_knows_what_the_bandit_takes(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], problem: str
 ) -> None:
-    assert called(server, write(tmp_path / "year.jsonl", [BARE, row]), "--check") == 1
-    assert problem in capsys.readouterr().err
+    assert called(server, write(tmp_path / "year.jsonl", [BARE, row, BARE]), "--check") == 1
+    told = capsys.readouterr().out
+    assert f"can't be taken: year.jsonl, line 3, {problem}" in told
+    assert "2 rows can be imported, 1 can't; nothing was sent" in told
+    assert server.shop.sent == []
 
 
 def test_texts_that_look_like_markup_are_shown_as_they_are(

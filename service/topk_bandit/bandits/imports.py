@@ -18,15 +18,15 @@ from topk_bandit.store.codec import encode_past_slate
 from topk_bandit.store.log import ImportPart, RecordStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.residents import Residents
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
-    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.bandits import BanditName, BanditSettings
     from topk_bandit.store.log import ImportOutcome, Store
 
-__all__ = ["MOST_BYTES", "ImportReceipt", "RowError", "RowsOfImport", "import_rows"]
+__all__ = ["MOST_BYTES", "ImportReceipt", "RowError", "RowsOfImport", "check_row", "import_rows"]
 
 MOST_BYTES = 4 * 2**20
 """So long at most is what rows that are sent together make of the log."""
@@ -147,7 +147,7 @@ def _check(model: Model, sent: RowsOfImport) -> _Checked:
     slates, clamped, errors = [], 0, []
     for place, row in enumerate(sent.rows):
         try:
-            taken = _check_row(model, row)
+            taken = check_row(model.settings, row, knows=model.items.knows)
         except InvalidArgumentError as error:
             if not sent.skips:
                 raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None
@@ -158,17 +158,24 @@ def _check(model: Model, sent: RowsOfImport) -> _Checked:
     return _Checked(tuple(slates), clamped, tuple(errors))
 
 
-def _check_row(model: Model, row: PastSlate | InvalidArgumentError) -> PastSlate:
-    """Return a row as it is learned; an error names the field of the row."""
+def check_row(
+    settings: BanditSettings, row: PastSlate | InvalidArgumentError, *, knows: Callable[[str], bool]
+) -> PastSlate:
+    """Return a row as it is learned; an error names the field of the row.
+
+    Parameters
+    ----------
+    knows
+        Returns whether the bandit has an item that is not retired.
+    """
     if isinstance(row, InvalidArgumentError):
         raise row
-    settings = model.settings
     row = replace(row, context=row.context or context_of_none(settings))
     check_context(settings, row.context)
     if len(row.slate) != settings.slate_size:
         raise InvalidArgumentError("item_ids", f"expected {settings.slate_size} items, got {len(row.slate)}")
     for place, item_id in enumerate(row.slate):
-        if not model.items.knows(item_id):
+        if not knows(item_id):
             raise InvalidArgumentError(f"item_ids[{place}]", f"is no item of the bandit, or retired: {item_id[:128]!r}")
     taken = settings.reward_range
     if taken is None or taken.low <= row.reward <= taken.high:

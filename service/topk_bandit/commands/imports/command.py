@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, rea
 from topk_bandit.commands.imports.open_bandit import Feedback
 from topk_bandit.commands.imports.places import explain
 from topk_bandit.commands.imports.reading import Reading
+from topk_bandit.commands.imports.rehearsal import Rehearsal
 from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, SeenColumns, UnknownTexts, first_rows_table
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -84,7 +86,7 @@ class _Import:
         self._path, self._skips = given.file, given.skip_bad_rows
         self._console = Console()
         self._only_checks = given.check
-        settings = client.get_bandit(self._bandit)
+        self._settings = settings = client.get_bandit(self._bandit)
         self._reading = _reading(given, settings)
         self._ages, self._unknown = Ages(settings.half_life), UnknownTexts(settings.context_schema)
         self._accepted = 0
@@ -112,7 +114,9 @@ class _Import:
         return 0
 
     def _check(self) -> int:
-        """Show what would be imported; return 1 if a row can't be."""
+        """Show what would be imported; return 1 if a row can't be, as far as that is known here."""
+        items = (item.item_id for item in self._client.items(self._bandit))
+        rehearsal = Rehearsal.of(self._reading.reader, self._settings, items)
         columns, first = SeenColumns(), list[PastObservation]()
 
         def watch(values: Mapping[str, Any], row: PastObservation) -> None:
@@ -121,9 +125,13 @@ class _Import:
             if len(first) < ROWS_SHOWN:
                 first.append(row)
 
-        found = self._reading.look_through(skips=self._skips, watch=watch)
+        reading = replace(self._reading, reader=rehearsal)
+        found = reading.look_through(skips=self._skips, watch=watch, report=lambda error: self._name_bad(str(error)))
         self._console.print(columns.table(found.strangers), first_rows_table(first))
         self._report(found)
+        if rehearsal.clamped:
+            outside = f"{rehearsal.clamped} rewards are outside of the bandit's reward_range"
+            self._say(f"{outside}: they are learned as its ends")
         self._say(f"{found.count - found.wrong} rows can be imported, {found.wrong} can't; nothing was sent")
         return 1 if found.wrong else 0
 
@@ -145,7 +153,7 @@ class _Import:
                 rows.append(self._reading.read(row))
                 places.append(row.place)
             except InvalidArgumentError as error:
-                self._leave_out(str(error))
+                self._name_bad(str(error))
         try:
             report = self._client.import_observations(
                 self._bandit,
@@ -159,16 +167,17 @@ class _Import:
             begun = self._client.get_import(self._bandit, self._import_id).next_row
             raise explain(error, places, begun=begun, import_id=self._import_id) from None
         for bad in report.errors:
-            self._leave_out(f"{places[bad.row - first]}, {bad.field}: {bad.message}")
+            self._name_bad(f"{places[bad.row - first]}, {bad.field}: {bad.message}")
         self._accepted += report.accepted
         self._skipped += report.skipped - len(report.errors)
 
-    def _leave_out(self, problem: str) -> None:
+    def _name_bad(self, problem: str) -> None:
         self._skipped += 1
+        what = "can't be taken" if self._only_checks else "left out"
         if self._skipped <= _ERRORS_SHOWN:
-            self._say(f"left out: {problem}")
+            self._say(f"{what}: {problem}")
         elif self._skipped == _ERRORS_SHOWN + 1:
-            self._say("left out: more, which are only counted")
+            self._say(f"{what}: more, which are only counted")
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

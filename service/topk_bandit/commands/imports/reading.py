@@ -62,7 +62,13 @@ class Reading(Generic[_Row]):
     open_rows: Callable[[], Iterator[FileRow]]
     reader: RowReader[_Row]
 
-    def look_through(self, *, skips: bool, watch: Callable[[Mapping[str, Any], _Row], None] | None = None) -> Found:
+    def look_through(
+        self,
+        *,
+        skips: bool,
+        watch: Callable[[Mapping[str, Any], _Row], None] | None = None,
+        report: Callable[[InvalidArgumentError], None] | None = None,
+    ) -> Found:
         """Return what there is.
 
         Parameters
@@ -71,6 +77,8 @@ class Reading(Generic[_Row]):
             Whether rows that can't be read are left out.
         watch
             Is given the values of each row that can be read, and what they say.
+        report
+            Is given what is wrong with each other row, instead of having the first refuse the file.
 
         Raises
         ------
@@ -88,10 +96,12 @@ class Reading(Generic[_Row]):
                     watch(row.values, read)
             except InvalidArgumentError as error:
                 wrong, first = wrong + 1, first or error
+                if report is not None:
+                    report(error)
         if isinstance(first, NearlyNamedError) and not skips:
             raise first
         strangers = self._check(list(columns)) if columns else []
-        if first is not None and not skips:
+        if first is not None and not skips and report is None:
             raise first
         return Found(count, wrong, tuple(strangers))
 
