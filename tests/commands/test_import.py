@@ -164,6 +164,10 @@ def test_the_same_file_again_sends_nothing_and_an_interrupted_one_goes_on(
     longer = write(tmp_path / "corrected.jsonl", [{**BARE, "reward": n} for n in range(2501)])
     assert called(server, longer, "--import-id", import_id) == 0
     assert [row.reward for row in server.shop.sent[3].rows] == [2500.0]
+    shorter = write(tmp_path / "other.jsonl", [BARE] * 4)
+    assert called(server, shorter, "--import-id", import_id) == 1
+    problem = "--import-id: the file has 4 rows, and the import took 2501: it is another file"
+    assert problem in capsys.readouterr().err
     assert called(server, longer) == 0
     assert len({part.import_id for part in server.shop.sent}) == 2
 

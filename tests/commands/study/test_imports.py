@@ -99,12 +99,16 @@ def test_the_same_file_again_changes_nothing_and_a_bad_row_is_named(
         assert expected in out
         assert "columns that mean nothing to the study: mood" in out
     assert client.get_study("ranking").imported_count == 1200
+    assert called(server, write(tmp_path / "other.jsonl", rows[:4]), "ranking", "--import-id", "year") == 0
+    assert called(server, write(tmp_path / "less.jsonl", rows[:3]), "ranking", "--import-id", "year") == 1
+    problem = "--import-id: the file has 3 rows, and the import took 4: it is another file"
+    assert problem in capsys.readouterr().err
     rows[1100] = {"items": ["i1", "nothing"], "mood": "fine"}
     assert called(server, write(tmp_path / "bad.jsonl", rows), "ranking", "--import-id", "new") == 1
     error = capsys.readouterr().err
     assert "bad.jsonl, line 1101, ranking.item_ids[1]: is no item of the study" in error
     assert "1000 rows are imported: a corrected file goes on with --import-id new" in error
-    assert client.get_study("ranking").imported_count == 2200
+    assert client.get_study("ranking").imported_count == 2204
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.decision_log import DecisionLog
 from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, read_rows
 from topk_bandit.commands.imports.open_bandit import Feedback
-from topk_bandit.commands.imports.places import explain
+from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.rehearsal import Rehearsal
 from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, SeenColumns, UnknownTexts, first_rows_table
@@ -100,10 +100,11 @@ class _Import:
         self._report(found)
         count = found.count
         begun = self._client.get_import(self._bandit, self._import_id)
+        check_goes_on(taken=begun.next_row, count=count)
         rows = islice(self._reading.open_rows(), begun.next_row, None)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
-            task = progress.add_task("Importing", total=count, completed=min(begun.next_row, count))
+            task = progress.add_task("Importing", total=count, completed=begun.next_row)
             first = begun.next_row
             while part := list(islice(rows, ROWS_PER_CALL)):
                 self._send(part, first)

@@ -1,4 +1,4 @@
-"""Errors of the service by the place in the file that is at fault."""
+"""Errors of the service by the place in the file that is at fault, and whether a file goes on with an import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import InvalidArgument
 
-__all__ = ["explain"]
+__all__ = ["check_goes_on", "explain"]
+
+
+def check_goes_on(*, taken: int, count: int) -> None:
+    """Raise `InvalidArgumentError` for a file of `count` rows that can't go on with an import that took more."""
+    if taken > count:
+        problem = f"the file has {count} rows, and the import took {taken}: it is another file"
+        raise InvalidArgumentError("--import-id", problem)
 
 
 def explain(error: InvalidArgument, places: Sequence[str], *, begun: int, import_id: str) -> InvalidArgumentError:

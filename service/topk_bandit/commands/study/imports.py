@@ -14,7 +14,7 @@ from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.answers import AnswerColumns
 from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.files import digest_of, read_rows
-from topk_bandit.commands.imports.places import explain
+from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.report import ROWS_SHOWN, SeenColumns, first_answers_table
 from topk_bandit.commands.names import study_named
@@ -75,6 +75,7 @@ class _Import:
         if found.strangers:
             self._say(f"columns that mean nothing to the study: {', '.join(found.strangers)}")
         before = self._client.get_answer_import(self._study, self._import_id)
+        check_goes_on(taken=before, count=found.count)
         rows, taken = islice(self._reading.open_rows(), before, None), 0
         while part := list(islice(rows, ROWS_PER_CALL)):
             self._send(part, before + taken)
