@@ -122,9 +122,10 @@ def test_columns_are_found_by_their_names_in_any_order_beside_others(tmp_path: P
     [
         ("item_1,item_2\ntea,milk\n", "line 2: there is no item 'milk'"),
         ("item_1,item_2\ntea,cocoa\ntea,tea\n", "line 3, column 'items': names the item 'tea' a second time"),
-        ("item_1,item_2\ntea,\n", "line 2: expected at least 2 items, got 1"),
+        ("item_1,item_2\ntea,\n", "line 2, column 'items': expected at least 2 items, got 1"),
+        ('items\n"tea, cocoa"\n', "line 2, column 'items': expected at least 2 items, got 1: write its parts as a|b"),
         ("item_1,item_2,item_3\ntea,,cocoa\n", "line 2, column 'item_2': is missing, but item_3 is there"),
-        ("query,item_1\nwinter,tea\n", "line 2, column 'query': needs a file of queries: --queries"),
+        ("query,item_1,item_2\nwinter,tea,cocoa\n", "line 2, column 'query': needs a file of queries: --queries"),
         ("tea,coffee\ncocoa,tea\n", "header: expected a column 'item_1' or 'items'; got tea, coffee"),
         (
             "choosen,item_1,item_2\n,cocoa,tea\n",
@@ -229,6 +230,10 @@ def test_orders_of_preflib_are_complete_where_the_file_says_so(tmp_path: Path, i
     names = "# alternative name 1: tea\n# ALTERNATIVE NAME 2: coffee\n# Alternative Name 3: cocoa\n"
     whole = written(tmp_path, "votes.soc", f"{names}2: 3,1,2\n")
     assert answers(whole, items) == [Answered(0, (2, 0, 1))] * 2
+    some = written(tmp_path, "votes.soi", f"# NUMBER VOTERS: 7\n{names}4: 2\n2: 3,1\n1: 1\n")
+    found, read = read_answers(some, Named(), kind=AnswerKind.RANKING, items=items, queries=None)
+    assert found == [Answered(0, (2, 0))] * 2
+    assert list(read.remarks("an answer")) == ["5 rows say nothing, because they order one item: they are left out"]
     for text, problem in (
         (f"{names}1: 3,1\n", "expected all 3 items, got 2"),
         (f"1: 3,1,2\n{names}", "names an item after the first order"),

@@ -150,11 +150,15 @@ def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
 
 
 def test_orders_of_preflib_are_answers_as_often_as_they_were_given(
-    server: RunningServer, client: Client, tmp_path: Path
+    server: RunningServer, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "votes.soi"
     names = "".join(f"# ALTERNATIVE NAME {number}: i{number}\n" for number in range(1, 5))
-    path.write_text(f"# NUMBER VOTERS: 7\n{names}4: 3,1,4\n3: 3, 2\n", encoding="utf-8")
-    assert called(server, path, "ranking") == 0
+    path.write_text(f"# NUMBER VOTERS: 9\n{names}2: 1\n4: 3,1,4\n3: 3, 2\n", encoding="utf-8")
+    for flags in ["--check"], []:
+        assert called(server, path, "ranking", *flags) == 0
+        told = capsys.readouterr().out
+        assert "2 rows say nothing, because they order one item: they are left out" in told
+        assert "7 answers " in told
     assert client.get_study("ranking").imported_count == 7
     assert client.get_preferences("ranking").items[0].id == "i3"

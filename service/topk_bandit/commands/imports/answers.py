@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AnswerColumns"]
 
+_FEWEST = 2
+"""Of so many items one can be said to be better."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerColumns(Cells):
@@ -55,6 +58,8 @@ class AnswerColumns(Cells):
         items = [self.text("items", item) for item in self.parts(named, "items", "item", self.size)]
         if not items:
             raise self.error("items", "is missing")
+        if len(items) < _FEWEST:
+            raise self.error("items", f"expected at least {_FEWEST} items, got {len(items)}{list_hint(items)}")
         self._check_different(items)
         return PastAnswer(*self._answer(values, named, items), query)
 

@@ -101,7 +101,7 @@ class _Import:
         count = found.count
         begun = self._client.get_import(self._bandit, self._import_id)
         check_goes_on(taken=begun.next_row, count=count)
-        rows = islice(self._reading.open_rows(), begun.next_row, None)
+        rows = islice(self._reading.rows(), begun.next_row, None)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task("Importing", total=count, completed=begun.next_row)
@@ -137,9 +137,7 @@ class _Import:
         return 1 if found.wrong else 0
 
     def _report(self, found: Found) -> None:
-        if found.strangers:
-            self._say(f"columns that mean nothing to the bandit: {', '.join(found.strangers)}")
-        for line in (*self._ages.say(), *self._unknown.say()):
+        for line in (*found.remarks("the bandit"), *self._ages.say(), *self._unknown.say()):
             self._say(line)
 
     def _count(self, row: PastObservation) -> None:

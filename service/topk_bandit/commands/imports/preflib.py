@@ -33,6 +33,8 @@ _OLD = re.compile(r"\s*[0-9]+\s*")
 def read_preflib(path: Path) -> Iterator[FileRow]:
     """Return each order as often as it was given; an item is named as the file names it, else by its number.
 
+    An order of one item says nothing.
+
     Raises
     ------
     InvalidArgumentError
@@ -57,7 +59,8 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
                 if isinstance(row, dict) and is_complete and names and len(row["items"]) != len(names):
                     row = InvalidArgumentError("row", f"expected all {len(names)} items, got {len(row['items'])}")
                 found += count
-                yield from (FileRow(place, row) for _ in range(count))
+                is_silent = isinstance(row, dict) and len(row["items"]) == 1
+                yield from (FileRow(place, row, is_silent) for _ in range(count))
     if number:
         check_end(path, number)
     if said is not None and said != found:

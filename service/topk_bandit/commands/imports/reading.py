@@ -37,11 +37,29 @@ class RowReader(Protocol[_Row_co]):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is in a file: how many rows, how many that can't be read, and the columns that mean nothing."""
+    """What there is in a file.
+
+    Attributes
+    ----------
+    count, wrong
+        How many rows there are that say something, and how many of them can't be read.
+    silent
+        How many rows say nothing.
+    strangers
+        The columns that mean nothing.
+    """
 
     count: int
     wrong: int
+    silent: int
     strangers: tuple[str, ...]
+
+    def remarks(self, whom: str) -> Iterator[str]:
+        """Yield what a person should know of what is passed over, because it means nothing to somebody."""
+        if self.strangers:
+            yield f"columns that mean nothing to {whom}: {', '.join(self.strangers)}"
+        if self.silent:
+            yield f"{self.silent} rows say nothing, because they order one item: they are left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +71,7 @@ class Reading(Generic[_Row]):
     name
         Of the file.
     open_rows
-        Returns its rows from the first on.
+        Returns its rows from the first on, with those that say nothing.
     reader
         Says what they mean.
     """
@@ -61,6 +79,10 @@ class Reading(Generic[_Row]):
     name: str
     open_rows: Callable[[], Iterator[FileRow]]
     reader: RowReader[_Row]
+
+    def rows(self) -> Iterator[FileRow]:
+        """Return the rows that say something."""
+        return (row for row in self.open_rows() if not row.is_silent)
 
     def look_through(
         self,
@@ -85,9 +107,12 @@ class Reading(Generic[_Row]):
         InvalidArgumentError
             The file is wrong as a whole, or a row is and is not left out.
         """
-        count, wrong, columns = 0, 0, dict[str, None]()
+        count, wrong, silent, columns = 0, 0, 0, dict[str, None]()
         first: InvalidArgumentError | None = None
         for row in self.open_rows():
+            if row.is_silent:
+                silent += 1
+                continue
             count += 1
             columns.update(dict.fromkeys(self._columns_of(row)))
             try:
@@ -103,7 +128,7 @@ class Reading(Generic[_Row]):
         strangers = self._check(list(columns)) if columns else []
         if first is not None and not skips and report is None:
             raise first
-        return Found(count, wrong, tuple(strangers))
+        return Found(count, wrong, silent, tuple(strangers))
 
     def read(self, row: FileRow) -> _Row:
         """Return what a row says, or raise `InvalidArgumentError` that begins with its place."""

@@ -18,10 +18,21 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """A row: where it stands, and its values by column or what is wrong with it as a whole."""
+    """A row.
+
+    Attributes
+    ----------
+    place
+        Where it stands.
+    values
+        By column, or what is wrong with it as a whole.
+    is_silent
+        Whether it is in order, but says nothing, so that it is left out.
+    """
 
     place: str
     values: Mapping[str, Any] | InvalidArgumentError
+    is_silent: bool = False
 
 
 def check_end(path: Path, line: int) -> None:

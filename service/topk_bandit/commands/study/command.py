@@ -85,10 +85,9 @@ class _Study:
     def read_answers(self, path: Path) -> Sequence[Answered]:
         """Return the answers of a file."""
         flags = Named.of(self._given.columns, self._given.ignored)
-        answers, strangers = read_answers(path, flags, kind=self._kind, items=self._items, queries=self._queries)
-        if strangers:
-            text = f"columns that mean nothing to an answer: {', '.join(strangers)}"
-            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        answers, found = read_answers(path, flags, kind=self._kind, items=self._items, queries=self._queries)
+        for line in found.remarks("an answer"):
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
         return answers
 
     def learn(self, answers: Sequence[Answered]) -> None:

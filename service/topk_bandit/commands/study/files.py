@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import PastAnswer
     from topk_bandit.commands.imports.cells import Named
+    from topk_bandit.commands.imports.reading import Found
     from topk_bandit.preferences.utilities import Utilities
 
 __all__ = [
@@ -103,8 +104,8 @@ def read_described(path: Path, *, kind: str) -> Described:
 
 def read_answers(
     path: Path, flags: Named, *, kind: AnswerKind, items: Described, queries: Described | None
-) -> tuple[list[Answered], tuple[str, ...]]:
-    """Return the answers of a file, and the columns that mean nothing; a row of several ratings is one answer each.
+) -> tuple[list[Answered], Found]:
+    """Return the answers of a file, and what else there is in it; a row of several ratings is one answer each.
 
     Raises
     ------
@@ -119,8 +120,8 @@ def read_answers(
     reading = Reading(path.name, lambda: read_rows(path), columns)
     found = reading.look_through(skips=False)
     places = _Places(_index_by_id(items), None if queries is None else _index_by_id(queries))
-    answers = [one for row in reading.open_rows() for one in places.find(row.place, reading.read(row))]
-    return answers, found.strangers
+    answers = [one for row in reading.rows() for one in places.find(row.place, reading.read(row))]
+    return answers, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,6 @@ class _Places:
         if isinstance(answer.answer, dict):
             return [Answered(query, (self._item(place, item),), rating) for item, rating in answer.answer.items()]
         shown = answer.answer if isinstance(answer.answer, list) else self._chosen_first(answer)
-        if len(shown) < 2:
-            raise InvalidArgumentError(place, f"expected at least 2 items, got {len(shown)}")
         return [Answered(query, tuple(self._item(place, item) for item in shown))]
 
     @staticmethod

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from topk_bandit.client import Client
+    from topk_bandit.commands.imports.reading import Found
     from topk_bandit.commands.imports.rows import FileRow
 
 __all__ = ["run"]
@@ -66,17 +67,17 @@ class _Import:
 
         found = self._reading.look_through(skips=False, watch=watch)
         self._console.print(columns.table(found.strangers), first_answers_table(first))
+        self._report(found)
         self._say(f"{found.count} answers can be imported; nothing was sent")
         return 0
 
     def run(self) -> int:
         """Import what is not imported yet, and say what became of it."""
         found = self._reading.look_through(skips=False)
-        if found.strangers:
-            self._say(f"columns that mean nothing to the study: {', '.join(found.strangers)}")
+        self._report(found)
         before = self._client.get_answer_import(self._study, self._import_id)
         check_goes_on(taken=before, count=found.count)
-        rows, taken = islice(self._reading.open_rows(), before, None), 0
+        rows, taken = islice(self._reading.rows(), before, None), 0
         while part := list(islice(rows, ROWS_PER_CALL)):
             self._send(part, before + taken)
             taken += len(part)
@@ -92,6 +93,10 @@ class _Import:
             begun = self._client.get_answer_import(self._study, self._import_id)
             places = [row.place for row in part]
             raise explain(error, places, begun=begun, import_id=self._import_id) from None
+
+    def _report(self, found: Found) -> None:
+        for line in found.remarks("the study"):
+            self._say(line)
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
