@@ -12,6 +12,8 @@ from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
+from topk_bandit.commands.study import imports
+from topk_bandit.store.memory import studies as memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,6 +111,29 @@ def test_the_same_file_again_changes_nothing_and_a_bad_row_is_named(
     assert "bad.jsonl, line 1101, ranking.item_ids[1]: is no item of the study" in error
     assert "1000 rows are imported: a corrected file goes on with --import-id new" in error
     assert client.get_study("ranking").imported_count == 2204
+
+
+def test_more_answers_than_a_study_takes_are_refused_before_any_is_sent(
+    *,
+    server: RunningServer,
+    client: Client,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in imports, memory:
+        monkeypatch.setattr(module, "MOST_IMPORTED", 1100)
+    whole = write(tmp_path / "whole.jsonl", [LISTS] * 1100)
+    assert called(server, write(tmp_path / "first.jsonl", [LISTS]), "ranking", "--import-id", "year") == 0
+    for flags in ["--check"], []:
+        assert called(server, whole, "ranking", *flags) == 1
+        told = capsys.readouterr().err
+        assert "whole.jsonl, line 1100: is the first answer too many: a study takes 1100 answers from elsewhere" in told
+        assert "and this one has 1; nothing was sent" in told
+        assert client.get_study("ranking").imported_count == 1
+    for _ in range(2):
+        assert called(server, whole, "ranking", "--import-id", "year") == 0
+        assert client.get_study("ranking").imported_count == 1100
 
 
 @pytest.mark.parametrize(

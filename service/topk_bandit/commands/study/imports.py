@@ -18,14 +18,16 @@ from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.report import ROWS_SHOWN, SeenColumns, first_answers_table
 from topk_bandit.commands.names import study_named
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MAX_LIST_SIZE
+from topk_bandit.store.study_log import MOST_IMPORTED
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from topk_bandit.client import Client
+    from topk_bandit.client import Client, Study
     from topk_bandit.commands.imports.reading import Found
     from topk_bandit.commands.imports.rows import FileRow
 
@@ -38,10 +40,10 @@ def run(given: argparse.Namespace) -> int:
     import_id = given.import_id or digest_of(given.file, [*given.columns, *given.ignored])
     try:
         with connect(given, name.tenant) as client:
-            kind = client.get_study(name.study).answer_kind
-            columns = AnswerColumns.of(Named.of(given.columns, given.ignored), kind, size=MAX_LIST_SIZE)
+            study = client.get_study(name.study)
+            columns = AnswerColumns.of(Named.of(given.columns, given.ignored), study.answer_kind, size=MAX_LIST_SIZE)
             columns.check_flags("an answer")
-            importing = _Import(client, name.study, import_id, columns, given.file)
+            importing = _Import(client, study, import_id, columns, given.file)
             return importing.check() if given.check else importing.run()
     except ClientError as error:
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
@@ -51,8 +53,9 @@ def run(given: argparse.Namespace) -> int:
 class _Import:
     """One file on its way into one study."""
 
-    def __init__(self, client: Client, study: str, import_id: str, columns: AnswerColumns, path: Path) -> None:
-        self._client, self._study, self._import_id = client, study, import_id
+    def __init__(self, client: Client, study: Study, import_id: str, columns: AnswerColumns, path: Path) -> None:
+        self._client, self._study, self._import_id = client, study.name, import_id
+        self._imported = study.imported_count
         self._reading = Reading(path.name, lambda: read_rows(path), columns)
         self._console = Console()
 
@@ -66,6 +69,7 @@ class _Import:
                 first.append(answer)
 
         found = self._reading.look_through(skips=False, watch=watch)
+        self._count_before(found)
         self._console.print(columns.table(found.strangers), first_answers_table(first))
         self._report(found)
         self._say(f"{found.count} answers can be imported; nothing was sent")
@@ -75,8 +79,7 @@ class _Import:
         """Import what is not imported yet, and say what became of it."""
         found = self._reading.look_through(skips=False)
         self._report(found)
-        before = self._client.get_answer_import(self._study, self._import_id)
-        check_goes_on(taken=before, count=found.count)
+        before = self._count_before(found)
         rows, taken = islice(self._reading.rows(), before, None), 0
         while part := list(islice(rows, ROWS_PER_CALL)):
             self._send(part, before + taken)
@@ -84,6 +87,23 @@ class _Import:
         besides = f"; {before} were imported before" if before else ""
         self._say(f"{taken} answers imported{besides}: import {self._import_id}")
         return 0
+
+    def _count_before(self, found: Found) -> int:
+        """Return how many rows are imported.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is another file that the import took, or the study does not take so many answers.
+        """
+        before = self._client.get_answer_import(self._study, self._import_id)
+        check_goes_on(taken=before, count=found.count)
+        fit = before + max(0, MOST_IMPORTED - self._imported)
+        if found.count > fit:
+            first = next(islice(self._reading.rows(), fit, None))
+            problem = f"a study takes {MOST_IMPORTED} answers from elsewhere, and this one has {self._imported}"
+            raise InvalidArgumentError(first.place, f"is the first answer too many: {problem}; nothing was sent")
+        return before
 
     def _send(self, part: Sequence[FileRow], first: int) -> None:
         answers = [self._reading.read(row) for row in part]
