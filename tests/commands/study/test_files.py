@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -218,6 +219,39 @@ def test_a_pair_has_two_items_and_a_choice_that_nobody_made_is_none(tmp_path: Pa
     rows = '{"items": ["tea", "cocoa"], "chosen": "tea"}\n{"items": ["tea", "cocoa"], "Chosen": "cocoa"}\n'
     with pytest.raises(InvalidArgumentError, match="line 2, column 'Chosen': means nothing; is it 'chosen'"):
         answers(written(tmp_path, "answers.jsonl", rows), items, kind=AnswerKind.CHOICE)
+
+
+WINNERS = ["winner", "Winner", "chosen_item", "itemChosen", "preferred", "BEST", "user choice", "response"]
+
+
+@pytest.mark.parametrize("name", WINNERS)
+def test_a_column_that_seems_to_say_what_was_chosen_is_never_passed_over_unasked(
+    tmp_path: Path, items: Described, name: str
+) -> None:
+    path = written(tmp_path, "answers.csv", f"item_1,item_2,{name}\ntea,cocoa,cocoa\n")
+    said = "seems to say which item was preferred, but means nothing"
+    for kind, remedy in (
+        (AnswerKind.PAIR, f"--column chosen={name}"),
+        (AnswerKind.CHOICE, f"--column chosen={name}"),
+        (AnswerKind.RANKING, "write the items best first"),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            answers(path, items, kind=kind)
+        assert f"column {name!r}: {said}: {remedy}, or pass it over: --ignore {name}" in str(caught.value)
+    read = partial(read_answers, path, items=items, queries=None)
+    assert read(Named.of([f"chosen={name}"]), kind=AnswerKind.PAIR)[0] == [Answered(0, (2, 0))]
+    assert read(Named.of([], [name]), kind=AnswerKind.PAIR)[0] == [Answered(0, (0, 2))]
+    chosen = written(tmp_path, "answers.csv", f"item_1,item_2,{name},chosen\ntea,cocoa,tea,cocoa\n")
+    assert answers(chosen, items, kind=AnswerKind.PAIR) == [Answered(0, (2, 0))]
+
+
+def test_a_column_of_losers_or_ranks_is_no_column_of_what_was_chosen(tmp_path: Path, items: Described) -> None:
+    for name in "loser", "itemRejected", "rank_1", "rating_2":
+        path = written(tmp_path, "answers.csv", f"item_1,item_2,{name}\ntea,cocoa,tea\n")
+        with pytest.raises(InvalidArgumentError, match=f"write the items best first, or pass it over: --ignore {name}"):
+            answers(path, items, kind=AnswerKind.PAIR)
+    path = written(tmp_path, "answers.csv", "item_1,item_2,ResponseId,window\ntea,cocoa,R_1,7\n")
+    assert answers(path, items, kind=AnswerKind.PAIR) == [Answered(0, (0, 2))]
 
 
 def test_features_are_those_of_all_rows(tmp_path: Path) -> None:

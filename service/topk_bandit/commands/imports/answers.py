@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client import AnswerKind, PastAnswer
 from topk_bandit.commands.imports.cells import Cells
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import list_hint, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from topk_bandit.client.study_values import GivenAnswer
     from topk_bandit.commands.imports.cells import Named
 
 __all__ = ["AnswerColumns"]
+
+_CHOSEN = frozenset({"best", "choice", "chose", "chosen", "liked", "pick", "picked", "prefer", "preference"})
+_CHOSEN |= {"preferred", "selected", "selection", "win", "winner", "winning", "won"}
+_ORDERED = frozenset({"loser", "lost", "rank", "ranking", "rating", "rejected", "worst"})
+"""Words in the names of columns that say which item people preferred: that one, or the order."""
+
+_SAID = frozenset({"answer", "label", "outcome", "response", "result", "vote"})
+"""Whole names that may say it; beside other words, as in `response_id`, they say something else."""
+
+_WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 
 _FEWEST = 2
 """Of so many items one can be said to be better."""
@@ -48,6 +60,25 @@ class AnswerColumns(Cells):
         elif kind is not AnswerKind.RANKING:
             known |= {"chosen"}
         return cls(flags=flags, known=known, required=(items,), kind=kind, size=size)
+
+    def check_columns(self, columns: Collection[str]) -> list[str]:
+        """Return the columns of a file that mean nothing; see `Cells.check_columns`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Besides: one of them seems to say which item was chosen. Without it the first of each row would be.
+        """
+        strangers = Cells.check_columns(self, columns)
+        if self.kind is AnswerKind.RATINGS or self.has_column(dict.fromkeys(columns), "chosen"):
+            return strangers
+        says = next((name for name in strangers if _words_of(name)), None)
+        if says is not None:
+            is_chosen = "chosen" in self.known and not _words_of(says) & _ORDERED
+            remedy = f"--column chosen={says}" if is_chosen else "write the items best first"
+            problem = f"seems to say which item was preferred, but means nothing: {remedy}"
+            raise InvalidArgumentError(f"column {says!r}", f"{problem}, or pass it over: --ignore {says}")
+        return strangers
 
     def read_row(self, values: Mapping[str, Any]) -> PastAnswer:
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
@@ -128,3 +159,9 @@ class AnswerColumns(Cells):
         if len(set(items)) < len(items):
             twice = next(item for item in items if items.count(item) > 1)
             raise self.error("items", f"names the item {twice!r:.60} a second time")
+
+
+def _words_of(column: str) -> frozenset[str]:
+    """Return the words in the name of a column that say which item people preferred."""
+    words = frozenset(word.lower() for word in _WORD.findall(column))
+    return words & (_CHOSEN | _ORDERED) or (words & _SAID if len(words) == 1 else frozenset())
