@@ -141,14 +141,15 @@ def test_a_wrong_call_is_told(
     given = ["study", "ask", *Shop(tmp_path).words, f"--out={tmp_path / 'out'}", *words]
     assert main(given) == 1
     assert problem in capsys.readouterr().err
-    assert not (tmp_path / "out" / "questions.csv").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_answer_that_is_wrong_leaves_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shop = Shop(tmp_path)
     (tmp_path / "preferences.csv").write_text("of yesterday", encoding="utf-8")
     answers = save(tmp_path / "answers.csv", [["item_1", "item_2"], ["item-1", "item-1"]])
-    assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 1
+    assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path / 'out'}"]) == 1
+    assert not (tmp_path / "out").exists()
     assert "answers.csv, line 2, column 'items': names the item 'item-1' a second time" in capsys.readouterr().err
     assert (tmp_path / "preferences.csv").read_text(encoding="utf-8") == "of yesterday"
 

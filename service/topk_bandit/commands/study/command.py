@@ -77,10 +77,13 @@ class _Study:
         feedback = Feedback.RATING if self._kind is AnswerKind.RATINGS else Feedback.RANKING
         features = self._queries.features if self._queries else None
         self._pool = QuestionPool.of(self._items.features, features, feedback=feedback)
+
+    def _make_folder(self) -> None:
+        """Make the folder to write to: before what takes long, and after all that may be wrong with the files."""
         try:
-            given.out.mkdir(parents=True, exist_ok=True)
+            self._given.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidArgumentError("--out", f"{given.out} can't be made: {error.strerror}") from None
+            raise InvalidArgumentError("--out", f"{self._given.out} can't be made: {error.strerror}") from None
 
     def read_answers(self, path: Path) -> Sequence[Answered]:
         """Return the answers of a file."""
@@ -92,6 +95,7 @@ class _Study:
 
     def learn(self, answers: Sequence[Answered]) -> None:
         """Write and show the utilities that answers tell of."""
+        self._make_folder()
         with self._console.status(f"Learning from {len(answers)} answers ..."):
             found = learn_utilities(self._pool.span.coordinates, self._as_arrays(answers))
             utilities = self._pool.predict_utilities(found)
@@ -132,6 +136,7 @@ class _Study:
         fewest = 1 if self._kind is AnswerKind.RATINGS else 2
         if not fewest <= size <= len(self._items.ids):
             raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
+        self._make_folder()
         target = RELATIVE_GAP * self._pool.span.rank
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
