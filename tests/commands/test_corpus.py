@@ -35,7 +35,7 @@ def read_slates(path: Path) -> list[Any]:
 
 def read_answers(path: Path) -> list[Any]:
     columns = AnswerColumns.of(Named(), AnswerKind.RANKING, size=12)
-    return read_all(Reading(path.name, lambda: read_rows(path), columns))
+    return read_all(Reading(path.name, lambda: read_rows(path, orders=True), columns))
 
 
 def read_all(reading: Reading[Any]) -> list[Any]:
@@ -121,6 +121,12 @@ def test_what_is_not_clear_is_refused_with_its_place(tmp_path: Path, name: str) 
         read(written(tmp_path, name, text))
     assert problem in str(caught.value)
     assert name in str(caught.value)
+
+
+def test_a_file_of_tabs_has_them_whatever_its_header_has(tmp_path: Path) -> None:
+    path = written(tmp_path, "rows.tsv", "item_1\titem_2\treward\tprice, EUR\ntea\tmilk\t1\t2,50\n")
+    [row] = read_slates(path)
+    assert (row.items, row.reward) == (("tea", "milk"), 1.0)
 
 
 def test_a_parquet_file_that_is_cut_or_has_a_column_twice_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -216,15 +217,26 @@ def test_bad_rows_can_be_left_out_and_are_counted(
     assert "year.jsonl, line 5, column 'propensity': must be above 0" in told
     assert "year.jsonl, line 9, row: is a list: write one object in each line" in told
     assert "2 rows imported, 4 left out" in told
+    assert called(server, path, "--skip-bad-rows") == 0
+    told = capsys.readouterr().out
+    assert "0 rows imported, 0 left out; 2 were imported and 4 left out before: import" in told
 
 
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("year.txt", b"", "expected one that ends in .jsonl, .csv, .parquet, .soc"),
-        ("year.csv", b"items,items\na,b\n", "column 'items' comes twice"),
+        ("year.txt", b"", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got 'year.txt'"),
+        ("votes.soc", b"", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got 'votes.soc'"),
+        ("year.csv.gz", b"", "got 'year.csv.gz': unpack it first"),
+        ("year.xlsx", b"", "got 'year.xlsx': save it as CSV"),
+        ("year.csv", gzip.compress(b"items,reward\n"), "year.csv: is packed: unpack it first"),
+        ("year.parquet", b"PK\x03\x04", "year.parquet: is packed: unpack it first"),
+        ("year.csv", b"items,items\na,b\n", "year.csv, line 1: column 'items' comes twice"),
+        ("year.csv", b"\nitems,rewart\na|b,1\n", "year.csv, line 2, column 'rewart': means nothing; is it 'reward'?"),
+        ("year.csv", b"items,land\na|b,1\n", "year.csv, line 1, header: expected a column 'reward'"),
+        ("year.csv", b"items,reward\n" + b"a|b,1\n" * 5000 + b"a|\xff,1\n", "year.csv, line 5002: is no text in UTF-8"),
         ("year.csv", b"reward,items\n0.5\n", "line 2, row: expected 2 cells, as the header has, got 1"),
-        ("year.csv", b"reward,items\n\xff,a\n", "is no text in UTF-8"),
+        ("year.csv", b"reward,items\n\xff,a\n", "year.csv, line 2: is no text in UTF-8"),
         ("year.jsonl", b"[" * 10**5, "line 1, row: is JSON inside JSON, too deep to be read"),
         ("year.parquet", b"PAR?", "is no whole Parquet file"),
         ("absent.csv", None, "can't be read"),
@@ -330,10 +342,13 @@ def test_rows_that_count_for_nothing_are_counted(
     ("flags", "problem"),
     [
         (["--column=contry=land"], "--column: the bandit has no 'contry': is it 'country'?"),
-        (["--column=country=lnd"], "--column: the file has no column 'lnd'; it has item_1, item_2, land, reward"),
+        (["--column=country=lnd"], "--column: the file has no column 'lnd': is it 'land'?"),
         (["--column=country=land", "--column=country=reward"], "--column: 'country' is there twice"),
         (["--column=country=land", "--column=price=land"], "--column: 'land' is there twice"),
-        (["--ignore=lond"], "--column: the file has no column 'lond'"),
+        (["--ignore=lond"], "--ignore: the file has no column 'lond'; it has item_1, item_2, land"),
+        (["--ignore=zzz"], "--ignore: the file has no column 'zzz'; it has item_1, item_2, land, reward"),
+        (["--column=reward=rewardd"], "--column: the file has no column 'rewardd': is it 'reward'?"),
+        (["--column=reward=margin"], "--column: the file has no column 'margin'; it has item_1, item_2, land, reward"),
     ],
 )
 def test_a_flag_that_would_have_no_effect_is_refused(
@@ -385,12 +400,16 @@ def test_feedback_of_the_open_bandit_pipeline_is_slates(server: RunningServer, t
         ("slate_id,position,action,reward\n7,0,a,1\n7,0,b,1\n", "column 'position': is the same twice in one slate"),
         ("slate_id,position,action,reward\n7,0,a,1\n7,x,b,1\n", "column 'position': expected a finite number"),
         ("slate_id,position,action,item_id,reward\n7,0,a,a,1\n", "column 'action': says what 'item_id' says, too"),
-        ("slate_id,position,action,reward\n7,0,a,1\n7,1,b,\n", "column 'click': is missing"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,1,b,\n", "column 'reward': is missing"),
         ("slate_id,position,action,reward\n7,0,a,1\n7,2,b,1\n", "column 'position': must count from 0 or 1 on"),
         ("slate_id,position,action,reward\n,0,a,1\n,1,b,1\n", "column 'slate_id': is missing"),
-        ("slate_id,position,action,reward,pscore\n7,0,a,1,.5\n7,1,b,1,.2\n", "column 'propensity_score': differs"),
+        ("slate_id,position,action,reward,pscore\n7,0,a,1,.5\n7,1,b,1,.2\n", "column 'pscore': differs"),
+        ("slate_id,position,action,reward,pscore\n7,0,a,1,2\n7,1,b,1,2\n", "column 'pscore': must be above 0"),
+        ("slate_id,position,action,reward,timestamp\n7,0,a,1,soon\n7,1,b,1,soon\n", "column 'timestamp': expected"),
+        ("slate_id,position,item,click\n7,0,a,x\n7,1,b,1\n", "column 'click': expected a finite number, got 'x'"),
+        ("slate_id,position,action\n7,0,a\n7,1,b\n", "column 'click' or 'reward': is missing"),
         ("slate_id,position,action,reward,country\n7,0,a,1,DE\n7,1,b,1,FR\n", "column 'country': differs"),
-        ("slate_id,position,action,reward\n7,0,a,1\n7,1,,1\n", "column 'item_id': is missing at position 2"),
+        ("slate_id,position,action,reward\n7,0,a,1\n7,1,,1\n", "column 'action': is missing at position 2"),
     ],
 )
 def test_feedback_that_is_no_slate_is_named(
@@ -469,9 +488,13 @@ def test_texts_that_look_like_markup_are_shown_as_they_are(
     assert "[red]" in told
 
 
-def test_feedback_has_its_columns_by_flags_before_it_is_joined(server: RunningServer, tmp_path: Path) -> None:
+def test_feedback_has_its_columns_by_flags_before_it_is_joined(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = "slate_id,position,action,reward,margin,time,propensity\n"
-    text += "1,0,a,1,10,2026-01-31T12:00:00Z,0.3\n1,1,b,1,20,2026-01-31T12:00:00Z,0.3\n"
+    text += "1,0,a,1,10,2026-01-31T12:00:00Z,0.3\n1,1,b,2,20,2026-01-31T12:00:00Z,0.3\n"
     (tmp_path / "all.csv").write_text(text, encoding="utf-8")
+    assert called(server, tmp_path / "all.csv", "--format", "obp", "--column", "reward=marginn") == 1
+    assert "--column: the file has no column 'marginn': is it 'margin'?" in capsys.readouterr().err
     assert called(server, tmp_path / "all.csv", "--format", "obp", "--column", "reward=margin") == 0
     assert server.shop.sent[0].rows == (PastSlate((), ("a", "b"), 30.0, SLATES[0].at_ms, 0.3),)

@@ -49,6 +49,10 @@ FILES = {
     "tea\tmilk\t0.7\tDE\t2026-01-31T12:00Z\n"
     "milk\tblack tea\t1e-1\tFR\t2026-02-01\n"
     "coffee, black\ttea\t12\t\t2026-02-02T08:30Z\n",
+    "tabs.TSV": "item_1\titem_2\treward\tcountry\ttime\n"
+    "tea\tmilk\t0.7\tDE\t2026-01-31T12:00Z\n"
+    "milk\tblack tea\t1e-1\tFR\t2026-02-01\n"
+    "coffee, black\ttea\t12\t\t2026-02-02T08:30Z\n",
     "lists.csv": "items,reward,country,time\n"
     "tea|milk,0.7,DE,2026-01-31T12:00Z\n"
     '"[""milk"", ""black tea""]",0.1,FR,2026-02-01\n'
@@ -83,16 +87,19 @@ ANSWER_FILES = {
 
 REFUSED = {
     "sheets.csv": ("item_1,item_2,reward\r\ntea,milk,0.7", "line 2: the last line has no end"),
-    "excel-sep.csv": ("sep=;\r\nitem_1;item_2;reward\r\ntea;milk;1\r\n", "begins with 'sep=': delete that line"),
+    "excel-sep.csv": (
+        "sep=;\r\nitem_1;item_2;reward\r\ntea;milk;1\r\n",
+        "line 1: the file begins with 'sep='",
+    ),
     "utf16.csv": ("item_1,item_2,reward\n".encode("utf-16"), "is no text in UTF-8"),
-    "latin1.csv": ("item_1,item_2,reward\nkäse,milk,1\n".encode("latin-1"), "is no text in UTF-8"),
+    "latin1.csv": ("item_1,item_2,reward\nkäse,milk,1\n".encode("latin-1"), "line 2: is no text in UTF-8"),
     "spark-quotes.csv": ('item_1,item_2,reward\n"a \\"b\\"",milk,1\n', 'line 2: a quote (") opens here'),
     "r-write-table.csv": ("item_1,item_2,reward\n1,tea,milk,1\n", "line 2, row: expected 3 cells"),
     "decimal-comma.csv": (
         "item_1;item_2;reward\ntea;milk;0,7\n",
         "column 'reward': expected a finite number, got '0,7': w",
     ),
-    "doubled.csv": ("item_1,item_2,reward,reward\ntea,milk,1,2\n", "column 'reward' comes twice"),
+    "doubled.csv": ("item_1,item_2,reward,reward\ntea,milk,1,2\n", "line 1: column 'reward' comes twice"),
     "doubled.jsonl": (
         '{"item_1":"tea","item_2":"milk","reward":1,"reward":2}\n',
         "line 1, row: has the key 'reward' twice",
@@ -105,9 +112,15 @@ REFUSED = {
     "gap.csv": ("item_1,item_2,item_3,reward\ntea,,milk,1\n", "column 'item_3': there are 2 at most"),
     "beyond.csv": ("item_1,item_2,item_3,reward\ntea,milk,coffee,1\n", "column 'item_3': there are 2 at most"),
     "one.jsonl": ('[{"items":["tea","milk"],"reward":1}]\n', "is a list: write one object in each line"),
-    "near.csv": ("item_1,item_2,reward,contry\ntea,milk,1,DE\n", "column 'contry': means nothing; is it 'country'?"),
+    "near.csv": (
+        "item_1,item_2,reward,contry\ntea,milk,1,DE\n",
+        "line 1, column 'contry': means nothing; is it",
+    ),
     "case.csv": ("Item_1,Item_2,Reward\ntea,milk,1\n", "means nothing; is it 'item_1'?"),
-    "no-header.csv": ("tea,milk,1\nmilk,tea,2\n", "header: expected a column 'item_1' or 'items'; got tea, milk, 1"),
+    "no-header.csv": (
+        "tea,milk,1\nmilk,tea,2\n",
+        "line 1, header: expected a column 'item_1' or",
+    ),
     "no-name.csv": ("item_1,item_2,reward,\ntea,milk,1,DE\n", "column 4: has 'DE', but no name in the header"),
     "pandas-times.csv": (
         ",item_1,item_2,reward\n2026-01-31 12:00:00,tea,milk,1\n",
@@ -126,7 +139,7 @@ REFUSED = {
     "thousands.csv": ('item_1,item_2,reward\na,b,"1,234.50"\n', "got '1,234.50': write no separators of thousands"),
     "empty.csv": ("", "has no header row"),
     "blank.jsonl": ("\n\n", "has no rows"),
-    "rows.txt": ("item_1\n", "expected one that ends in .jsonl, .csv, .parquet"),
+    "rows.txt": ("item_1\n", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got"),
     "ties.toc": ("# ALTERNATIVE NAME 1: tea\n1: {1},2\n", "has items of equal rank"),
     "cut.soc": ("# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: tea\n# ALTERNATIVE NAME 2: milk\n1: 1,2\n", "it may be cut"),
     "old.soc": ("2\n1,tea\n2,milk\n", "has the form of before 2022"),

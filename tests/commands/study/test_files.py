@@ -69,14 +69,14 @@ def test_items_without_features_each_have_one_of_their_own(tmp_path: Path) -> No
     [
         ("", "items.csv: has no header row"),
         ("item,price\n", "items.csv: has no rows"),
-        ("name,price\ntea,1\n", "items.csv, header: expected a column 'item'; got name, price"),
+        ("name,price\ntea,1\n", "items.csv, line 1, header: expected a column 'item'; got name, price"),
         ("item,price\ntea,1\ntea,2\n", "items.csv, line 3, column 'item': 'tea' is there twice"),
         ("item,price\n,1\n", "items.csv, line 2, column 'item': is missing"),
         ("item,price\ntea\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 1"),
         ("item,price\ntea,1,2\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 3"),
         ("item,price\ntea,cheap\n", "items.csv, line 2, column 'price': expected a finite number, got 'cheap'"),
         ("item,price\ntea,nan\n", "items.csv, line 2, column 'price': is missing"),
-        ("item,price,price\ntea,1,2\n", "items.csv: column 'price' comes twice"),
+        ("item,price,price\ntea,1,2\n", "items.csv, line 1: column 'price' comes twice"),
     ],
 )
 def test_a_wrong_file_of_items_is_named_by_line_and_column(tmp_path: Path, text: str, problem: str) -> None:
@@ -127,10 +127,10 @@ def test_columns_are_found_by_their_names_in_any_order_beside_others(tmp_path: P
         ('items\n"tea, cocoa"\n', "line 2, column 'items': expected at least 2 items, got 1: write its parts as a|b"),
         ("item_1,item_2,item_3\ntea,,cocoa\n", "line 2, column 'item_2': is missing, but item_3 is there"),
         ("query,item_1,item_2\nwinter,tea,cocoa\n", "line 2, column 'query': needs a file of queries: --queries"),
-        ("tea,coffee\ncocoa,tea\n", "header: expected a column 'item_1' or 'items'; got tea, coffee"),
+        ("tea,coffee\ncocoa,tea\n", "line 1, header: expected a column 'item_1' or 'items'; got tea, coffee"),
         (
             "choosen,item_1,item_2\n,cocoa,tea\n",
-            "line 2, column 'choosen': means nothing; is it 'chosen'? Rename it, or",
+            "line 1, column 'choosen': means nothing; is it 'chosen'? Rename it, or",
         ),
         ("question,item_1,item_2\ncocoa,tea\n", "line 2, row: expected 3 cells, as the header has, got 2"),
         ("item_1,item_2\ntea,cocoa", "line 2: the last line has no end, so that the file may be cut: add a line"),

@@ -44,7 +44,7 @@ and sends nothing. The same file again changes nothing, and an import that was i
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags to a parser, with a `run` that returns an exit status."""
     parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
-    parser.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
+    parser.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv, .tsv or .parquet")
     formats = "a decision log of VW, or logged feedback of the Open Bandit Pipeline (default: what the ending says)"
     parser.add_argument("--format", choices=[DECISION_LOG, OBP], help=formats)
     add_columns(parser)

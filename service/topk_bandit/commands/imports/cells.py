@@ -12,10 +12,10 @@ from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import is_missing, read_list, read_number, read_text, read_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["Cells", "Named", "NearlyNamedError"]
+__all__ = ["Cells", "Named", "NearlyNamedError", "check_there"]
 
 _Read = TypeVar("_Read")
 _NUMBERED = re.compile(r"(item|context|rating)_([0-9]{1,9})")
@@ -107,10 +107,8 @@ class Cells:
         InvalidArgumentError
             A column that a flag names is not there, or the file has nothing of what it must have.
         """
-        for column in (*self.flags.columns.values(), *sorted(self.flags.ignored)):
-            if column not in columns:
-                has = f"it has {', '.join(sorted(columns))}"
-                raise InvalidArgumentError("--column", f"the file has no column {column!r}; {has:.300}")
+        check_there("--column", self.flags.columns.values(), columns)
+        check_there("--ignore", sorted(self.flags.ignored), columns)
         names = {self._name_of(column): column for column in columns}
         strangers = [column for column in columns if self._name_of(column) is None]
         for wanted in self.required:
@@ -233,6 +231,13 @@ def _is_day(value: Any) -> bool:  # noqa: ANN401, whatever a file has
         return read_time(value, of_spreadsheet=True) is not None
     except ValueError:
         return False
+
+
+def check_there(flag: str, told: Iterable[str], columns: Collection[str]) -> None:
+    """Raise `InvalidArgumentError` for a column that a flag names and a file does not have."""
+    for column in told:
+        if column not in columns:
+            raise InvalidArgumentError(flag, f"the file has no column {column!r}{_meant(column, columns)}")
 
 
 def _meant(name: str, names: Collection[str]) -> str:

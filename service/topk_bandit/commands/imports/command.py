@@ -110,7 +110,9 @@ class _Import:
                 self._send(part, first)
                 first += len(part)
                 progress.update(task, completed=first)
-        before = f"; {begun.accepted} were imported before" if begun.next_row else ""
+        left_out = begun.next_row - begun.accepted
+        others = f" and {left_out} left out" if left_out else ""
+        before = f"; {begun.accepted} were imported{others} before" if begun.next_row else ""
         self._say(f"{self._accepted} rows imported, {self._skipped} left out{before}: import {self._import_id}")
         return 0
 

@@ -33,6 +33,15 @@ DECISION_LOG, OBP = "vw-dsjson", "obp"
 _READ_AT_ONCE = 2**20
 _ROWS_AT_ONCE = 1000
 _OTHER_DELIMITERS = (";", "\t")
+_PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+"""How files of gzip, zip, bzip2, xz and zstd begin."""
+
+_LONGEST_MARK = max(map(len, _PACKED))
+_OTHER_ENDINGS = {
+    **dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst"), ": unpack it first"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), ": save it as CSV"),
+    ".json": ": with one object in each line it is .jsonl",
+}
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -48,32 +57,57 @@ def digest_of(path: Path, how: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def read_rows(path: Path, *, json_lines: bool = False) -> Iterator[FileRow]:
+def read_rows(path: Path, *, json_lines: bool = False, orders: bool = False) -> Iterator[FileRow]:
     """Return the rows of a file in the format that its ending names, or of JSON Lines whatever its name.
+
+    Parameters
+    ----------
+    orders
+        Whether it may also be a file of PrefLib.
 
     Raises
     ------
     ConfigurationError
         The file can't be read, or pyarrow is needed for it and not installed.
     InvalidArgumentError
-        It has another ending, is no text in UTF-8, no whole table, or no Parquet, or it has no rows.
+        It has another ending, is packed, no text in UTF-8, no whole table, or no Parquet, or it has no rows.
     """
-    read = _json_lines if json_lines else _READERS.get(path.suffix.lower())
+    readers = _TABLES | _ORDERS if orders else _TABLES
+    read = _json_lines if json_lines else readers.get(path.suffix.lower())
     if read is None:
-        endings = ", ".join(_READERS)
-        raise InvalidArgumentError("FILE", f"expected one that ends in {endings}; got {path.name!r}")
+        hint = _OTHER_ENDINGS.get(path.suffix.lower(), "")
+        raise InvalidArgumentError("FILE", f"expected one that ends in {', '.join(readers)}; got {path.name!r}{hint}")
     count = 0
     try:
+        _check_unpacked(path)
         for row in read(path):
             count += 1
             yield row
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        problem = f"is no text in UTF-8, after row {count}: {error.reason}; save it as UTF-8"
-        raise InvalidArgumentError(path.name, problem) from None
+        place = f"{path.name}, line {_find_line(path)}"
+        raise InvalidArgumentError(place, f"is no text in UTF-8: {error.reason}; save it as UTF-8") from None
     if not count:
         raise InvalidArgumentError(path.name, "has no rows")
+
+
+def _check_unpacked(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(_LONGEST_MARK).startswith(_PACKED):
+            raise InvalidArgumentError(path.name, "is packed: unpack it first")
+
+
+def _find_line(path: Path) -> int:
+    """Return the number of the first line that is no text in UTF-8."""
+    number = 1
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):  # noqa: B007 - the last one, if the end of the file is at fault
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                break
+    return number
 
 
 def _json_lines(path: Path) -> Iterator[FileRow]:
@@ -93,19 +127,23 @@ def _object(line: str) -> Mapping[str, Any] | InvalidArgumentError:
     return found if isinstance(found, dict) else InvalidArgumentError("row", "is no JSON object")
 
 
-def _csv(path: Path) -> Iterator[FileRow]:
+def _tsv(path: Path) -> Iterator[FileRow]:
+    return _csv(path, delimiter="\t")
+
+
+def _csv(path: Path, *, delimiter: str = "") -> Iterator[FileRow]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = _Lines(path.name, file)
+        rows = _Lines(path.name, file, delimiter=delimiter)
         header = rows.next()
         if header is None:
             raise InvalidArgumentError(path.name, "has no header row")
-        columns, numbers = _Header.of(path.name, header.cells), RowNumbers()
+        columns, numbers = _Header.of(header.place, header.cells), RowNumbers()
         while (row := rows.next()) is not None:
             if not any(row.cells):
                 continue
             if not header.cells[0]:
                 numbers.check(row.place, "column 1", row.cells[0])
-            yield FileRow(row.place, columns.values(row.cells))
+            yield FileRow(row.place, columns.values(row.cells), named_at=header.place)
     check_end(path, rows.line - 1)
 
 
@@ -118,15 +156,15 @@ class _Line:
 
 
 class _Lines:
-    """The rows of a file of CSV, whose quotes are closed and whose header says how cells are separated."""
+    """The rows of a file of CSV, whose quotes are closed; its header says how cells are separated, if nothing else."""
 
-    def __init__(self, name: str, file: TextIO) -> None:
+    def __init__(self, name: str, file: TextIO, *, delimiter: str) -> None:
         self._name, self.line = name, 1
         first = file.readline()
         while first and not first.strip():
             self.line += 1
             first = file.readline()
-        delimiter = _delimiter_of(first)
+        delimiter = delimiter or _delimiter_of(first)
         self._reader = csv.reader(_chain(first, file), strict=True, skipinitialspace=True, delimiter=delimiter)
         self._before = self.line - 1
 
@@ -166,11 +204,11 @@ class _Header:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, file: str, names: Sequence[str]) -> _Header:
+    def of(cls, place: str, names: Sequence[str]) -> _Header:
         """Check the names of a file's columns."""
         if names[0].lower().startswith("sep="):
-            raise InvalidArgumentError(file, f"begins with {names[0]!r}: delete that line")
-        _check_names(file, [name for name in names if name])
+            raise InvalidArgumentError(place, f"the file begins with {names[0]!r}: delete that line")
+        _check_names(place, [name for name in names if name])
         return cls(tuple(names))
 
     def values(self, cells: Sequence[str]) -> Mapping[str, Any] | InvalidArgumentError:
@@ -185,10 +223,10 @@ class _Header:
         return {name: cell for name, cell in zip(self.names, told, strict=True) if name}
 
 
-def _check_names(file: str, names: Sequence[str]) -> None:
+def _check_names(place: str, names: Sequence[str]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InvalidArgumentError(file, f"column {twice!r} comes twice")
+        raise InvalidArgumentError(place, f"column {twice!r} comes twice")
 
 
 def _parquet(path: Path) -> Iterator[FileRow]:
@@ -218,9 +256,10 @@ def _without_nanoseconds(batch: Any, lib: Any) -> Any:  # noqa: ANN401, pyarrow 
     return batch
 
 
-_READERS: Mapping[str, Callable[[Path], Iterator[FileRow]]] = {
+_TABLES: dict[str, Callable[[Path], Iterator[FileRow]]] = {
     ".jsonl": _json_lines,
     ".csv": _csv,
+    ".tsv": _tsv,
     ".parquet": _parquet,
-    **dict.fromkeys(PREFLIB, read_preflib),
 }
+_ORDERS: dict[str, Callable[[Path], Iterator[FileRow]]] = dict.fromkeys(PREFLIB, read_preflib)

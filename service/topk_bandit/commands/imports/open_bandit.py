@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from topk_bandit.commands.imports.cells import check_there
 from topk_bandit.commands.imports.rows import FileRow, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import is_missing, read_number
@@ -43,25 +44,38 @@ class Feedback:
         The columns that may have each of `_NAMES`.
     slate_size
         Of the bandit; slates of one need no ``slate_id``.
+    told
+        Those of the columns that flags name.
     """
 
     columns: Mapping[str, Sequence[str]]
     slate_size: int
+    told: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, flags: Named, *, slate_size: int) -> tuple[Feedback, Named]:
         """Return how to read feedback by what flags such as ``reward=margin`` say, and the flags that are left."""
         named = {name: (flags.columns[name],) if name in flags.columns else several for name, several in _NAMES.items()}
         left = {name: column for name, column in flags.columns.items() if name not in _NAMES}
-        return cls(named, slate_size), replace(flags, columns=left)
+        told = frozenset(flags.columns[name] for name in _NAMES if name in flags.columns)
+        return cls(named, slate_size, told), replace(flags, columns=left)
 
     def slates(self, rows: Iterator[FileRow]) -> Iterator[FileRow]:
-        """Return rows of slates; those of one ``slate_id`` are one slate, whose reward is the sum of its positions'."""
-        for slate_id, several in groupby(rows, key=_slate_of):
+        """Return rows of slates; those of one ``slate_id`` are one slate, whose reward is the sum of its positions'.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Among them: a column that a flag names is in no row.
+        """
+        seen = dict[str, None]()
+        for slate_id, several in groupby(_noting(rows, seen), key=_slate_of):
             group = list(several)
             is_single = self.slate_size == 1 and slate_id is None
             for part in [[row] for row in group] if slate_id is None else [group]:
-                yield FileRow(part[0].place, self._slate([row.values for row in part], is_single=is_single))
+                slate = self._slate([row.values for row in part], is_single=is_single)
+                yield replace(part[0], values=slate, own=self._own_names(part[0].values))
+        check_there("--column", self.told, seen)
 
     def _slate(self, rows: Sequence[_Values], *, is_single: bool) -> _Values:
         try:
@@ -98,10 +112,10 @@ class Feedback:
     def _check_equal(self, said: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> None:
         for place, one in enumerate(said):
             if is_missing(one["item"]):
-                raise InvalidArgumentError(f"column {self.columns['item'][0]!r}", f"is missing at position {place + 1}")
+                raise InvalidArgumentError(_field("item"), f"is missing at position {place + 1}")
             for name in ("propensity", "time"):
                 if one[name] != said[0][name]:
-                    raise InvalidArgumentError(f"column {self.columns[name][0]!r}", "differs within one slate")
+                    raise InvalidArgumentError(_field(name), "differs within one slate")
             for name, value in others[place].items():
                 if value != others[0].get(name):
                     raise InvalidArgumentError(f"column {name!r}", "differs within one slate")
@@ -115,11 +129,29 @@ class Feedback:
 
     def _others(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of columns that may be features."""
-        known = {_SLATE, _POSITION, *(column for columns in self.columns.values() for column in columns)}
+        known = {_SLATE, _POSITION, *_NAMES, *(column for columns in self.columns.values() for column in columns)}
         return {name: value for name, value in values.items() if name not in known}
 
     def _number(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
-        return require_value(f"column {self.columns.get(name, (name,))[0]!r}", value, read_number)
+        return require_value(_field(name), value, read_number)
+
+    def _own_names(self, values: _Values) -> dict[str, str]:
+        """Return what the file calls the columns that errors name as `_NAMES` does."""
+        there = () if isinstance(values, InvalidArgumentError) else values
+        own = {name: [one for one in several if one in there] or several for name, several in self.columns.items()}
+        return {_field(name): f"column {' or '.join(map(repr, several))}" for name, several in own.items()}
+
+
+def _noting(rows: Iterator[FileRow], seen: dict[str, None]) -> Iterator[FileRow]:
+    """Return rows, and note the names of their columns."""
+    for row in rows:
+        if not isinstance(row.values, InvalidArgumentError):
+            seen.update(dict.fromkeys(row.values))
+        yield row
+
+
+def _field(name: str) -> str:
+    return f"column {name!r}"
 
 
 def _slate_of(row: FileRow) -> object:

@@ -107,13 +107,13 @@ class Reading(Generic[_Row]):
         InvalidArgumentError
             The file is wrong as a whole, or a row is and is not left out.
         """
-        count, wrong, silent, columns = 0, 0, 0, dict[str, None]()
+        count, wrong, silent, columns, named_at = 0, 0, 0, dict[str, None](), self.name
         first: InvalidArgumentError | None = None
         for row in self.open_rows():
             if row.is_silent:
                 silent += 1
                 continue
-            count += 1
+            count, named_at = count + 1, row.named_at or self.name
             columns.update(dict.fromkeys(self._columns_of(row)))
             try:
                 read = self.read(row)
@@ -123,9 +123,8 @@ class Reading(Generic[_Row]):
                 wrong, first = wrong + 1, first or error
                 if report is not None:
                     report(error)
-        if isinstance(first, NearlyNamedError) and not skips:
-            raise first
-        strangers = self._check(list(columns)) if columns else []
+        slip = first if isinstance(first, NearlyNamedError) and not skips else None
+        strangers = self._check(named_at, list(columns), slip) if columns else []
         if first is not None and not skips and report is None:
             raise first
         return Found(count, wrong, silent, tuple(strangers))
@@ -137,7 +136,8 @@ class Reading(Generic[_Row]):
                 raise row.values
             return self.reader.read_row(row.values)
         except InvalidArgumentError as error:
-            raise type(error)(f"{row.place}, {error.field}", error.problem) from None
+            place = row.named_at or row.place if isinstance(error, NearlyNamedError) else row.place
+            raise type(error)(f"{place}, {row.own.get(error.field, error.field)}", error.problem) from None
 
     def _columns_of(self, row: FileRow) -> Iterable[str]:
         """Return the names in a row; none where they can't be read, which `read` refuses with the row's place."""
@@ -148,9 +148,14 @@ class Reading(Generic[_Row]):
         except InvalidArgumentError:
             return ()
 
-    def _check(self, columns: Collection[str]) -> list[str]:
+    def _check(self, named_at: str, columns: Collection[str], slip: NearlyNamedError | None) -> list[str]:
+        """Return the columns that mean nothing, unless one of them is a slip: what a flag names goes before that."""
         try:
-            return self.reader.check_columns(columns)
+            strangers = self.reader.check_columns(columns)
         except InvalidArgumentError as error:
-            where = error.field if error.field.startswith("--") else f"{self.name}, {error.field}"
-            raise InvalidArgumentError(where, error.problem) from None
+            if error.field.startswith("--"):
+                raise
+            raise slip or InvalidArgumentError(f"{named_at}, {error.field}", error.problem) from None
+        if slip is not None:
+            raise slip
+        return strangers

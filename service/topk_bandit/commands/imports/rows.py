@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -28,11 +28,17 @@ class FileRow:
         By column, or what is wrong with it as a whole.
     is_silent
         Whether it is in order, but says nothing, so that it is left out.
+    named_at
+        Where its columns have their names; empty where each row names its own.
+    own
+        What the file calls the columns of a row that was made of several, as errors name them.
     """
 
     place: str
     values: Mapping[str, Any] | InvalidArgumentError
     is_silent: bool = False
+    named_at: str = ""
+    own: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_end(path: Path, line: int) -> None:

@@ -62,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_import(word: argparse.ArgumentParser) -> None:
     word.add_argument("study", metavar="TENANT/STUDY", help="which one; tenants/TENANT/studies/STUDY is as good")
-    word.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv or .parquet")
+    endings = "ends in .jsonl, .csv, .tsv or .parquet, or as PrefLib has it"
+    word.add_argument("file", type=Path, metavar="FILE", help=endings)
     add_connection(word)
     add_columns(word)
     add_check(word)

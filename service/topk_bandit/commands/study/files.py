@@ -87,7 +87,7 @@ def read_described(path: Path, *, kind: str) -> Described:
             raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
         if kind not in row.values:
             raise InvalidArgumentError(
-                f"{path.name}, header", f"expected a column {kind!r}; got {', '.join(row.values)}"
+                f"{row.named_at or row.place}, header", f"expected a column {kind!r}; got {', '.join(row.values)}"
             )
         features = [name for name in row.values if name != kind] if not rows else features
         if other := sorted(set(features) ^ (row.values.keys() - {kind})):
@@ -117,7 +117,7 @@ def read_answers(
     size = 2 if kind is AnswerKind.PAIR else len(items.ids)
     columns = AnswerColumns.of(flags, kind, size=size)
     columns.check_flags("an answer")
-    reading = Reading(path.name, lambda: read_rows(path), columns)
+    reading = Reading(path.name, lambda: read_rows(path, orders=True), columns)
     found = reading.look_through(skips=False)
     places = _Places(_index_by_id(items), None if queries is None else _index_by_id(queries))
     answers = [one for row in reading.rows() for one in places.find(row.place, reading.read(row))]

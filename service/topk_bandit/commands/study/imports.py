@@ -56,7 +56,7 @@ class _Import:
     def __init__(self, client: Client, study: Study, import_id: str, columns: AnswerColumns, path: Path) -> None:
         self._client, self._study, self._import_id = client, study.name, import_id
         self._imported = study.imported_count
-        self._reading = Reading(path.name, lambda: read_rows(path), columns)
+        self._reading = Reading(path.name, lambda: read_rows(path, orders=True), columns)
         self._console = Console()
 
     def check(self) -> int:
