@@ -169,9 +169,36 @@ def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
         path = write(tmp_path / f"{kind}.csv", [SAID[kind][-1] | {"mood": "fine"}])
         assert called(server, path, kind, "--check") == 0
         told = capsys.readouterr().out
-        assert "1 answers can be imported; nothing was sent" in told
+        assert "1 answers can be imported, 0 can't; nothing was sent" in told
         assert "passed" in told
         assert client.get_study(kind).imported_count == 0
+
+
+@pytest.mark.parametrize(
+    ("study", "row", "problem"),
+    [
+        ("ranking", {"items": ["i1", "nothing"]}, "ranking.item_ids[1]: is no item of the study: 'nothing'"),
+        ("ranking", {"items": ["i1", "i2"], "query": "q"}, "query_id: the study has no queries"),
+        ("ratings", {"items": ["i1"], "ratings": [1e300]}, "ratings.ratings[0]"),
+        ("pair", {"items": ["i1", "i2", "i3"]}, "item_ids: expected 2 items that were shown, got 3"),
+        ("choice", {"items": ["i1", "x" * 200]}, "item_ids[1]"),
+        ("ranking", {"items": ["i1"]}, "column 'items': expected at least 2 items, got 1"),
+    ],
+)
+def test_a_dry_run_knows_what_the_study_takes(
+    *,
+    server: RunningServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    study: str,
+    row: dict[str, Any],
+    problem: str,
+) -> None:
+    good = SAID[study][0]
+    assert called(server, write(tmp_path / "a.jsonl", [good, row, good]), study, "--check") == 1
+    told = capsys.readouterr().out
+    assert f"can't be taken: a.jsonl, line 2, {problem}" in told
+    assert "2 answers can be imported, 1 can't; nothing was sent" in told
 
 
 def test_orders_of_preflib_are_answers_as_often_as_they_were_given(

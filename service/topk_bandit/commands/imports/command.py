@@ -21,8 +21,8 @@ from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, rea
 from topk_bandit.commands.imports.open_bandit import Feedback
 from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
-from topk_bandit.commands.imports.rehearsal import Rehearsal
-from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, SeenColumns, UnknownTexts, first_rows_table
+from topk_bandit.commands.imports.rehearsal import JudgeOfObservations, Rehearsal
+from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, BadRows, SeenColumns, UnknownTexts, first_rows_table
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
 
 __all__ = ["run"]
-
-_ERRORS_SHOWN = 10
 
 
 def run(given: argparse.Namespace) -> int:
@@ -89,8 +87,8 @@ class _Import:
         self._settings = settings = client.get_bandit(self._bandit)
         self._reading = _reading(given, settings)
         self._ages, self._unknown = Ages(settings.half_life), UnknownTexts(settings.context_schema)
+        self._bad = BadRows(self._say, "can't be taken" if given.check else "left out")
         self._accepted = 0
-        self._skipped = 0
 
     def run(self) -> int:
         """Import what is not imported yet, and say what became of it."""
@@ -113,13 +111,13 @@ class _Import:
         left_out = begun.next_row - begun.accepted
         others = f" and {left_out} left out" if left_out else ""
         before = f"; {begun.accepted} were imported{others} before" if begun.next_row else ""
-        self._say(f"{self._accepted} rows imported, {self._skipped} left out{before}: import {self._import_id}")
+        self._say(f"{self._accepted} rows imported, {self._bad.count} left out{before}: import {self._import_id}")
         return 0
 
     def _check(self) -> int:
         """Show what would be imported; return 1 if a row can't be, as far as that is known here."""
         items = (item.item_id for item in self._client.items(self._bandit))
-        rehearsal = Rehearsal.of(self._reading.reader, self._settings, items)
+        judge = JudgeOfObservations.of(self._settings, items)
         columns, first = SeenColumns(), list[PastObservation]()
 
         def watch(values: Mapping[str, Any], row: PastObservation) -> None:
@@ -128,12 +126,12 @@ class _Import:
             if len(first) < ROWS_SHOWN:
                 first.append(row)
 
-        reading = replace(self._reading, reader=rehearsal)
-        found = reading.look_through(skips=self._skips, watch=watch, report=lambda error: self._name_bad(str(error)))
+        reading = replace(self._reading, reader=Rehearsal(self._reading.reader, judge.judge))
+        found = reading.look_through(skips=self._skips, watch=watch, report=self._bad.add)
         self._console.print(columns.table(found.strangers), first_rows_table(first))
         self._report(found)
-        if rehearsal.clamped:
-            outside = f"{rehearsal.clamped} rewards are outside of the bandit's reward_range"
+        if judge.clamped:
+            outside = f"{judge.clamped} rewards are outside of the bandit's reward_range"
             self._say(f"{outside}: they are learned as its ends")
         self._say(f"{found.count - found.wrong} rows can be imported, {found.wrong} can't; nothing was sent")
         return 1 if found.wrong else 0
@@ -154,7 +152,7 @@ class _Import:
                 rows.append(self._reading.read(row))
                 places.append(row.place)
             except InvalidArgumentError as error:
-                self._name_bad(str(error))
+                self._bad.add(error)
         try:
             report = self._client.import_observations(
                 self._bandit,
@@ -168,17 +166,9 @@ class _Import:
             begun = self._client.get_import(self._bandit, self._import_id).next_row
             raise explain(error, places, begun=begun, import_id=self._import_id) from None
         for bad in report.errors:
-            self._name_bad(f"{places[bad.row - first]}, {bad.field}: {bad.message}")
+            self._bad.add(InvalidArgumentError(f"{places[bad.row - first]}, {bad.field}", bad.message))
         self._accepted += report.accepted
-        self._skipped += report.skipped - len(report.errors)
-
-    def _name_bad(self, problem: str) -> None:
-        self._skipped += 1
-        what = "can't be taken" if self._only_checks else "left out"
-        if self._skipped <= _ERRORS_SHOWN:
-            self._say(f"{what}: {problem}")
-        elif self._skipped == _ERRORS_SHOWN + 1:
-            self._say(f"{what}: more, which are only counted")
+        self._bad.count += report.skipped - len(report.errors)
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

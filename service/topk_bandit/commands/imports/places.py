@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -11,7 +12,9 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import InvalidArgument
 
-__all__ = ["check_goes_on", "explain"]
+__all__ = ["check_goes_on", "explain", "field_and_problem"]
+
+_ROW = re.compile(r"rows\[[0-9]+\]\.")
 
 
 def check_goes_on(*, taken: int, count: int) -> None:
@@ -19,6 +22,12 @@ def check_goes_on(*, taken: int, count: int) -> None:
     if taken > count:
         problem = f"the file has {count} rows, and the import took {taken}: it is another file"
         raise InvalidArgumentError("--import-id", problem)
+
+
+def field_and_problem(error: InvalidArgument) -> tuple[str, str]:
+    """Return the field of a row that an error is about, and what is wrong with it."""
+    field = _ROW.sub("", error.field, count=1)
+    return field, error.details.message.removeprefix(f"{error.field}: ")
 
 
 def explain(error: InvalidArgument, places: Sequence[str], *, begun: int, import_id: str) -> InvalidArgumentError:
@@ -31,9 +40,9 @@ def explain(error: InvalidArgument, places: Sequence[str], *, begun: int, import
     begun
         How many rows are imported.
     """
-    place, _, field = error.field.removeprefix("rows[").partition("].")
-    where = f"{places[int(place)]}, {field}" if place.isdecimal() else error.field
-    problem = error.details.message.removeprefix(f"{error.field}: ")
+    place, _, _ = error.field.removeprefix("rows[").partition("].")
+    field, problem = field_and_problem(error)
+    where = f"{places[int(place)]}, {field}" if place.isdecimal() else field
     if begun:
         problem += f"; {begun} rows are imported: a corrected file goes on with --import-id {import_id}"
     return InvalidArgumentError(where, problem)

@@ -13,20 +13,47 @@ from topk_bandit.domain.features import Categorical, LabelSet
 from topk_bandit.domain.values import is_missing, list_hint, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from topk_bandit.client import PastAnswer, PastObservation
+    from topk_bandit.domain.errors import InvalidArgumentError
     from topk_bandit.domain.features import FeatureSchema
 
-__all__ = ["ROWS_SHOWN", "Ages", "SeenColumns", "UnknownTexts", "first_answers_table", "first_rows_table"]
+__all__ = ["ROWS_SHOWN", "Ages", "BadRows", "SeenColumns", "UnknownTexts", "first_answers_table", "first_rows_table"]
 
 ROWS_SHOWN = 5
+_ERRORS_SHOWN = 10
 _LONGEST = 40
 _LITTLE = 7.0
 """After so many half-lives a row counts for less than a hundredth."""
 
 _SLACK = timedelta(days=1)
 """Clocks differ, and days have no hour: only what is later than this is in the future."""
+
+
+@dataclass(slots=True)
+class BadRows:
+    """Rows that can't be taken: the first are named, and all are counted.
+
+    Attributes
+    ----------
+    say
+        Shows a line to a person.
+    what
+        Becomes of them.
+    """
+
+    say: Callable[[str], None]
+    what: str
+    count: int = 0
+
+    def add(self, error: InvalidArgumentError) -> None:
+        """Count one."""
+        self.count += 1
+        if self.count <= _ERRORS_SHOWN:
+            self.say(f"{self.what}: {error}")
+        elif self.count == _ERRORS_SHOWN + 1:
+            self.say(f"{self.what}: more, which are only counted")
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.files import digest_of, read_rows
 from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
-from topk_bandit.commands.imports.report import ROWS_SHOWN, SeenColumns, first_answers_table
+from topk_bandit.commands.imports.rehearsal import JudgeOfAnswers, Rehearsal
+from topk_bandit.commands.imports.report import ROWS_SHOWN, BadRows, SeenColumns, first_answers_table
 from topk_bandit.commands.names import study_named
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MAX_LIST_SIZE
@@ -55,12 +57,12 @@ class _Import:
 
     def __init__(self, client: Client, study: Study, import_id: str, columns: AnswerColumns, path: Path) -> None:
         self._client, self._study, self._import_id = client, study.name, import_id
-        self._imported = study.imported_count
+        self._imported, self._judge = study.imported_count, JudgeOfAnswers.of(study)
         self._reading = Reading(path.name, lambda: read_rows(path, orders=True), columns)
         self._console = Console()
 
     def check(self) -> int:
-        """Show what would be imported."""
+        """Show what would be imported; return 1 if a row can't be."""
         columns, first = SeenColumns(), list[PastAnswer]()
 
         def watch(values: Mapping[str, Any], answer: PastAnswer) -> None:
@@ -68,12 +70,14 @@ class _Import:
             if len(first) < ROWS_SHOWN:
                 first.append(answer)
 
-        found = self._reading.look_through(skips=False, watch=watch)
+        reading = replace(self._reading, reader=Rehearsal(self._reading.reader, self._judge.judge))
+        bad = BadRows(self._say, "can't be taken")
+        found = reading.look_through(skips=False, watch=watch, report=bad.add)
         self._count_before(found)
         self._console.print(columns.table(found.strangers), first_answers_table(first))
         self._report(found)
-        self._say(f"{found.count} answers can be imported; nothing was sent")
-        return 0
+        self._say(f"{found.count - found.wrong} answers can be imported, {found.wrong} can't; nothing was sent")
+        return 1 if found.wrong else 0
 
     def run(self) -> int:
         """Import what is not imported yet, and say what became of it."""
