@@ -117,6 +117,11 @@ def test_features_that_the_bandit_does_not_have_are_named(
 ) -> None:
     assert called(server, tmp_path, [CCB]) == 0
     assert "mean nothing to the bandit: not.known" in capsys.readouterr().out
+    assert called(server, tmp_path, [CCB], "--ignore", "zzz") == 1
+    assert "--ignore: the file has no column 'zzz'" in capsys.readouterr().err
+    assert called(server, tmp_path, [CCB], "--ignore=not.known", "--ignore=basket") == 0
+    assert "mean nothing" not in capsys.readouterr().out
+    assert server.shop.sent[-1].rows[0].context == Features.of({"User.city": "Paris", "User.age": 31.0})
 
 
 def changed(row: dict[str, Any], path: str, value: object) -> dict[str, Any]:

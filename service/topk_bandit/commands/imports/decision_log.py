@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
+from topk_bandit.commands.imports.cells import check_there
 from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.compat.personalizer.features import fit_features, flatten
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -44,10 +45,13 @@ class DecisionLog:
         Path to the id in an action, with dots, such as ``TAction.topic``.
     schema
         Of the bandit's contexts.
+    ignored
+        Features that are passed over.
     """
 
     item: str
     schema: FeatureSchema
+    ignored: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, flags: Named, *, schema: FeatureSchema | None) -> DecisionLog:
@@ -63,15 +67,16 @@ class DecisionLog:
             raise InvalidArgumentError("--column", f"a decision log has no {others[0]!r}: only item can be named")
         if schema is None:
             raise InvalidArgumentError("bandit", "has no context schema, which names the log's features")
-        return cls(named.get("item", _ITEM), schema)
+        return cls(named.get("item", _ITEM), schema, flags.ignored)
 
     def columns_of(self, values: Mapping[str, Any]) -> Iterable[str]:
         """Return the features of a row's context."""
         return self._read_features(values)
 
     def check_columns(self, columns: Collection[str]) -> list[str]:
-        """Return the features that the bandit does not have."""
-        return sorted(set(columns) - {feature.name for feature in self.schema})
+        """Return the features that the bandit does not have; one that is passed over has to be there."""
+        check_there("--ignore", sorted(self.ignored), columns)
+        return sorted(set(columns) - {feature.name for feature in self.schema} - self.ignored)
 
     def read_row(self, values: Mapping[str, Any]) -> PastObservation:
         """Return the observation in a row: the reward is what the slots' costs come to, with the other sign."""
@@ -88,8 +93,9 @@ class DecisionLog:
 
     def _features(self, values: Mapping[str, Any]) -> dict[str, Any]:
         lost = set[str]()
-        found = fit_features(self._read_features(values, lost), self.schema, lost=lost)
-        for feature in self.schema:
+        told = {name: value for name, value in self._read_features(values, lost).items() if name not in self.ignored}
+        found = fit_features(told, self.schema, lost=lost)
+        for feature in [one for one in self.schema if one.name not in self.ignored]:
             if any(feature.name == name or feature.name.startswith(f"{name}.") for name in lost):
                 raise InvalidArgumentError(f"c, {feature.name}", "is nothing that this feature of the bandit takes")
         return found
