@@ -20,7 +20,7 @@ def scale_best(posterior: Posterior, *, noise_at_edge: bool = False) -> Posterio
 
     Rewards that are all equal leave the amplitude at one, so that a bandit that has only seen zeros goes on exploring.
     Where the noise is the least that is tried, rewards that come again and again say that there is less, and nothing of
-    the amplitude: then the rows count, and not the observations. Else a bandit is sure in the end of what it never shows.
+    the amplitude: then the rows count, and not the observations. Else a bandit becomes sure of what it never shows.
     """
     prior, offset = slope_prior(posterior.prior_mean, posterior), posterior.best_offset
     square = posterior.whitened_square(offset)
