@@ -64,21 +64,24 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
         process.wait()
 
 
+def names(short: str) -> list[str]:
+    return [f"TopkBandit{name}" for name in short.split()]
+
+
 @pytest.mark.parametrize(
     ("firing", "pages"),
     [
-        ({"StoreAway", "Degraded", "StoreFailing", "ErrorsBurn", "SlowBurn", "LogUnread"}, {"StoreAway"}),
-        ({"StoreReplaced", "Degraded", "StoreFailing"}, {"StoreReplaced"}),
-        ({"Down", "ErrorsBurn"}, {"Down"}),
-        ({"StoreFull", "Degraded", "ErrorsBurn", "NotDurable"}, {"StoreFull"}),
-        ({"LogReplaced", "EventsLost"}, {"EventsLost"}),
-        ({"ErrorsBurn", "SlowBurn", "Degraded"}, {"ErrorsBurn", "SlowBurn", "Degraded"}),
+        ("StoreAway Degraded StoreFailing ErrorsBurn SlowBurn LogUnread", "StoreAway"),
+        ("StoreReplaced Degraded StoreFailing", "StoreReplaced"),
+        ("Down ErrorsBurn", "Down"),
+        ("StoreFull Degraded ErrorsBurn NotDurable", "StoreFull"),
+        ("LogReplaced EventsLost", "EventsLost"),
+        ("ErrorsBurn SlowBurn Degraded", "ErrorsBurn SlowBurn Degraded"),
     ],
-    ids=str,
 )
-def test_one_fault_is_one_page(tmp_path: Path, firing: set[str], pages: set[str]) -> None:
+def test_one_fault_is_one_page(tmp_path: Path, firing: str, pages: str) -> None:
     with alertmanager(tmp_path) as one:
-        assert one.pages(*sorted(f"TopkBandit{name}" for name in firing)) == {f"TopkBandit{name}" for name in pages}
+        assert one.pages(*names(firing)) == set(names(pages))
 
 
 def test_each_alert_that_is_named_is_one_of_the_rules() -> None:

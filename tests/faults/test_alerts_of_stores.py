@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.alarms import SHORT_HOLD, Fault, long_only, name_of, see_alerts
+from tests.faults.clocks import OwnClock, has_faketime
 from tests.faults.load import shopping
 from tests.faults.service import serving
 from tests.programs import find_program
@@ -26,43 +26,24 @@ if TYPE_CHECKING:
 pytestmark = long_only("it waits for minutes: make faults does")
 
 
-def with_own_clock(folder: Path) -> Path:
-    """Return a store's program whose clock is as many seconds ahead as the file `ahead` in a folder says.
-
-    That is done by the library of the program faketime; without it, it is a store's program as others.
-    """
-    if not has_faketime():
-        return valkey_binary()
-    program, ahead = folder / "valkey", folder / "ahead"
-    ahead.write_text("+0")
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    variables = f"FAKETIME_TIMESTAMP_FILE={ahead} FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1"
-    program.write_text(f'#!/bin/sh\n{variables} LD_PRELOAD={library} exec {valkey_binary()} "$@"\n')
-    program.chmod(0o755)
-    return program
-
-
-def has_faketime() -> bool:
-    return shutil.which("faketime") is not None
-
-
 @dataclass(frozen=True)
 class Pair:
     """A store with a clock of its own, its replica, and who watches the service on them."""
 
     primary: RunningServer
     replica: RunningServer
-    ahead: Path
+    clock: OwnClock | None
     prometheus: Prometheus
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     target = f"127.0.0.1:{free_port()}"
-    folder = tmp_path_factory.mktemp("clock")
+    clock = OwnClock(tmp_path_factory.mktemp("clock")) if has_faketime() else None
+    program = valkey_binary() if clock is None else clock.program(valkey_binary())
     with contextlib.ExitStack() as stack:
         options = ("--appendfsync", "always", "--repl-diskless-sync-delay", "0", "--min-replicas-to-write", "1")
-        primary = stack.enter_context(running_server(with_own_clock(folder), *options))
+        primary = stack.enter_context(running_server(program, *options))
         following = ("--replicaof", "127.0.0.1", str(primary.port))
         replica = stack.enter_context(running_server(valkey_binary(), *options, *following))
         flags = (f"--redis-url={primary.url}", f"--metrics-listen={target}", "--durability=replicated:1")
@@ -73,7 +54,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             client.upsert_items("home", [f"i{number}" for number in range(6)])
         stack.enter_context(shopping(service.address, "home", threads=1))
         prometheus = stack.enter_context(watching(tmp_path_factory.mktemp("prometheus"), target, hold=SHORT_HOLD))
-        yield Pair(primary, replica, folder / "ahead", prometheus)
+        yield Pair(primary, replica, clock, prometheus)
 
 
 @contextlib.contextmanager
@@ -86,11 +67,12 @@ def frozen_replica(pair: Pair) -> Iterator[None]:
 @contextlib.contextmanager
 def clock_set(pair: Pair) -> Iterator[None]:
     """The clock of the store's machine is set a minute ahead, and set right again."""
-    if not has_faketime():
+    if pair.clock is None:
         find_program("faketime")
-    pair.ahead.write_text("+60")
-    yield
-    pair.ahead.write_text("+0")
+    else:
+        pair.clock.set_ahead(timedelta(minutes=1))
+        yield
+        pair.clock.set_ahead(timedelta(0))
 
 
 FAULTS = [

@@ -1,0 +1,80 @@
+"""Clocks that jump, of the service's machine and of the store's: real processes under a clock that is set.
+
+Deadlines go by the store's clock alone, so that a service whose clock is wrong ends no slate and learns no other age.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from tests.faults.clocks import OwnClock
+from tests.faults.service import serving
+from tests.servers import running_server, valkey_binary
+from tests.waiting import until
+
+from topk_bandit.client import RewardOutcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from topk_bandit.client import Client
+
+WAIT = timedelta(hours=1)
+JUMPS = (timedelta(hours=2), timedelta(hours=-2), timedelta(days=400), timedelta(0))
+
+
+def open_shop(client: Client) -> None:
+    client.create_bandit("home", slate_size=2, item_capacity=6, reward_wait=WAIT)
+    client.upsert_items("home", ["a", "b", "c", "d"])
+
+
+def trade(client: Client, rounds: int) -> None:
+    for number in range(rounds):
+        receipt = client.reward("home", client.recommend("home").id, number % 3 / 2.0)
+        assert receipt.outcome is RewardOutcome.ACCEPTED
+
+
+def is_learned(client: Client, rewards: int) -> bool:
+    known = client.stats("home")
+    return known.observation_count == rewards and known.model_version == known.log_position
+
+
+def test_the_services_clock_jumps_and_nothing_comes_of_it(tmp_path: Path) -> None:
+    clock = OwnClock(tmp_path)
+    with running_server(valkey_binary()) as server:
+        flags = (f"--redis-url={server.url}",)
+        with serving(tmp_path / "data", *flags, variables=clock.variables) as service, service.client() as client:
+            open_shop(client)
+            waiting = [client.recommend("home").id for _ in JUMPS]
+            for jump, slate in zip(JUMPS, waiting, strict=True):
+                clock.set_ahead(jump)
+                trade(client, 5)
+                assert client.reward("home", slate, 1.0).outcome is RewardOutcome.ACCEPTED
+            until(lambda: is_learned(client, 6 * len(JUMPS)), what="all is learned")
+            assert client.stats("home").late_reward_count == 0
+            assert client.verify("home").agrees
+
+
+def test_the_stores_clock_jumps_and_ends_what_is_due_by_it(tmp_path: Path) -> None:
+    clock = OwnClock(tmp_path)
+    with running_server(clock.program(valkey_binary())) as server:
+        flags = (f"--redis-url={server.url}",)
+        with serving(tmp_path / "data", *flags) as service, service.client() as client:
+            open_shop(client)
+            trade(client, 5)
+            early, waiting = client.recommend("home").id, client.recommend("home").id
+            clock.set_ahead(timedelta(hours=-2))  # what waits has longer to wait
+            assert client.reward("home", early, 1.0).outcome is RewardOutcome.ACCEPTED
+            trade(client, 5)
+            clock.set_ahead(timedelta(hours=2))
+            assert client.reward("home", waiting, 1.0).outcome is RewardOutcome.LATE
+            trade(client, 5)
+            until(lambda: is_learned(client, 16), what="all is learned")
+            until(
+                lambda: any("clock has jumped" in one.get("message", "") for one in service.records), what="it is told"
+            )
+            clock.set_ahead(timedelta(0))
+            trade(client, 5)
+            until(lambda: is_learned(client, 21), what="all is learned")
+            assert client.verify("home").agrees
