@@ -47,9 +47,7 @@ def _limit_files() -> Iterator[Path]:
         if controllers in {"", "memory"}:
             root, name = (_GROUPS / "memory", "memory.limit_in_bytes") if controllers else (_GROUPS, "memory.max")
             own = root / path.lstrip("/")
-            yield from (
-                folder / name for folder in (root, *(one for one in (own, *own.parents) if root in one.parents))
-            )
+            yield from (folder / name for folder in (own, *own.parents) if folder == root or root in folder.parents)
 
 
 def models_bytes(wanted: int, *, one_model: int, workers: int, memory: int) -> int:
