@@ -66,7 +66,7 @@ test-stress: $(VENV)/compiled.stamp  ## Run them ROUNDS times beside BUSY loops 
 	$(BIN)/python tools/stress.py $(ROUNDS:%=--rounds %) $(BUSY:%=--busy %) $(STRESS) -- $(QUICK_TESTS) $(TESTS)
 
 test-stress-sample: $(VENV)/compiled.stamp
-	$(BIN)/python tools/stress.py --sample --minutes 3 -- $(QUICK_TESTS)
+	$(BIN)/python tools/stress.py --sample --minutes 2 -- $(QUICK_TESTS)
 
 test-slow: $(VENV)/compiled.stamp  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
 	$(IN_FOUR) -m "slow and not processors" --durations=30 --durations-min=5

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.bits import WHERE
 from tests.long_forms import examples, usual_or_long
 
 ROOT = Path(__file__).parent.parent
@@ -32,5 +33,13 @@ def test_what_draws_examples_has_a_long_form() -> None:
 
 def test_long_forms_are_longer() -> None:
     assert (examples(30), usual_or_long(8, long=30)) == (30, 8)
-    code = "from tests.long_forms import examples, usual_or_long; print(examples(30), usual_or_long(8, long=30))"
+    code = "from tests.bits import WHERE
+from tests.long_forms import examples, usual_or_long; print(examples(30), usual_or_long(8, long=30))"
     assert long_run("-c", code).split() == ["150", "30"]
+
+
+def test_what_is_promised_to_the_bit_is_where_it_is_looked_for() -> None:
+    own = Path(__file__).resolve()
+    marked = [one for one in own.parent.rglob("test_*.py") if one != own and "mark.bits" in one.read_text()]
+    assert marked
+    assert all(str(one.relative_to(ROOT)).startswith(WHERE) for one in marked)

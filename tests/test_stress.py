@@ -242,5 +242,5 @@ def test_make_and_ci_run_the_tests_of_make_test() -> None:
     command = usual.removesuffix(" --durations=10 --durations-min=5")
     tool = ".venv/bin/python tools/stress.py "
     assert whole == f"{tool}--rounds 3  --seed 4 -- {command} tests/store tests/rpc/test_turns.py"
-    assert sample == f"{tool}--sample --minutes 3 -- {command}"
+    assert sample == f"{tool}--sample --minutes 2 -- {command}"
     assert " make test-stress-sample\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")

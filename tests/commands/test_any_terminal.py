@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.long_form]
 
-RUNS = usual_or_long(60, long=500)
+RUNS = usual_or_long(20, long=500)
 AT_ONCE = 20
 """So many runs make one test, so that several processors share them."""
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import BanditStats, Client
 
-ROWS = usual_or_long(4000, long=30_000)
-KILLS = usual_or_long(4, long=24)
+ROWS = usual_or_long(2000, long=30_000)
+KILLS = usual_or_long(2, long=24)
 ITEMS = [f"i{number}" for number in range(8)]
 HISTORY = "year"
-ROUNDS = usual_or_long(1500, long=6000)
+ROUNDS = usual_or_long(800, long=6000)
 
 
 @pytest.fixture
