@@ -33,8 +33,7 @@ def test_what_draws_examples_has_a_long_form() -> None:
 
 def test_long_forms_are_longer() -> None:
     assert (examples(30), usual_or_long(8, long=30)) == (30, 8)
-    code = "from tests.bits import WHERE
-from tests.long_forms import examples, usual_or_long; print(examples(30), usual_or_long(8, long=30))"
+    code = "from tests.long_forms import examples, usual_or_long; print(examples(30), usual_or_long(8, long=30))"
     assert long_run("-c", code).split() == ["150", "30"]
 
 
