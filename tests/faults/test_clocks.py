@@ -10,8 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.faults.clocks import OwnClock
 from tests.faults.service import serving
+from tests.long_forms import LONG
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
@@ -71,6 +73,8 @@ def test_the_services_clock_jumps_and_nothing_comes_of_it(tmp_path: Path) -> Non
             assert len(years) > 1, "its clock was another one"
 
 
+@pytest.mark.long_form
+@pytest.mark.skipif(not LONG, reason="the library that sets its clock may hang what forks: make faults does")
 def test_the_stores_clock_jumps_and_ends_what_is_due_by_it(tmp_path: Path) -> None:
     clock = OwnClock(tmp_path)
     with running_server(clock.program(valkey_binary())) as server:
