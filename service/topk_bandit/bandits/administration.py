@@ -207,8 +207,7 @@ class Bandits:
         digests, shares = await asyncio.to_thread(lambda: (digests_of(model), _find_shares(model)))
         store_bytes = await self._measure(name)
         limit = self._residents.budget.model_bytes
-        stats = _make_stats(record, model, digests, shares, model_bytes=limit, store_bytes=store_bytes)
-        return replace(stats, damage=damage)
+        return _make_stats(record, model, digests, shares, damage=damage, model_bytes=limit, store_bytes=store_bytes)
 
     async def _measure(self, name: BanditName) -> int:
         """Return what a bandit takes in the store; 0 for a login that may not ask."""
@@ -270,7 +269,14 @@ def _find_shares(model: Model) -> FeatureShares:
 
 
 def _make_stats(
-    record: BanditRecord, model: Model, digests: Digests, shares: FeatureShares, *, model_bytes: int, store_bytes: int
+    record: BanditRecord,
+    model: Model,
+    digests: Digests,
+    shares: FeatureShares,
+    *,
+    damage: str,
+    model_bytes: int,
+    store_bytes: int,
 ) -> BanditStats:
     state, tally = model.state, model.tally
     posterior = state.posterior
@@ -310,7 +316,7 @@ def _make_stats(
         outlier_contexts=state.counted.wild_contexts,
         spread_factor=state.spread_factor,
         has_reward_range=model.settings.reward_range is not None,
-        damage="",
+        damage=damage,
         noticed_changes=state.changes,
         set_aside=tally.set_aside,
         snapshot_position=record.snapshot_position,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import Follower
 from topk_bandit.bandits.resident import Resident
-from topk_bandit.bandits.vanished import VanishedBandits
+from topk_bandit.bandits.vanished import VanishedBandits, count_lost
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
@@ -176,11 +176,9 @@ class Residents:
 
     def count_lost(self) -> tuple[int, int]:
         """Count all that is known here of this worker's own bandits as lost; return how many events and rewards."""
-        known = {name: model for name, model in self._known().items() if self.ranks_first(str(name))}
-        for name, model in known.items():
-            self._hooks.events_lost(str(name), events=model.version, rewards=model.state.observations)
-        rewards = sum(model.state.observations for model in known.values())
-        return sum(model.version for model in known.values()), rewards
+        own = {name: model for name, model in self._known().items() if self.ranks_first(str(name))}
+        counted = [count_lost(name, model, self._hooks) for name, model in own.items()]
+        return sum(events for events, _ in counted), sum(rewards for _, rewards in counted)
 
     def _known(self) -> dict[BanditName, Model]:
         """Return the models that are here."""

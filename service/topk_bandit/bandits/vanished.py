@@ -19,12 +19,19 @@ if TYPE_CHECKING:
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import Store
 
-__all__ = ["GONE_SECONDS", "VanishedBandits"]
+__all__ = ["GONE_SECONDS", "VanishedBandits", "count_lost"]
 
 GONE_SECONDS = 2.0
 """So long whoever deletes a bandit has to take it out of the list."""
 
 _log = logging.getLogger(__name__)
+
+
+def count_lost(name: BanditName, model: Model, hooks: Hooks) -> tuple[int, int]:
+    """Count all that a model knows of as lost; return how many events and rewards that is."""
+    events, rewards = model.version, model.state.observations
+    hooks.events_lost(str(name), events=events, rewards=rewards)
+    return events, rewards
 
 
 class VanishedBandits:
@@ -52,9 +59,8 @@ class VanishedBandits:
         await asyncio.sleep(GONE_SECONDS)
         with suppress(TopkBanditError):
             if await self._store.is_listed(name) and not await self._is_there(name):
-                rewards = model.state.observations
-                self._hooks.events_lost(str(name), events=model.version, rewards=rewards)
-                counted = {"bandit": str(name), "lost_events": model.version, "lost_rewards": rewards}
+                events, rewards = count_lost(name, model, self._hooks)
+                counted = {"bandit": str(name), "lost_events": events, "lost_rewards": rewards}
                 _log.error("a bandit is gone, and nobody deleted it: bring its data back", extra=counted)
 
     async def _is_there(self, name: BanditName) -> bool:

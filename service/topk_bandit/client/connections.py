@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -131,9 +130,9 @@ class _Both:
         is_probe = self._routing.is_probe(number)
         # Who was late once already may only be slow; before that a connection that said nothing is none to turn to.
         has_another = self._routing.has_another(number) if tries == 0 else self.count > 1
-        may_resend = self._is_quick(operation) and (has_another or self._connects_anew)
-        patience = partial(self._resends.patience, is_probe=is_probe, tries=tries, connects_anew=self._connects_anew)
-        seconds = patience(left) if may_resend else left
+        seconds, anew = left, self._connects_anew
+        if self._is_quick(operation) and (has_another or anew):
+            seconds = self._resends.patience(left, is_probe=is_probe, tries=tries, connects_anew=anew)
         return _Attempt(number, seconds, tries, is_last=seconds == left, is_probe=is_probe)
 
     def _is_quick(self, operation: Operation[Any]) -> bool:

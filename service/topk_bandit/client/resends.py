@@ -49,9 +49,9 @@ class Resends:
         time, and it would else wait for whoever hangs. Where each sending connects anew it may meet the worker that
         hangs again, and is sent once more.
         """
-        patience = PATIENCE_SECONDS * (_TIMES_ANEW if connects_anew else _TIMES) ** tries
-        least = (2.0 if tries == 0 else _LEAST_TIMES_ANEW if connects_anew else _LEAST_TIMES) * patience
-        if left < least or (self.are_spent and not is_probe):
+        times, least_times = (_TIMES_ANEW, _LEAST_TIMES_ANEW) if connects_anew else (_TIMES, _LEAST_TIMES)
+        patience = PATIENCE_SECONDS * times**tries
+        if left < (least_times if tries else 2.0) * patience or (self.are_spent and not is_probe):
             return left
         return patience
 

@@ -186,10 +186,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _memory(report)
     yield _data_version(found.version)
     yield _describe_strangers(found.strangers)
-    yield _damage(found.damaged)
-    yield _describe_unreadable(found.unreadable)
-    yield _describe_gone(found.gone)
-    yield _describe_lost(found.lost)
+    yield from _describe_bandits(found)
     yield _describe_unlimited(found.unlimited)
     difference = found.clock_difference
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
@@ -232,40 +229,52 @@ def _start_embedded(settings: Settings, stack: ExitStack) -> EmbeddedStore:
     return stack.enter_context(EmbeddedStore.start(probe, fsync=settings.fsync))
 
 
-def _damage(damaged: Sequence[Damage]) -> _Finding:
-    if not damaged:
-        return _Finding("bandits", "none is damaged")
-    told = _join_some([f"{damage.name}: {damage.problem}" for damage in damaged], between=";")
-    remedy = "Delete each with topk-bandit bandits delete, and restore it from a backup."
-    return _Finding("bandits", f"{len(damaged)} can't be served", f"{told}. {remedy}")
+def _describe_bandits(found: _Examined) -> Iterator[_Finding]:
+    yield _describe_several(
+        "bandits",
+        found.damaged,
+        fine="none is damaged",
+        bad="can't be served",
+        remedy="Delete each with topk-bandit bandits delete, and restore it from a backup.",
+        between=";",
+    )
+    yield _describe_several(
+        "learners",
+        found.unreadable,
+        fine="the events that wait to be learned can be read",
+        bad="stand still",
+        remedy="Have the event passed over with topk-bandit events skip, or restore the bandit from a backup.",
+        between=";",
+    )
+    yield _describe_several(
+        "losses",
+        found.gone,
+        fine="all that is listed is there",
+        bad="are gone, and nobody deleted them",
+        remedy="Bring the data back. What is gone for good leaves the list with topk-bandit bandits delete.",
+    )
+    yield _describe_several(
+        "lists",
+        found.lost,
+        fine="every bandit is in the index of its tenant",
+        bad="bandits are missing",
+        remedy="Quotas, lists and backups miss them; a service that runs puts them back within minutes.",
+    )
 
 
-def _describe_unreadable(unreadable: Sequence[Damage]) -> _Finding:
-    if not unreadable:
-        return _Finding("learners", "the events that wait to be learned can be read")
-    told = _join_some([f"{damage.name}: {damage.problem}" for damage in unreadable], between=";")
-    remedy = "Have the event passed over with topk-bandit events skip, or restore the bandit from a backup."
-    return _Finding("learners", f"{len(unreadable)} stand still", f"{told}. {remedy}")
-
-
-def _describe_gone(gone: Sequence[str]) -> _Finding:
-    if not gone:
-        return _Finding("losses", "all that is listed is there")
-    remedy = "Bring the data back. What is deleted, or gone for good, leaves the list with topk-bandit bandits delete."
-    return _Finding("losses", f"{len(gone)} are gone, and nobody deleted them", f"{_join_some(gone)}. {remedy}")
+def _describe_several(
+    subject: str, several: Sequence[object], *, fine: str, bad: str, remedy: str, between: str = ""
+) -> _Finding:
+    """Return the finding about things that should not be; `fine` says that there are none."""
+    if not several:
+        return _Finding(subject, fine)
+    return _Finding(subject, f"{len(several)} {bad}", f"{_join_some(several, between=between)}. {remedy}")
 
 
 def _join_some(texts: Sequence[object], *, between: str = "") -> str:
     """Return the first of some texts as one, and how many more there are; `between` comes before that, or a comma."""
     more = f"{between} and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
     return f"{between or ','} ".join(map(str, texts[:MOST_TOLD])) + more
-
-
-def _describe_lost(lost: Sequence[BanditName]) -> _Finding:
-    if not lost:
-        return _Finding("lists", "every bandit is in the index of its tenant")
-    remedy = "Quotas, lists and backups miss them; a service that runs puts them back within minutes."
-    return _Finding("lists", f"{len(lost)} bandits are missing", f"{_join_some(lost)}. {remedy}")
 
 
 def _describe_unlimited(unlimited: Sequence[BanditName]) -> _Finding:

@@ -439,8 +439,10 @@ class State:
         calibration = self.calibration
         if self.remembered > _REWARDS_BETWEEN_LOOKS:
             calibration = calibration.after(posterior.surprise_of_newest(self.posterior))
-        scaled = scale_best(posterior, noise_at_edge=self.noise_at_edge)
-        return replace(self, posterior=scaled, pending_ids=pending_ids, calibration=calibration)
+        return replace(self, posterior=self._scale(posterior), pending_ids=pending_ids, calibration=calibration)
+
+    def _scale(self, posterior: Posterior) -> Posterior:
+        return scale_best(posterior, noise_at_edge=self.noise_at_edge)
 
     def learn_history(self, past: PastRows, *, at: float = 0.0) -> State:
         """Learn rewards of slates that were shown elsewhere, all at once: the state is refit.
@@ -517,8 +519,7 @@ class State:
     def _void(self, place: int) -> State:
         posterior, is_latest = self.posterior, self._is_latest(place)
         if self.recent.believed[place]:
-            left = posterior.without_row(self._row_of(place))
-            posterior = scale_best(left, noise_at_edge=self.noise_at_edge)
+            posterior = self._scale(posterior.without_row(self._row_of(place)))
         return replace(
             self,
             posterior=posterior,
@@ -543,8 +544,7 @@ class State:
             recent = recent.move_to_the_end(place)
             posterior = posterior.observe(self.encode(recent.contexts[-1]), recent.rankings[-1], reward)
         since_refit = self.since_refit + (verdict == Verdict.BELIEVED and not is_latest)
-        scaled = scale_best(posterior, noise_at_edge=self.noise_at_edge)
-        return replace(self, posterior=scaled, recent=recent, since_refit=since_refit)
+        return replace(self, posterior=self._scale(posterior), recent=recent, since_refit=since_refit)
 
     def _is_latest(self, place: int) -> bool:
         """Tell whether an observation came since the last refit."""

@@ -51,6 +51,9 @@ class Damage(NamedTuple):
     name: BanditName
     problem: str
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.problem}"
+
 
 async def find_damaged(
     link: Link, keys: KeySpace, tenants: Tenants, index: TenantIndex, *, pause_seconds: float
@@ -67,19 +70,14 @@ async def find_damaged(
     UnavailableError
         The store is away.
     """
-    last_tenant = ""
-    while page := await tenants.page(after=last_tenant):
-        for tenant in page:
-            last = ""
-            while entries := await index.page(tenant, after=last, limit=_AT_ONCE):
-                names = [BanditName(tenant, entry) for entry in entries]
-                problems = await asyncio.gather(*(_examine(link, keys, name) for name in names))
-                for name, problem in zip(names, problems, strict=True):
-                    if problem:
-                        yield Damage(name, problem)
-                last = entries[-1]
-                await asyncio.sleep(pause_seconds)
-        last_tenant = page[-1]
+    async for tenant in tenants.each():
+        async for entries in index.pages(tenant, limit=_AT_ONCE):
+            names = [BanditName(tenant, entry) for entry in entries]
+            problems = await asyncio.gather(*(_examine(link, keys, name) for name in names))
+            for name, problem in zip(names, problems, strict=True):
+                if problem:
+                    yield Damage(name, problem)
+            await asyncio.sleep(pause_seconds)
 
 
 async def find_unreadable(store: Store, record: BanditRecord) -> Damage | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_bandit.store.redis import scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from topk_bandit.store.redis.keys import IndexKeys
     from topk_bandit.store.redis.link import Link
@@ -68,6 +68,13 @@ class TenantIndex:
         key = self._keys(tenant).entries
         members = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, limit)
         return [member.decode() for member in members]
+
+    async def pages(self, tenant: str, *, limit: int) -> AsyncIterator[Sequence[str]]:
+        """Yield all ids of a tenant in order, up to `limit` at once; those that come or go meanwhile may be missed."""
+        last = ""
+        while page := await self.page(tenant, after=last, limit=limit):
+            yield page
+            last = page[-1]
 
     async def first_pages(self, tenants: Sequence[str], *, limit: int) -> Sequence[Sequence[str]]:
         """Return up to `limit` ids of each of some tenants, in order; none of one whose index is damaged."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
@@ -33,6 +33,14 @@ class Tenants:
         key = self._keys.tenants
         reply = await self._link.call("ZRANGEBYLEX", key, f"({after}", "+", "LIMIT", 0, _PAGE)
         return [member.decode() for member in reply]
+
+    async def each(self) -> AsyncIterator[str]:
+        """Yield all tenants in order; those that come or go meanwhile may be missed."""
+        last = ""
+        while page := await self.page(after=last):
+            for tenant in page:
+                yield tenant
+            last = page[-1]
 
     async def find_unlisted(self, tenants: Sequence[str]) -> Sequence[str]:
         """Return those of some tenants that are not listed."""

@@ -11,10 +11,11 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from topk_bandit.domain.bandits import BanditName
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.redis.tenant_index import TenantIndex
@@ -60,17 +61,12 @@ async def find_gone(tenants: Tenants, index: TenantIndex) -> AsyncIterator[str]:
     UnavailableError
         The store is away.
     """
-    last_tenant = ""
-    while page := await tenants.page(after=last_tenant):
-        for tenant in page:
-            if await tenants.is_bare(tenant):
-                yield f"tenants/{tenant}"
-            last = ""
-            while entries := await index.page(tenant, after=last, limit=_AT_ONCE):
-                for entry in await index.find_dangling(tenant, entries):
-                    yield f"tenants/{tenant}/bandits/{entry}"
-                last = entries[-1]
-        last_tenant = page[-1]
+    async for tenant in tenants.each():
+        if await tenants.is_bare(tenant):
+            yield f"tenants/{tenant}"
+        async for entries in index.pages(tenant, limit=_AT_ONCE):
+            for entry in sorted(await index.find_dangling(tenant, entries)):
+                yield str(BanditName(tenant, entry))
 
 
 async def _find_lost(names: Iterable[BanditName], tenants: Tenants, index: TenantIndex) -> list[BanditName]:
