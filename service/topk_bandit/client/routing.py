@@ -52,6 +52,8 @@ RETRY_SECONDS = 300.0
 HOPE_SECONDS = 30.0
 """How often a bandit that has moved makes tries begin anew at most."""
 
+_QUICK_ROUNDS = 4
+_FIRST_PAUSE_SECONDS = 0.1
 _MOST_WORKERS = 64
 _MOST_CHANGES = 3.0
 _FORGIVEN = 0.125
@@ -137,6 +139,16 @@ class _Link:
         if self.is_silent:
             return self.silent_until <= now and not self.under_way
         return not self.under_way or now - max(self.heard_at, self.owes_since) <= PATIENCE_SECONDS
+
+
+def _pause_after(tries: int, workers: int) -> float:
+    """Return how many seconds no connection is tried after some tries that were of no use.
+
+    Each try is at a worker by chance: of w workers one is missed n times with probability (1 - 1 / w)^n. So the tries
+    that it takes grow with w, as does the number of those before the pause has doubled.
+    """
+    beyond = (tries - _QUICK_ROUNDS * workers) / workers
+    return 0.0 if beyond < 0.0 else min(_FIRST_PAUSE_SECONDS * 2.0 ** min(beyond, 60.0), RETRY_SECONDS)
 
 
 class Routing:
@@ -276,9 +288,7 @@ class Routing:
             return False
         self._is_wanting, self._is_trying = False, True
         self._tries += 1
-        beyond = self._tries - 2 * self._workers
-        if beyond >= 0:
-            self._no_try_before = now + min(2.0 ** min(beyond, 60), RETRY_SECONDS)
+        self._no_try_before = now + _pause_after(self._tries, self._workers)
         return True
 
     def found(self, text: str) -> int | None:
