@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NAME = BanditName("shop", "home")
 KILLS = usual_or_long(
-    ["store", "store", "worker", "supervisor", "everything", "everything while it starts"],
+    ["store", "worker", "supervisor", "everything while it starts"],
     long=["store"] * 40
     + ["worker"] * 24
     + ["supervisor"] * 18

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 KERNEL = adaptive_kendall(N_ITEMS, SLATE_SIZE)
 GRIDS = (POWERS, PAIR_SCALES, CONSTANTS)
 SHAPES = [Shape(*numbers) for numbers in itertools.product(*GRIDS)]
+SIZES = [(9, 3), (6, 6), (40, 2), (12, 5)]
 FIRST = Shape()
 each_power = pytest.mark.parametrize("power", POWERS)
 each_shape = pytest.mark.parametrize(
@@ -79,9 +80,9 @@ def choice(shape: Shape, rows: ObservedRows) -> Shape:
     return chosen
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("n_items", "slate_size"), [(9, 3), (6, 6), (40, 2), (12, 5)])
-def test_the_family_is_what_it_stands_for(shape: Shape, n_items: int, slate_size: int) -> None:
+@pytest.mark.parametrize(("shape", "size"), list(zip(SHAPES, itertools.cycle(SIZES))))
+def test_the_family_is_what_it_stands_for(shape: Shape, size: tuple[int, int]) -> None:
+    n_items, slate_size = size
     rankings = rankings_of(n_items, slate_size, 30, np.random.default_rng(1))
     features = kind_of(shape).features(rankings, n_items)
     kernel = kind_of(shape).make(n_items, slate_size)

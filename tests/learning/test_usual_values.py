@@ -49,7 +49,7 @@ def believed_now(values: NDArray[np.float64], usual: UsualValues) -> NDArray[np.
 
 
 @pytest.mark.parametrize("shop", SHOPS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_values_of_ordinary_shops_are_usual(shop: str, seed: int) -> None:
     """But for three in a thousand, where tails are as heavy as can be."""
     values = SHOPS[shop](np.random.default_rng(seed))
@@ -71,8 +71,7 @@ def test_one_or_two_wild_values_are_outliers_at_once(size: float, place: int) ->
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("count", [1, 7, 50])
-@pytest.mark.parametrize("place", [0, 5, 30, 100, 300])
+@pytest.mark.parametrize(("place", "count"), [(0, 1), (0, 50), (5, 7), (30, 50), (300, 7)])
 def test_a_run_of_wild_values_is_found_out_after_as_many_honest_ones_and_a_hundred(
     size: float, count: int, place: int
 ) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from tests.long_forms import examples
 
 from topk_bandit.preferences.answers import Orderings
 from topk_bandit.preferences.models.variational import Bound, fit
@@ -56,6 +57,7 @@ def test_the_bound_never_falls_and_stays_below_certainty(given_: Asked, bound: B
     assert found.bound <= rounding(found.bounds)  # the log of a probability
 
 
+@settings(max_examples=examples(12))
 @given(asked(), BOUNDS)
 def test_answers_narrow_the_posterior_in_every_direction(given_: Asked, bound: Bound) -> None:
     found = fit(given_.features, given_.orderings, prior=given_.prior, bound=bound, max_sweeps=60).posterior
