@@ -28,7 +28,7 @@ from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hooks import Hooks, ModelFigures
 from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
-from topk_bandit.process.metrics_folder import forget_worker
+from topk_bandit.process.metrics_folder import collect_workers, forget_worker
 from topk_bandit.process.metrics_page import MetricsServer
 
 if TYPE_CHECKING:
@@ -585,6 +585,13 @@ def ask(
         return answer.status, answer.headers["Content-Type"], answer.read(), answer.headers["Content-Length"]
     finally:
         connection.close()
+
+
+def test_a_file_that_a_worker_is_just_making_has_nothing_to_count(tmp_path: Path) -> None:
+    (tmp_path / "counter_7.db").touch()
+    registry = CollectorRegistry()
+    collect_workers(tmp_path, registry)
+    assert list(registry.collect()) == []
 
 
 def test_the_server_answers_scrapes_and_probes(capfd: pytest.CaptureFixture[str]) -> None:

@@ -22,9 +22,9 @@ from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process import exemplars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Metric
 
 __all__ = ["PREFIX", "collect_workers", "forget_worker", "metrics_folder", "share_metrics"]
 
@@ -120,6 +120,22 @@ def forget_worker(folder: Path, *, worker: int) -> None:
 
 def collect_workers(folder: Path, registry: CollectorRegistry) -> None:
     """Let a registry collect what all workers counted into `folder`, added up, with the newest exemplars of any."""
-    counted = multiprocess.MultiProcessCollector(None, path=str(folder))  # type: ignore[no-untyped-call]
+    counted = _Counted(None, path=str(folder))  # type: ignore[no-untyped-call]
     found = exemplars.read_exemplars(folder.glob(f"{_EXEMPLARS}*"))
     registry.register(exemplars.WithExemplars(counted, found))
+
+
+class _Counted(multiprocess.MultiProcessCollector):
+    """Adds up all files but those that a worker is just making, which have nothing yet; the library reads these too."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Return each metric."""
+        files = [str(path) for path in Path(self._path).glob("*.db") if _has_something(path)]
+        metrics: Iterable[Metric] = self.merge(files, accumulate=True)  # type: ignore[no-untyped-call]
+        return metrics
+
+
+def _has_something(path: Path) -> bool:
+    with suppress(FileNotFoundError):  # its worker has died meanwhile
+        return path.stat().st_size > 0
+    return False
