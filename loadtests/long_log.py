@@ -7,34 +7,24 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
-from redis.asyncio import Redis
 
 from figures import Bench, Figure, Outcome
 from served import BANDIT, CALL_SECONDS, TENANT, settings_in
 from topk_bandit.bandits.recommender import recommendation_id_of
 from topk_bandit.client import Client
 from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
-from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process import logs
 from topk_bandit.process.supervisor import Supervisor
-from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.embedded import EmbeddedStore
-from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.redis.bandits import RedisStore
-from topk_bandit.store.redis.scripts import RECORD_RECOMMENDATION, RECORD_REWARD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from figures import Report
-    from topk_bandit.domain.durability import Durability
     from topk_bandit.store.log import BanditRecord
-    from topk_bandit.store.redis.link import Link
-    from topk_bandit.store.redis.scripts import Script
 
 __all__ = ["ITEMS", "SLATE_SIZE", "long_log", "write_visits"]
 
@@ -106,60 +96,15 @@ async def write_visits(url: str, visits: int, report: Report) -> None:
     record, rng = await _record(url), np.random.default_rng(12)
     slates = random_rankings(np.arange(ITEMS), slate_size=SLATE_SIZE, count=visits, rng=rng).tolist()
     rewards = rng.normal(size=visits).tolist()
-    async with Redis.from_url(url) as client:
-        line = _Line(client)
-        await client.script_load(RECORD_RECOMMENDATION.at(line.data_version).source)
-        await client.script_load(RECORD_REWARD.at(line.data_version).source)
-        store = RedisStore(
-            cast("Link", line), prefix="topk-bandit", record_retention_ms=DEFAULT_RECORD_RETENTION_MS, writer=""
-        )
+    store = await RedisStore.connect(url, timeout=30.0)
+    try:
         for start in range(0, visits, VISITORS_AT_ONCE):
             among = range(start, min(start + VISITORS_AT_ONCE, visits))
-            shown = asyncio.gather(*(_show(store, record, number, slates[number]) for number in among))
-            await line.sent()
-            posted = asyncio.gather(
-                *(store.record_reward(NAME, i, rewards[n]) for n, i in zip(among, await shown, strict=True))
-            )
-            await line.sent()
-            await posted
+            shown = await asyncio.gather(*(_show(store, record, number, slates[number]) for number in among))
+            await asyncio.gather(*(store.record_reward(NAME, i, rewards[n]) for n, i in zip(among, shown, strict=True)))
             report(2 * start, 2 * visits)
-
-
-class _Line:
-    """Stands for the store's link: it holds scripts back, and sends all that came together down one connection."""
-
-    data_version = OLDEST
-
-    def __init__(self, client: Redis) -> None:
-        self._client = client
-        self._held: list[tuple[tuple[object, ...], asyncio.Future[object]]] = []
-
-    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()) -> object:
-        """Return the script's reply, once everything that is held was sent."""
-        reply: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._held.append((("EVALSHA", script.at(self.data_version).digest, len(keys), *keys, *arguments), reply))
-        return await reply
-
-    async def run_durably(
-        self,
-        script: Script,
-        keys: Sequence[str],
-        arguments: Sequence[bytes | str | int] = (),
-        *,
-        meta: str,  # noqa: ARG002 - the link's
-    ) -> tuple[object, Durability]:
-        """Return the same, and that nothing more was awaited."""
-        return await self.run(script, keys, arguments), IN_MEMORY
-
-    async def sent(self) -> None:
-        """Send what is held, and hand out the replies."""
-        await asyncio.sleep(0)  # lets those who were just asked to call do so
-        held, self._held = self._held, []
-        pipeline = self._client.pipeline(transaction=False)
-        for command, _ in held:
-            pipeline.execute_command(*command)
-        for (_, future), reply in zip(held, await pipeline.execute(), strict=True):
-            future.set_result(reply)
+    finally:
+        await store.close()
 
 
 async def _show(store: RedisStore, record: BanditRecord, number: int, slate: list[int]) -> str:

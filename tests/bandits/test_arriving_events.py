@@ -228,8 +228,8 @@ def test_rewards_are_held_to_what_all_of_a_slate_may_come_to(sign: float) -> Non
             RewardAmended("r", None, value),
             Expired("r", value, shown),
             Imported("i", 0, (past, replace(past, reward=value))),
-            Recorded("f", CONTEXT, GIVEN, 1, rewards=[*posted, PostedReward("z", value, 0.0)]),
-            Recorded("f", CONTEXT, GIVEN, 1, rewards=[*posted, PostedReward("z", 0.0, value)]),
+            Recorded("f", CONTEXT, GIVEN, 1, rewards=(*posted, PostedReward("z", value, 0.0))),
+            Recorded("f", CONTEXT, GIVEN, 1, rewards=(*posted, PostedReward("z", 0.0, value))),
         ):
             assert field_of(arriving) == field, arriving
 

@@ -373,7 +373,7 @@ def test_a_reply_that_was_lost_has_the_log_read(server: RunningServer) -> None:
                 shown = [await shop.recommend() for _ in range(4)]
                 await until_settled([worker])
                 for one in shown:
-                    proxy.lose(scripts.RECORD_REWARD, replies=1)
+                    proxy.lose(scripts.COMMIT, replies=1)
                     receipt = await worker.recommender.reward(NAME, one.recommendation_id, 1.0)
                     assert receipt == RewardReceipt(RewardOutcome.DUPLICATE, receipt.log_position)
                     await until_settled([worker])

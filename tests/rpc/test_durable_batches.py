@@ -15,8 +15,8 @@ from tests.waiting import PATIENCE
 from topk_bandit.client import InvalidArgument, NotFound, RewardRange, Unavailable
 from topk_bandit.domain.bandits import BanditName, Rewarded, RewardOutcome
 from topk_bandit.domain.durability import IN_MEMORY, Durability
+from topk_bandit.store.journaled import REWARDS_AT_ONCE
 from topk_bandit.store.redis import waits
-from topk_bandit.store.redis.rewards import REWARDS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

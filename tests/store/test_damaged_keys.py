@@ -50,13 +50,9 @@ Dumps = dict[bytes, bytes]
 GARBAGE = b"garbage"
 MOST_CALLS = usual_or_long(2, long=100)
 APPENDING = {
-    "ACTIVATE",
     "CHANGE_ITEMS",
-    "CORRECT_REWARD",
-    "EXPIRE_DUE",
+    "COMMIT",
     "RECORD_IMPORT",
-    "RECORD_RECOMMENDATION",
-    "RECORD_REWARD",
     "RESET_BANDIT",
     "UPDATE_SETTINGS",
     "STUDY_ANSWER",
@@ -263,18 +259,23 @@ def calls(server: RunningServer) -> list[Call]:
     """Each call that a store makes in a life with a bit of everything."""
     recorder = Recorder(server.client())
     with pytest.MonkeyPatch.context() as patch:
-        run, run_durably = ClockedLink.run, ClockedLink.run_durably
+        run, run_all, run_durably = ClockedLink.run, ClockedLink.run_all, ClockedLink.run_all_durably
 
         async def noted(link: ClockedLink, script: Script, *told: Any) -> Any:  # noqa: ANN401
             recorder.note(link, script, *told)
             return await run(link, script, *told)
 
-        async def noted_too(link: ClockedLink, script: Script, *told: Any, meta: str) -> Any:  # noqa: ANN401
-            recorder.note(link, script, *told)
-            return await run_durably(link, script, *told, meta=meta)
+        def note_all(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            async def noted_too(link: ClockedLink, script: Script, keys: Any, arguments: Any, **how: str) -> Any:  # noqa: ANN401
+                for one in arguments:
+                    recorder.note(link, script, keys, one)
+                return await call(link, script, keys, arguments, **how)
+
+            return noted_too
 
         patch.setattr(ClockedLink, "run", noted)
-        patch.setattr(ClockedLink, "run_durably", noted_too)
+        patch.setattr(ClockedLink, "run_all", note_all(run_all))
+        patch.setattr(ClockedLink, "run_all_durably", note_all(run_durably))
         asyncio.run(use_everything(server.unix_url))
     return recorder.calls
 

@@ -133,31 +133,31 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
     ),
     "recommend": (
         lambda store: recommend(store, "new"),
-        scripts.RECORD_RECOMMENDATION,
+        scripts.COMMIT,
         RecordStatus.REPEATED,
         1,
     ),
     "reward": (
         lambda store: store.record_reward(NAME, "pending", 2.0),
-        scripts.RECORD_REWARD,
+        scripts.COMMIT,
         RewardReceipt(RewardOutcome.DUPLICATE, 5),
         1,
     ),
     "late": (
         lambda store: store.record_reward(NAME, "overdue", 2.0),
-        scripts.RECORD_REWARD,
-        RewardReceipt(RewardOutcome.DUPLICATE),
+        scripts.COMMIT,
+        None,
         1,
     ),
     "activate": (
         lambda store: store.activate(NAME, "unseen"),
-        scripts.ACTIVATE,
+        scripts.COMMIT,
         ActivationReceipt(ActivationOutcome.DUPLICATE),
         1,
     ),
     "void": (
         lambda store: store.correct_reward(NAME, "pending", None, known=Correctable("first", 2, 5, 0)),
-        scripts.CORRECT_REWARD,
+        scripts.COMMIT,
         RewardReceipt(RewardOutcome.DUPLICATE),
         1,
     ),
@@ -169,7 +169,7 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
         None,
         1,
     ),
-    "expire": (expire, scripts.EXPIRE_DUE, 0, 1),
+    "expire": (expire, scripts.COMMIT, 0, 1),
     "snapshot": (
         lambda store: store.save_snapshot(NAME, Snapshot(2, b"x"), incarnation="first"),
         scripts.SAVE_SNAPSHOT,
@@ -387,6 +387,7 @@ def test_no_call_waits_for_ever_when_nothing_answers() -> None:
 def test_a_full_store_refuses_writes_and_changes_nothing(own_valkey: RunningServer) -> None:
     async def scenario(store: Store) -> None:
         await furnish(store)
+        await recommend(store, "unseen")
         before = await dump(store, NAME)
         with own_valkey.client() as client:
             client.config_set("maxmemory", 1)

@@ -274,7 +274,7 @@ def _read_slate(slate: _Slate) -> Recorded:
         recommendation=replace(recommendation, deadline_ms=slate.deadline_ms),
         at_ms=shown.shown.at_ms,
         state=slate.state,
-        rewards=[PostedReward(*one) for one in slate.rewards],
+        rewards=tuple(PostedReward(*one) for one in slate.rewards),
         instead=shown.shown.slate if shown.instead else (),
         aside=shown.aside,
     )

@@ -267,17 +267,17 @@ def _follow_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> 
     known = _find_slate(arriving, arrived, key)
     if known is None:
         return
-    after = replace(known, rewards=[replace(one) for one in known.rewards])
+    after = known
     gone = isinstance(event, Rewarded) and settings.reward_aggregation is not Aggregation.FIRST
     match event:
         case Activated(_, shown, instead):
             after = replace(known, state=RecordState.PENDING, instead=shown.slate if instead else ())
         case RewardCollected(_, reward_id, value):
-            _collect(after, reward_id, value, position=logged.position)
+            after = _collect(known, reward_id, value, position=logged.position)
         case RewardAmended(_, value):
-            after = _amend_record(after, value, position=logged.position)
+            after = _amend_record(known, value, position=logged.position)
         case Rewarded(_, value, _):
-            after = _reward_record(after, value, logged)
+            after = _reward_record(known, value, logged)
         case Expired():
             after = replace(known, state=RecordState.EXPIRED, closed_ms=logged.at_ms)
         case Lapsed():
@@ -285,22 +285,21 @@ def _follow_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> 
     _put_slate(arriving, arrived, key, None if gone else after)
 
 
-def _collect(recorded: Recorded, reward_id: str, value: float | None, *, position: int) -> None:
+def _collect(recorded: Recorded, reward_id: str, value: float | None, *, position: int) -> Recorded:
     reward = recorded.find_reward(reward_id)
     if reward is not None:
-        reward.value = value
-    elif value is not None:
-        recorded.rewards.append(PostedReward(reward_id, value, value, position))
+        return recorded.with_reward(replace(reward, value=value))
+    return recorded if value is None else recorded.with_reward(PostedReward(reward_id, value, value, position))
 
 
 def _reward_record(recorded: Recorded, value: float, logged: LoggedEvent) -> Recorded:
     reward = PostedReward("", value, value, logged.position)
     return replace(
-        recorded, state=RecordState.REWARDED, rewards=[reward], position=logged.position, closed_ms=logged.at_ms
+        recorded, state=RecordState.REWARDED, rewards=(reward,), position=logged.position, closed_ms=logged.at_ms
     )
 
 
 def _amend_record(recorded: Recorded, value: float | None, *, position: int) -> Recorded:
-    for reward in recorded.rewards:
-        reward.value = value
-    return replace(recorded, state=RecordState.VOID if value is None else RecordState.REWARDED, position=position)
+    rewards = tuple(replace(one, value=value) for one in recorded.rewards)
+    state = RecordState.VOID if value is None else RecordState.REWARDED
+    return replace(recorded, state=state, rewards=rewards, position=position)

@@ -35,6 +35,7 @@ __all__ = [
     "decoder",
     "derive",
     "find_unknown",
+    "message_of",
     "pack",
     "plain",
     "read",
@@ -209,6 +210,11 @@ def _version_of(data: bytes) -> int:
         return _decode_versioned(data).v
     except (ValueError, RecursionError):
         return 0
+
+
+def message_of(document: object) -> bytes:
+    """Return a document as MessagePack, which scripts read."""
+    return msgspec.msgpack.encode(document)
 
 
 def pack(document: object) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ class RecordState(StrEnum):
     VOID = "void"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PostedReward:
     """A reward as it was posted, as it counts (None: it does not), and where it stands in the log, 0 for nowhere."""
 
@@ -38,12 +38,12 @@ class PostedReward:
     position: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """A recommendation, when it was recorded and closed, what was posted for it, and where it was learned last.
 
-    What is set `aside` is not learned from. The fingerprint is that of its request. The context may be missing once it
-    is closed. Where it was logged is 0 if nobody knows it.
+    What is set `aside` is not learned from. The fingerprint is that of its request. Once it is closed the context may
+    be missing, and the slate empty where nobody knows it any more. Where it was logged is 0 if nobody knows it.
     """
 
     fingerprint: str
@@ -51,7 +51,7 @@ class Recorded:
     recommendation: Recommendation
     at_ms: int
     state: RecordState = RecordState.PENDING
-    rewards: list[PostedReward] = field(default_factory=list)
+    rewards: tuple[PostedReward, ...] = ()
     closed_ms: int = 0
     position: int = 0
     instead: tuple[str, ...] = ()
@@ -68,13 +68,33 @@ class Recorded:
         """What was shown, or is to be."""
         return self.instead or self.recommendation.slate
 
-    def find_accepted(self, reward_id: str) -> list[PostedReward]:
+    def has_fingerprint(self, other: str) -> bool:
+        """Return whether it was given out for a request with this fingerprint."""
+        return self.fingerprint == other
+
+    def has_shown(self, slate: Sequence[str]) -> bool:
+        """Return whether a slate was shown; an empty one stands for the one that was recommended."""
+        return (tuple(slate) or self.recommendation.slate) == self.slate
+
+    def reward_key(self, reward_id: str) -> str:
+        """Return the id that a reward has here."""
+        return reward_id
+
+    def find_accepted(self, reward_id: str) -> tuple[PostedReward, ...]:
         """Return the rewards with an id, or all without one, but for late ones."""
-        return [one for one in self.rewards if one.position and reward_id in {"", one.reward_id}]
+        key = self.reward_key(reward_id)
+        return tuple(one for one in self.rewards if one.position and key in {"", one.reward_id})
 
     def find_reward(self, reward_id: str) -> PostedReward | None:
         """Return the reward with an id, None without one."""
-        return next((reward for reward in self.rewards if reward.reward_id == reward_id), None)
+        key = self.reward_key(reward_id)
+        return next((reward for reward in self.rewards if reward.reward_id == key), None)
+
+    def with_reward(self, reward: PostedReward) -> Recorded:
+        """Return it with a reward in the place of the one that has its id, or behind all others."""
+        others = tuple(reward if one.reward_id == reward.reward_id else one for one in self.rewards)
+        is_new = all(one.reward_id != reward.reward_id for one in self.rewards)
+        return replace(self, rewards=(*others, reward) if is_new else others)
 
     @property
     def shown(self) -> Shown:
@@ -97,4 +117,4 @@ def aggregate(kind: Aggregation, rewards: Sequence[PostedReward]) -> float | Non
     total = 0.0
     for value in values:  # one after the other: the sum of other stores to the bit
         total += value
-    return total if kind is Aggregation.SUM else total / len(values)
+    return (total if kind is Aggregation.SUM else total / len(values)) + 0.0

@@ -70,6 +70,11 @@ class _Wrong:
         self._count += 1
         return self._count % self._every == 0
 
+    def _change(self, name: BanditName, recommendation_id: str, **changes: Any) -> None:  # noqa: ANN401 - a record's
+        """Change a slate's record behind everybody's back."""
+        recorded = self._store._bandits[name].recorded
+        recorded[recommendation_id] = replace(recorded[recommendation_id], **changes)
+
 
 class _WrongStudies:
     """A store of studies with one thing that goes wrong now and then."""
@@ -96,11 +101,10 @@ class _DoublesRewards(_Wrong):
     ) -> RewardReceipt:
         receipt = await self._store.record_reward(name, recommendation_id, value, **named)
         if receipt.outcome is RewardOutcome.ACCEPTED and self._is_due():
-            recorded = self._store._bandits[name].recorded[recommendation_id]
-            recorded.state, kept = RecordState.PENDING, recorded.rewards[:]
-            recorded.rewards.clear()
+            kept = self._store._bandits[name].recorded[recommendation_id].rewards
+            self._change(name, recommendation_id, state=RecordState.PENDING, rewards=())
             await self._store.record_reward(name, recommendation_id, value, **named)
-            recorded.rewards[:] = kept
+            self._change(name, recommendation_id, rewards=kept)
         return receipt
 
 
@@ -144,7 +148,8 @@ class _ForgetsRewards(_Wrong):
         receipt = await self._store.record_reward(name, recommendation_id, value, **named)
         recorded = self._store._bandits[name].recorded[recommendation_id]
         if receipt.outcome is RewardOutcome.ACCEPTED and recorded.is_open and self._is_due():
-            recorded.rewards[-1].value = None
+            *others, last = recorded.rewards
+            self._change(name, recommendation_id, rewards=(*others, replace(last, value=None)))
         return receipt
 
 
@@ -166,7 +171,7 @@ class _MixesUpSlates(_Wrong):
         self, name: BanditName, recommendation_id: str, shown: Sequence[str] = (), **named: AppendedEvents | None
     ) -> ActivationReceipt:
         receipt = await self._store.activate(name, recommendation_id, shown, **named)
-        self._store._bandits[name].recorded[recommendation_id].instead = ()
+        self._change(name, recommendation_id, instead=())
         return receipt
 
 
@@ -178,7 +183,7 @@ class _LearnsOfWhatNobodySaw(_Wrong):
     ) -> RewardReceipt:
         recorded = self._store._bandits[name].recorded.get(recommendation_id)
         if recorded is not None and recorded.state is RecordState.INACTIVE and self._is_due():
-            recorded.state = RecordState.PENDING
+            self._change(name, recommendation_id, state=RecordState.PENDING)
         return await self._store.record_reward(name, recommendation_id, value, **named)
 
 

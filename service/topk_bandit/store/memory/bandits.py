@@ -7,64 +7,48 @@ each is atomic on one event loop. It never writes to a disk, and its data end wi
 from __future__ import annotations
 
 import asyncio
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from topk_bandit.domain.bandits import (
-    Activated,
-    ActivationOutcome,
-    ActivationReceipt,
-    Aggregation,
     BanditCreated,
     BanditReset,
-    Expired,
     ItemsChanged,
-    Lapsed,
     LoggedEvent,
-    Recommended,
-    RewardAmended,
-    RewardCollected,
-    Rewarded,
-    RewardOutcome,
-    RewardReceipt,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.arrivals import item_digest, settings_of
 from topk_bandit.store.arriving import Arrival, Arrived
-from topk_bandit.store.codec import canonical, decode_snapshot, encode_event, fingerprint
+from topk_bandit.store.codec import decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
-    MOST_REWARDS,
     MOST_SKIPPED,
     Appended,
     BanditRecord,
-    Expiry,
     Holdings,
     ImportOutcome,
     ImportProgress,
     LogSlice,
     LostEvents,
-    RecordOutcome,
     RecordStatus,
     Snapshot,
-    Store,
     StoreReport,
     TextSlice,
 )
 from topk_bandit.store.memory.arriving import Arrivals, ArrivingBandit, progress_of, repeated_parts
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, aggregate
-from topk_bandit.store.refusals import finite_text, refusal
+from topk_bandit.store.recorded import RecordState
+from topk_bandit.store.refusals import refusal
+from topk_bandit.store.rules.decisions import Known, settled_events, settled_slates
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from topk_bandit.domain.bandits import (
         BanditName,
@@ -73,13 +57,13 @@ if TYPE_CHECKING:
         Imported,
         Item,
         Prior,
-        Recommendation,
-        RecommendationRequest,
-        Reward,
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import Arriving
-    from topk_bandit.store.log import AppendedEvents, Correctable, ImportPart, Skip
+    from topk_bandit.store.journaled import Sought
+    from topk_bandit.store.log import ImportPart, Skip
+    from topk_bandit.store.recorded import Recorded
+    from topk_bandit.store.rules.decisions import Commit
 
 __all__ = ["MemoryStore"]
 
@@ -139,13 +123,47 @@ class _Bandit:
             lost_rewards=self.lost.rewards,
         )
 
-    def tell(self, told: AppendedEvents | None, *, after: int) -> None:
-        """Put what was appended after a position where it is wanted; None if nothing was."""
+    def appended(self, *, after: int) -> Appended | None:
+        """Return what was appended after a position; None if nothing was."""
         events = tuple(self.events[after + 1 - self.first_position :])
         before, checksum = self.checksum_at(after) or "-", self.checksum_at(self.log_position)
-        appended = Appended(self.incarnation, self.revision, before, events, checksum, len(repr(events)))
-        if told is not None:
-            told.append(appended if events else None)
+        return (
+            Appended(self.incarnation, self.revision, before, events, checksum, len(repr(events))) if events else None
+        )
+
+    def known(self, *, now_ms: int, slates: Iterable[str], items: Iterable[str] = ()) -> Known:
+        """Return what a rule decides from."""
+        return Known(
+            name=self.name,
+            incarnation=self.incarnation,
+            revision=self.revision,
+            settings=self.settings,
+            now_ms=now_ms,
+            items_position=self.items_position,
+            imported_position=self.imported_position,
+            log_position=self.log_position,
+            first_position=self.first_position,
+            slates={key: self.recorded.get(key) for key in slates},
+            items=frozenset(items) & self.items.keys(),
+        )
+
+    def is_as_known(self, known: Known, commit: Commit, *, now_ms: int) -> bool:
+        """Return whether all that a decision was made from is as it was."""
+        return (
+            (self.incarnation, self.revision) == (known.incarnation, known.revision)
+            and commit.items_position in {None, self.items_position}
+            and all(getattr(self, name) <= limit for name, limit in commit.most.items())
+            and (commit.before_ms is None or now_ms < commit.before_ms)
+            and all(self.recorded.get(key) is known.slates[key] for key in commit.slates)
+        )
+
+    def keep(self, key: str, recorded: Recorded) -> None:
+        """Remember a slate as it is from now on."""
+        self.recorded[key] = recorded
+        if recorded.is_open:
+            self.deadlines[key] = recorded.recommendation.deadline_ms
+        else:
+            self.deadlines.pop(key, None)
 
     def checksum_at(self, position: int) -> str:
         """Return the checksum of the event at a position, empty if none is there."""
@@ -153,52 +171,6 @@ class _Bandit:
         if not 0 <= offset < len(self.events):
             return ""
         return sha1(repr(self.events[offset]).encode(), usedforsecurity=False).hexdigest()
-
-    def recall(self, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
-        recorded = self.recorded.get(recommendation_id)
-        if recorded is None:
-            return None
-        if recorded.fingerprint != fingerprint(request):
-            raise refusal("request_id_reused", self.name)
-        if not recorded.is_open and recorded.logged < self.first_position:
-            raise refusal("slate_gone", self.name, recommendation_id)
-        return recorded.recommendation
-
-    def within_range(self, value: float) -> float:
-        """Return a reward as it is to be learned, or refuse it."""
-        taken = self.settings.reward_range
-        if taken is None or taken.low <= value <= taken.high:
-            return value
-        if not taken.clamp:
-            raise refusal("out_of_range", self.name, f"{canonical(taken.low)} {canonical(taken.high)}")
-        return min(max(value, taken.low), taken.high) + 0.0
-
-    def check_correction(
-        self, recommendation_id: str, chosen: Sequence[PostedReward], value: float | None, *, ends: bool
-    ) -> float | None:
-        """Return what the chosen rewards are to be, or refuse it."""
-        if not (chosen or ends):
-            raise refusal("no_reward", self.name, recommendation_id)
-        if value is None:
-            return None
-        if len(chosen) > 1:
-            raise refusal("no_reward_id", self.name)
-        if chosen[0].value is None:
-            raise refusal("reward_void", self.name, recommendation_id)
-        return self.within_range(value)
-
-    def is_correctable(self, recommendation_id: str, known: Correctable) -> bool:
-        """Tell whether what was learned can be corrected now; refuse it if it never can be again."""
-        if self.recorded[recommendation_id].aside:
-            return True
-        if self.recorded[recommendation_id].position > known.version:
-            return False
-        if not known.last_position:
-            raise refusal("folded", self.name, recommendation_id)
-        is_same = (self.incarnation, self.revision) == (known.incarnation, known.revision)
-        # New items may take the places of old ones, which folds rewards, and an import does.
-        is_same = is_same and max(self.items_position, self.imported_position) <= known.version
-        return is_same and self.log_position < known.last_position
 
     def recall_import(self, part: ImportPart) -> ImportOutcome | None:
         """Return what became of a part that was recorded before; refuse one that can't be."""
@@ -211,26 +183,6 @@ class _Bandit:
         if part.first_row > next_row:
             raise refusal("import_gap", self.name, next_row)
         return None
-
-    def check_shown(self, slate: Sequence[str], *, size: int) -> None:
-        """Refuse what can't have been shown."""
-        if len(slate) != size:
-            raise refusal("wrong_slate", self.name, size)
-        for item_id in slate:
-            if item_id not in self.items:
-                raise refusal("no_item", self.name, item_id)
-
-    def expiry(self, recommendation_id: str) -> Expired:
-        default = self.settings.default_reward
-        recorded = self.recorded[recommendation_id]
-        if default is None:
-            return Expired(recommendation_id, None, None, aside=recorded.aside)
-        return Expired(recommendation_id, default + 0.0, recorded.shown, aside=recorded.aside)
-
-    def close(self, recommendation_id: str, state: RecordState, *, at_ms: int) -> None:
-        recorded = self.recorded[recommendation_id]
-        recorded.state, recorded.closed_ms = state, at_ms
-        self.deadlines.pop(recommendation_id, None)
 
     def has_overdue(self, *, now_ms: int, before_ms: int) -> bool:
         """Tell whether a slate is to be closed by now, or one that was closed before to be forgotten."""
@@ -297,7 +249,7 @@ def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
 
 
 @final
-class MemoryStore(Store):
+class MemoryStore(JournaledStore):
     """A `Store` in this process.
 
     Parameters
@@ -436,234 +388,44 @@ class MemoryStore(Store):
         """See `Store.list_items`."""
         return tuple(sorted(self._bandit(name).items.values(), key=lambda item: item.item_id.encode()))
 
-    async def record_recommendation(
-        self,
-        name: BanditName,
-        request: RecommendationRequest,
-        recommendation: Recommendation,
-        *,
-        incarnation: str,
-        items_position: int,
-        aside: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RecordOutcome:
-        """See `Store.record_recommendation`."""
-        bandit = self._bandit(name)
-        known = bandit.recall(request, recommendation.recommendation_id)
-        if known is not None:
-            return RecordOutcome(status=RecordStatus.REPEATED, recommendation=known)
-        if (bandit.incarnation, bandit.items_position) != (incarnation, items_position):
-            return RecordOutcome(status=RecordStatus.STALE)
-        now_ms = self._clock_ms()
-        dated = replace(recommendation, deadline_ms=now_ms + bandit.settings.reward_wait_ms)
-        state = RecordState.INACTIVE if bandit.settings.requires_activation else RecordState.PENDING
-        event = Recommended(request=request, recommendation=dated, aside=aside)
-        position = self._append(bandit, event, at_ms=now_ms)
-        recorded = Recorded(fingerprint(request), request.context, dated, now_ms, state, aside=aside, logged=position)
-        bandit.recorded[dated.recommendation_id] = recorded
-        bandit.deadlines[dated.recommendation_id] = dated.deadline_ms
-        bandit.tell(told, after=position - 1)
-        return RecordOutcome(status=RecordStatus.RECORDED, recommendation=dated, position=position)
+    async def _read(self, name: BanditName, sought: Sought) -> Known:
+        return self._bandit(name).known(now_ms=self._clock_ms(), slates=sought.slates, items=sought.items)
 
-    async def find_recommendation(
-        self, name: BanditName, request: RecommendationRequest, recommendation_id: str
-    ) -> Recommendation | None:
-        """See `Store.find_recommendation`."""
-        return self._bandit(name).recall(request, recommendation_id)
-
-    async def activate(
-        self,
-        name: BanditName,
-        recommendation_id: str,
-        shown_slate: Sequence[str] = (),
-        *,
-        told: AppendedEvents | None = None,
-    ) -> ActivationReceipt:
-        """See `Store.activate`."""
-        bandit = self._bandit(name)
-        recorded = bandit.recorded.get(recommendation_id)
-        if recorded is None:
-            raise refusal("no_recommendation", name, recommendation_id)
-        if recorded.state is RecordState.LAPSED:
-            return ActivationReceipt(ActivationOutcome.LATE)
-        slate, now_ms = tuple(shown_slate) or recorded.recommendation.slate, self._clock_ms()
-        if recorded.state is not RecordState.INACTIVE:
-            if slate != recorded.slate:
-                raise refusal("activation_exists", name, recommendation_id)
-            return ActivationReceipt(ActivationOutcome.DUPLICATE)
-        if slate != recorded.recommendation.slate:
-            bandit.check_shown(slate, size=len(recorded.recommendation.slate))
-            recorded.instead = slate
-        if now_ms >= recorded.recommendation.deadline_ms:
-            bandit.tell(told, after=self._end(bandit, recommendation_id, at_ms=now_ms) - 1)
-            return ActivationReceipt(ActivationOutcome.LATE)
-        position = self._activate(bandit, recommendation_id, recorded, at_ms=now_ms)
-        bandit.tell(told, after=position - 1)
-        return ActivationReceipt(ActivationOutcome.ACTIVATED, position)
-
-    def _activate(self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, *, at_ms: int) -> int:
-        recorded.state = RecordState.PENDING
-        activated = Activated(recommendation_id, recorded.shown, bool(recorded.instead), aside=recorded.aside)
-        return self._append(bandit, activated, at_ms=at_ms)
-
-    async def record_reward(
-        self,
-        name: BanditName,
-        recommendation_id: str,
-        value: float,
-        *,
-        reward_id: str = "",
-        final: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RewardReceipt:
-        """See `Store.record_reward`."""
-        value = float(finite_text("value", value))
-        bandit = self._bandit(name)
-        is_first = bandit.settings.reward_aggregation is Aggregation.FIRST
-        if not (is_first or reward_id):
-            raise refusal("no_reward_id", name)
-        reward = PostedReward("" if is_first else reward_id, value, None)
-        recorded = bandit.recorded.get(recommendation_id)
-        if recorded is None:
-            raise refusal("no_recommendation", name, recommendation_id)
-        before = bandit.log_position
-        receipt = self._take_reward(bandit, recommendation_id, recorded, reward, final=final or is_first)
-        bandit.tell(told, after=before)
-        return receipt
-
-    async def record_rewards(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
-    ) -> Sequence[RewardReceipt | Exception]:
-        """See `Store.record_rewards`."""
-        for reward in rewards:
-            finite_text("value", reward.value)
-        return [await self._attempt_reward(name, reward, told=told) for reward in rewards]
-
-    async def _attempt_reward(
-        self, name: BanditName, reward: Reward, *, told: AppendedEvents | None
-    ) -> RewardReceipt | Exception:
-        try:
-            return await self.record_reward(
-                name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final, told=told
-            )
-        except TopkBanditError as error:
-            if told is not None:
-                told.append(None)
-            return error
-
-    def _take_reward(
-        self, bandit: _Bandit, recommendation_id: str, recorded: Recorded, reward: PostedReward, *, final: bool
-    ) -> RewardReceipt:
-        now_ms, known = self._clock_ms(), recorded.find_reward(reward.reward_id)
-        in_time, is_open = now_ms < recorded.recommendation.deadline_ms, recorded.is_open
-        if known is not None and known.posted != reward.posted:
-            raise refusal("reward_exists", bandit.name, recommendation_id)
-        if known is not None and not (final and in_time and is_open and known.value is not None):
-            return RewardReceipt(RewardOutcome.DUPLICATE, known.position)
-        if known is None and in_time and not is_open:
-            raise refusal("reward_final", bandit.name, recommendation_id)
-        if known is None and len(recorded.rewards) >= MOST_REWARDS:
-            raise refusal("reward_count", bandit.name, recommendation_id)
-        if known is None:
-            reward.value = bandit.within_range(reward.posted)
-            recorded.rewards.append(reward)
-        if not in_time:
-            return self._note_late(bandit, recommendation_id, reward, at_ms=now_ms)
-        if recorded.state is RecordState.INACTIVE:
-            self._activate(bandit, recommendation_id, recorded, at_ms=now_ms)
-        bandit.clamped_rewards += known is None and reward.value != reward.posted
-        taken = known or reward
-        if final:
-            taken.position = self._end(bandit, recommendation_id, at_ms=now_ms)
-        else:
-            collected = RewardCollected(recommendation_id, taken.reward_id, taken.value, recorded.aside)
-            taken.position = self._append(bandit, collected, at_ms=now_ms)
-        return RewardReceipt(RewardOutcome.ACCEPTED, taken.position)
-
-    def _note_late(self, bandit: _Bandit, recommendation_id: str, reward: PostedReward, *, at_ms: int) -> RewardReceipt:
-        reward.value = None
-        if recommendation_id in bandit.deadlines:
-            self._end(bandit, recommendation_id, at_ms=at_ms)
-        bandit.recorded[recommendation_id].closed_ms = at_ms
-        bandit.late_rewards += 1
-        return RewardReceipt(RewardOutcome.LATE)
-
-    def _end(self, bandit: _Bandit, recommendation_id: str, *, at_ms: int) -> int:
-        """End a recommendation with what its rewards come to, or without any; return the position of that."""
-        recorded = bandit.recorded[recommendation_id]
-        if recorded.state is RecordState.INACTIVE:
-            bandit.close(recommendation_id, RecordState.LAPSED, at_ms=at_ms)
-            return self._append(bandit, Lapsed(recommendation_id, recorded.aside), at_ms=at_ms)
-        value = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
-        end = (
-            bandit.expiry(recommendation_id)
-            if value is None
-            else Rewarded(recommendation_id, value, recorded.shown, aside=recorded.aside)
-        )
-        state = RecordState.EXPIRED if value is None else RecordState.REWARDED
-        bandit.close(recommendation_id, state, at_ms=at_ms)
-        position = self._append(bandit, end, at_ms=at_ms)
-        recorded.position = 0 if value is None else position
-        return position
-
-    async def correct_reward(
-        self,
-        name: BanditName,
-        recommendation_id: str,
-        value: float | None,
-        *,
-        reward_id: str = "",
-        known: Correctable,
-    ) -> RewardReceipt | None:
-        """See `Store.correct_reward`."""
-        value = None if value is None else float(finite_text("value", value))
-        bandit = self._bandit(name)
-        recorded = bandit.recorded.get(recommendation_id)
-        if recorded is None:
-            raise refusal("no_recommendation", name, recommendation_id)
-        if recorded.state in {RecordState.EXPIRED, RecordState.LAPSED}:
-            raise refusal("no_reward", name, recommendation_id)
-        if recorded.state is RecordState.VOID:
-            if value is None:
-                return RewardReceipt(RewardOutcome.DUPLICATE)
-            raise refusal("reward_void", name, recommendation_id)
-        reward_id = "" if bandit.settings.reward_aggregation is Aggregation.FIRST else reward_id
-        chosen = recorded.find_accepted(reward_id)
-        ends = value is None and not reward_id and recorded.is_open
-        value = bandit.check_correction(recommendation_id, chosen, value, ends=ends)
-        if not ends and all(one.value == value for one in chosen):
-            return RewardReceipt(RewardOutcome.DUPLICATE)
-        if not recorded.is_open and not bandit.is_correctable(recommendation_id, known):
+    async def _read_due(self, name: BanditName, *, limit: int) -> Due | None:
+        bandit, now_ms = self._bandits.get(name), self._clock_ms()
+        if bandit is None:
             return None
-        before = aggregate(bandit.settings.reward_aggregation, recorded.rewards) if recorded.aside else None
-        for one in chosen:
-            one.value = value
-        position = self._correct(bandit, recommendation_id, chosen, before=before, ends=ends)
-        return RewardReceipt(RewardOutcome.ACCEPTED, position)
+        inorder = sorted((deadline, key.encode(), key) for key, deadline in bandit.deadlines.items())
+        due = [key for deadline, _, key in inorder[:limit] if deadline <= now_ms]
+        left = inorder[len(due) :]
+        return Due(bandit.known(now_ms=now_ms, slates=due), left[0][0] if left else None, forgets=True)
 
-    def _correct(
+    async def _commit(
         self,
-        bandit: _Bandit,
-        recommendation_id: str,
-        chosen: Sequence[PostedReward],
+        name: BanditName,
+        decided: Sequence[tuple[Known, Commit]],
         *,
-        before: float | None,
-        ends: bool,
-    ) -> int:
-        recorded, now_ms = bandit.recorded[recommendation_id], self._clock_ms()
-        if ends:
-            inactive = recorded.state is RecordState.INACTIVE
-            bandit.close(recommendation_id, RecordState.VOID, at_ms=now_ms)
-            expired = Expired(recommendation_id, None, None, aside=recorded.aside)
-            end = Lapsed(recommendation_id, recorded.aside) if inactive else expired
-            return self._append(bandit, end, at_ms=now_ms)
-        if recorded.is_open:
-            collected = RewardCollected(recommendation_id, chosen[0].reward_id, chosen[0].value, recorded.aside)
-            return self._append(bandit, collected, at_ms=now_ms)
-        left = aggregate(bandit.settings.reward_aggregation, recorded.rewards)
-        recorded.state = RecordState.VOID if left is None else RecordState.REWARDED
-        recorded.position = self._append(bandit, RewardAmended(recommendation_id, left, before), at_ms=now_ms)
-        return recorded.position
+        is_durable: bool,  # noqa: ARG002 - it keeps nothing
+        tells: bool,  # noqa: ARG002 - whoever listens is told all
+    ) -> Commits:
+        return Commits([self._commit_now(name, *one) for one in decided])
+
+    def _commit_now(self, name: BanditName, known: Known, commit: Commit) -> Committed | None:
+        bandit, now_ms = self._bandit(name), self._clock_ms()
+        if not bandit.is_as_known(known, commit, now_ms=now_ms):
+            return None
+        before = bandit.log_position
+        for event in settled_events(commit, at_ms=now_ms):
+            self._append(bandit, event, at_ms=now_ms)
+        for key, recorded in settled_slates(commit, first=before + 1, at_ms=now_ms).items():
+            bandit.keep(key, recorded)
+        bandit.late_rewards += commit.late
+        bandit.clamped_rewards += commit.clamped
+        return Committed(before + 1 if commit.events else 0, now_ms, bandit.appended(after=before))
+
+    async def _forget_closed(self, name: BanditName) -> None:
+        if name in self._bandits:
+            self._bandits[name].forget(before_ms=self._clock_ms() - self._record_retention_ms)
 
     async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
         """See `Store.find_import`."""
@@ -695,19 +457,6 @@ class MemoryStore(Store):
         repeated = replace(recorded, status=RecordStatus.REPEATED)
         bandit.import_parts[part.import_id, part.first_row] = part.fingerprint, repeated
         return recorded
-
-    async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
-        """See `Store.expire_due`."""
-        bandit = self._bandits.get(name)
-        if bandit is None:
-            return Expiry(0, None)
-        now_ms = self._clock_ms()
-        due = [(deadline, key.encode(), key) for key, deadline in bandit.deadlines.items() if deadline <= now_ms]
-        chosen = [key for _, _, key in sorted(due)[:limit]]
-        for key in chosen:
-            self._end(bandit, key, at_ms=now_ms)
-        bandit.forget(before_ms=now_ms - self._record_retention_ms)
-        return Expiry(len(chosen), min(bandit.deadlines.values(), default=None))
 
     async def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:  # noqa: ARG002
         """See `Store.find_overdue`; nobody has to be left alone."""
@@ -804,7 +553,7 @@ class MemoryStore(Store):
     async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:  # noqa: ARG002
         """See `Store.scan_slates`; all come at once, whatever the cursor."""
         bandit = self._bandit(name)
-        return 0, [deepcopy(bandit.recorded[key]) for key in bandit.deadlines]
+        return 0, [bandit.recorded[key] for key in bandit.deadlines]
 
     async def scan_imports(
         self,
@@ -830,7 +579,7 @@ class MemoryStore(Store):
         """See `Store.read_arrived`."""
         known = self._arrivals.find(name) or ArrivingBandit(Arrival(""))
         return Arrived(
-            {key: deepcopy(known.slates[key]) for key in slates if key in known.slates},
+            {key: known.slates[key] for key in slates if key in known.slates},
             {part: known.imports[part] for part in imports if part in known.imports},
         )
 

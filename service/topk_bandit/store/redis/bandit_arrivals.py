@@ -1,43 +1,33 @@
-"""Bandits on their way into Redis: what a part of their lines writes there, and how records of slates are packed."""
+"""Bandits on their way into Redis: what a part of their lines writes there."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Activated, BanditName, RecommendationRequest, Recommended
+from topk_bandit.domain.bandits import BanditName, Recommended
 from topk_bandit.store.arriving import Arrival, Arrived
-from topk_bandit.store.codec import (
-    canonical,
-    decode_event,
-    encode_context,
-    encode_event,
-    encode_item_state,
-    encode_recommended,
-)
+from topk_bandit.store.codec import encode_event, encode_item_state
 from topk_bandit.store.log import BanditRecord
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes, part_field, read_part
-from topk_bandit.store.redis.replies import read_entries, read_recommendation, verify_reading
+from topk_bandit.store.redis.records import pack_record, read_record
+from topk_bandit.store.redis.replies import read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from topk_bandit.domain.bandits import LoggedEvent
     from topk_bandit.store.arriving import Arriving
+    from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.aggregate import Aggregates
     from topk_bandit.store.redis.arrivals import Write
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
 
-__all__ = ["BanditArrivals", "read_record"]
+__all__ = ["BanditArrivals"]
 
 _BUCKET = 3
 """So many digits of a digest name the bucket that the others are in."""
-
-_NOTHING, _ASIDE = b"-", b"+"
 
 
 class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
@@ -109,7 +99,7 @@ def _slate_writes(key: str, recorded: Recorded | None, version: int) -> Iterator
         yield "HDEL", "recommendations", (key,)
         yield "ZREM", "deadlines", (key,)
         return
-    yield "HSET", "recommendations", (key, _pack_record(recorded, version))
+    yield "HSET", "recommendations", (key, pack_record(recorded, version))
     # A closed one is due at once, and is kept as others are from then on.
     due_ms = recorded.recommendation.deadline_ms if recorded.is_open else recorded.closed_ms
     yield "ZADD", "deadlines", (due_ms, key)
@@ -123,62 +113,3 @@ def _buckets(retired: Sequence[str], known: Mapping[str, bytes]) -> dict[str, by
         there = {filled[bucket][place : place + 8] for place in range(0, len(filled[bucket]), 8)}
         filled[bucket] += b"" if rest in there else rest
     return filled
-
-
-@verify_reading
-def read_record(key: str, packed: bytes) -> Recorded:
-    """Return a record as `lua/records.lua` packs it; one that arrived closed has no context."""
-    state, deadline_ms, fingerprint, logged, position, rewards, at_ms, context, instead, given = packed.split(b" ", 9)
-    shown = _read_shown(key, context) if context != _NOTHING else ()
-    return Recorded(
-        fingerprint=fingerprint.decode(),
-        context=shown,
-        recommendation=read_recommendation(deadline_ms, given),
-        at_ms=0 if at_ms == _NOTHING else int(at_ms),
-        state=RecordState(state.removesuffix(_ASIDE).decode()),
-        rewards=[_read_reward(*one) for one in json.loads(rewards)],
-        logged=int(logged),
-        position=int(position),
-        instead=() if instead == _NOTHING else tuple(json.loads(instead)),
-        aside=state.endswith(_ASIDE),
-    )
-
-
-def _read_shown(key: str, context: bytes) -> Any:  # noqa: ANN401 - a context
-    told = (
-        b'{"v":1,"type":"activated","recommendation_id":%b,"shown":{"context":%b,"slate":[],"at_ms":0},"instead":false}'
-    )
-    event = decode_event(told % (json.dumps(key).encode(), context))
-    return event.shown.context if isinstance(event, Activated) else ()
-
-
-def _read_reward(reward_id: str, posted: str, value: str, position: str) -> PostedReward:
-    return PostedReward(reward_id, float(posted), None if value == "-" else float(value), int(position))
-
-
-def _pack_record(recorded: Recorded, version: int) -> bytes:
-    given, is_open = recorded.recommendation, recorded.is_open
-    rewards = [
-        [one.reward_id, canonical(one.posted), "-" if one.value is None else canonical(one.value), str(one.position)]
-        for one in recorded.rewards
-    ]
-    request = RecommendationRequest("", (), None)
-    told = (
-        recorded.state + (_ASIDE.decode() if recorded.aside else ""),
-        given.deadline_ms,
-        recorded.fingerprint,
-        recorded.logged,
-        recorded.position,
-        _pack_list(rewards),
-        recorded.at_ms if is_open else "-",
-        encode_context(recorded.context).decode() if is_open else "-",
-        _pack_list(recorded.instead) if recorded.instead else "-",
-        encode_recommended(Recommended(request, replace(given, deadline_ms=0)), version)[0].decode(),
-    )
-    return " ".join(map(str, told)).encode()
-
-
-def _pack_list(values: Sequence[object]) -> str:
-    """Return a list as `pack_list` of `lua/records.lua` does, with which scripts compare it."""
-    told = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    return told.replace("/", "\\/").replace(" ", "\\u0020").replace("\x7f", "\\u007f")

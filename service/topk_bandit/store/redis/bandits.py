@@ -11,19 +11,12 @@ import asyncio
 import logging
 import time
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from topk_bandit.domain.bandits import (
-    ActivationOutcome,
-    ActivationReceipt,
     BanditCreated,
     BanditName,
     BanditReset,
-    Recommended,
-    Reward,
-    RewardOutcome,
-    RewardReceipt,
     SettingsChanged,
 )
 from topk_bandit.domain.durability import IN_MEMORY
@@ -33,56 +26,49 @@ from topk_bandit.store.arrivals import settings_of
 from topk_bandit.store.codec import (
     canonical,
     decode_snapshot,
-    encode_context,
     encode_event,
     encode_item_state,
-    encode_recommended,
     encode_settings,
     encode_snapshot,
-    fingerprint,
 )
+from topk_bandit.store.journaled import JournaledStore
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     MOST_IMPORT_PARTS,
     MOST_SKIPPED,
-    Expiry,
     ImportOutcome,
     ImportProgress,
     LostEvents,
-    RecordOutcome,
     RecordStatus,
-    Store,
 )
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.arrivals import read_parts
-from topk_bandit.store.redis.bandit_arrivals import BanditArrivals, read_record
+from topk_bandit.store.redis.bandit_arrivals import BanditArrivals
 from topk_bandit.store.redis.closed import NOTHING_CLOSED
 from topk_bandit.store.redis.damage import find_damaged
 from topk_bandit.store.redis.inspection import report
+from topk_bandit.store.redis.journal import RedisJournal
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.link import Link
 from topk_bandit.store.redis.overdue import find_overdue
 from topk_bandit.store.redis.permissions import describe_refused, permission_check
 from topk_bandit.store.redis.programs import Programs
+from topk_bandit.store.redis.records import read_record
 from topk_bandit.store.redis.replies import (
-    read_appended,
     read_bandit,
     read_holdings,
     read_items,
-    read_logged,
-    read_recommendation,
     read_slice,
     read_texts,
 )
-from topk_bandit.store.redis.rewards import RewardWriter
 from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
 from topk_bandit.store.redis.unlisted import find_gone, find_unlisted
 from topk_bandit.store.redis.write_times import time_writes
-from topk_bandit.store.refusals import REFUSALS, finite_text, refusal
+from topk_bandit.store.refusals import REFUSALS, refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -94,16 +80,13 @@ if TYPE_CHECKING:
         Item,
         LoggedEvent,
         Prior,
-        Recommendation,
-        RecommendationRequest,
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.arriving import Arrival, Arrived, Arriving
+    from topk_bandit.store.journaled import Commits, Due, Sought
     from topk_bandit.store.log import (
-        AppendedEvents,
         BanditRecord,
-        Correctable,
         Holdings,
         ImportPart,
         LogSlice,
@@ -114,6 +97,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.damage import Damage
+    from topk_bandit.store.rules.decisions import Commit, Known
 
 __all__ = ["RedisStore"]
 
@@ -131,7 +115,7 @@ class _Generations(NamedTuple):
 
 
 @final
-class RedisStore(Store):
+class RedisStore(JournaledStore):
     """A `Store` in Redis or Valkey; see `connect`.
 
     Parameters
@@ -155,7 +139,7 @@ class RedisStore(Store):
         self._link = link
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
-        self._rewards = RewardWriter(self._bandits, self._keys, writer=writer)
+        self._journal = RedisJournal(link, self._bandits, self._keys, writer=writer, retention_ms=record_retention_ms)
         self._arrivals = BanditArrivals(link, self._bandits, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
@@ -339,111 +323,22 @@ class RedisStore(Store):
         _, items = await self._bandits.ask(scripts.LIST_ITEMS, name, (keys.meta, keys.items))
         return read_items(items)
 
-    async def record_recommendation(
-        self,
-        name: BanditName,
-        request: RecommendationRequest,
-        recommendation: Recommendation,
-        *,
-        incarnation: str,
-        items_position: int,
-        aside: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RecordOutcome:
-        """See `Store.record_recommendation`."""
-        event = Recommended(request=request, recommendation=recommendation, aside=aside)
-        encoded = encode_recommended(event, self.data_version)
-        recorded = (recommendation.recommendation_id, fingerprint(request), *encoded, encode_context(request.context))
-        status, *details = await self._bandits.ask(
-            scripts.RECORD_RECOMMENDATION,
-            name,
-            self._keys.bandit(name).of_slates,
-            (*self._announcing_own(name), *recorded, incarnation, items_position, int(aside)),
-        )
-        if status == b"logged":
-            repeated = read_logged(details[0], recommendation.recommendation_id)
-            return RecordOutcome(RecordStatus.REPEATED, recommendation=repeated)
-        match RecordStatus(status.decode()):
-            case RecordStatus.RECORDED:
-                deadline_ms, position, *appended = details
-                if told is not None:
-                    told.append(read_appended(appended))
-                dated = replace(recommendation, deadline_ms=int(deadline_ms))
-                return RecordOutcome(RecordStatus.RECORDED, recommendation=dated, position=int(position))
-            case RecordStatus.REPEATED:
-                return RecordOutcome(RecordStatus.REPEATED, recommendation=read_recommendation(*details))
-            case RecordStatus.STALE:
-                return RecordOutcome(RecordStatus.STALE)
+    async def _read(self, name: BanditName, sought: Sought) -> Known:
+        return await self._journal.read(name, sought)
 
-    async def find_recommendation(
-        self, name: BanditName, request: RecommendationRequest, recommendation_id: str
-    ) -> Recommendation | None:
-        """See `Store.find_recommendation`."""
-        sought = (recommendation_id, fingerprint(request))
-        keys = self._keys.bandit(name).of_slates
-        status, *details = await self._bandits.ask(scripts.FIND_RECOMMENDATION, name, keys, sought)
-        if status == b"logged":
-            return read_logged(details[0], recommendation_id)
-        return None if status == b"none" else read_recommendation(*details)
+    async def _read_due(self, name: BanditName, *, limit: int) -> Due | None:
+        return await self._journal.read_due(name, limit=limit)
 
-    async def activate(
-        self,
-        name: BanditName,
-        recommendation_id: str,
-        shown_slate: Sequence[str] = (),
-        *,
-        told: AppendedEvents | None = None,
-    ) -> ActivationReceipt:
-        """See `Store.activate`."""
-        keys = self._keys.bandit(name)
-        (status, position, *appended), _ = await self._bandits.tell(
-            scripts.ACTIVATE,
-            name,
-            (*keys.of_slates, keys.items),
-            (*self._announcing_own(name), recommendation_id, *shown_slate),
-        )
-        if told is not None:
-            told.append(read_appended(appended))
-        return ActivationReceipt(ActivationOutcome(status.decode()), int(position))
+    async def _commit(
+        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, tells: bool
+    ) -> Commits:
+        return await self._journal.commit(name, decided, is_durable=is_durable, tells=tells)
 
-    async def record_reward(
-        self,
-        name: BanditName,
-        recommendation_id: str,
-        value: float,
-        *,
-        reward_id: str = "",
-        final: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RewardReceipt:
-        """See `Store.record_reward`."""
-        return await self._rewards.record(name, Reward(recommendation_id, value, reward_id, final), told=told)
+    async def _forget_closed(self, name: BanditName) -> None:
+        await self._journal.forget_closed(name)
 
-    async def record_rewards(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
-    ) -> Sequence[RewardReceipt | Exception]:
-        """See `Store.record_rewards`."""
-        return await self._rewards.record_all(name, rewards, told=told)
-
-    async def correct_reward(
-        self,
-        name: BanditName,
-        recommendation_id: str,
-        value: float | None,
-        *,
-        reward_id: str = "",
-        known: Correctable,
-    ) -> RewardReceipt | None:
-        """See `Store.correct_reward`."""
-        text = "-" if value is None else finite_text("value", value)
-        looked_at = (known.incarnation, known.revision, known.version, known.last_position)
-        (status, position), durability = await self._bandits.tell(
-            scripts.CORRECT_REWARD,
-            name,
-            self._keys.bandit(name).of_slates,
-            (*self._announcing(name), recommendation_id, reward_id, text, *looked_at),
-        )
-        return None if status == b"stale" else RewardReceipt(RewardOutcome(status.decode()), int(position), durability)
+    def _presume(self, name: BanditName, key: str, *, items_position: int | None = None) -> Known | None:
+        return self._journal.presume(name, key, items_position=items_position)
 
     async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
         """See `Store.find_import`."""
@@ -477,15 +372,6 @@ class RedisStore(Store):
             (*self._announcing(name), *rows, encoded, incarnation, items_position, MOST_IMPORT_PARTS),
         )
         return ImportOutcome(RecordStatus(status.decode()), *map(int, details))
-
-    async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
-        """See `Store.expire_due`."""
-        count, arrived, *next_deadlines_ms = await self._link.run(
-            scripts.EXPIRE_DUE,
-            self._keys.bandit(name).of_slates,
-            (*self._announcing(name), limit, self._record_retention_ms),
-        )
-        return Expiry(int(count), int(next_deadlines_ms[0]) if next_deadlines_ms else None, int(arrived))
 
     def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
         """See `Store.find_overdue` and `topk_bandit.store.redis.overdue`."""

@@ -1,4 +1,4 @@
-"""When slices of closed recommendations are to be turned, which `lua/bandit/expire_due.lua` does."""
+"""When slices of closed recommendations are to be turned, which `lua/bandit/forget_closed.lua` does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 -- What is kept of recommendations that are closed, so that calls about them that are sent again are told from others: some
--- 50 bytes each, in four slices that follow each other in time. Each is forgotten as a whole; see `turn` in expire_due.lua.
+-- 50 bytes each, in four slices that follow each other in time. Each is forgotten as a whole; see `turn` in filing.lua.
 --
 -- Meta has of them in `closed`: which one records go into, from 1 on; and of each when it began, if it is that one, or when it
 -- ended, 0 if it has no records; and how many buckets it has. A slice is a hash of buckets, from 0 on, and a bucket its
@@ -11,8 +11,10 @@
 -- Buckets are split one after the other, one whenever an entry comes into one that is full: so a write is never more than a few
 -- buckets, however many records there are (linear hashing).
 local SLICES, DIGEST_BYTES = 4, 9
-local STATES = {'rewarded', 'expired', 'lapsed', 'void'}
-local OTHER_SLATE, ASIDE = 8, 16
+
+local keys = {
+  meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = {unpack(KEYS, 5, 8)},
+}
 
 -- Return the text of a number that was computed here, as a float is written.
 local function number_text(number)
@@ -27,31 +29,18 @@ local function digest_of(told)
     tonumber(string.sub(digits, 17, 18), 16))
 end
 
--- Return so many digits of a hexadecimal number, as a number.
-local function start_of(digits, count)
-  return tonumber(string.sub(digits, 1, count), 16)
-end
-
-local function has_fingerprint(record, fingerprint)
-  return record.fingerprint == (record.filed and start_of(fingerprint, 8) or fingerprint)
-end
-
-local function unpack_filed(bucket, from)
-  local _, told = cmsgpack.unpack_one(bucket, from - 1 + DIGEST_BYTES)
+-- Return what an entry says, as texts.
+local function unpack_filed(entry)
+  local _, told = cmsgpack.unpack_one(entry, DIGEST_BYTES)
   local kind, fingerprint, slate, deadline_ms = struct.unpack('>I1I4I3I6', told[1])
   local position = text(told[3] == 0 and 0 or told[2] + told[3])
-  local rewards = {}
+  local filed = {text(kind), text(fingerprint), text(slate), text(deadline_ms), text(told[2]), position}
   for i = 4, #told do
     local key, posted, counted, at = unpack(told[i])
-    local shown_value = counted == true and posted or counted
-    rewards[#rewards + 1] = {
-      key, number_text(posted), shown_value and number_text(shown_value) or '-', at == true and position or text(at),
-    }
+    local shown = counted == true and posted or counted
+    filed[#filed + 1] = {key, number_text(posted), shown and number_text(shown) or '-', at == true and position or text(at)}
   end
-  return {
-    filed = true, aside = kind >= ASIDE, state = STATES[kind % OTHER_SLATE], deadline_ms = text(deadline_ms), fingerprint = fingerprint, slate = slate,
-    instead = kind % ASIDE < OTHER_SLATE and '-' or 'other', logged = text(told[2]), position = position, rewards = rewards,
-  }
+  return filed
 end
 
 local function half_of(count)
@@ -107,6 +96,7 @@ local function place_of(bucket, digest)
   end
 end
 
+-- Return the entry of a recommendation that is closed, or nil.
 local function find_filed(id)
   local digest = digest_of(id)
   for back = 0, SLICES - 1 do
@@ -116,30 +106,41 @@ local function find_filed(id)
       local bucket = redis.call('HGET', key, text(bucket_of(digest, slices.counts[place]))) or ''
       local from = try(key, place_of, bucket, digest)
       if from then
-        return try(key, unpack_filed, bucket, from)
+        return string.sub(bucket, from, try(key, end_of_entry, bucket, from)), key
       end
     end
   end
 end
 
--- Return a recommendation's record, open or closed, or nil.
-local function find_record(id)
-  local packed = redis.call('HGET', keys.recommendations, id)
-  if packed then
-    return unpack_record(packed)
+-- Return a bandit's incarnation, revision, settings, and positions of items, imports, the log's newest and its first, or nil for
+-- none.
+local function known_bandit()
+  local bandit = redis.call('HMGET', keys.meta, 'incarnation', 'revision', 'settings', 'items_position', 'imported_position',
+    'log_position', 'first_position', 'closed')
+  if bandit[1] then
+    read_slices(bandit[8])
+    return bandit
   end
-  return find_filed(id)
 end
 
--- Answer for a recommendation id that is recorded already. Of one that is closed the log knows the slate, while it goes back
--- so far.
-local function recall(id, record, fingerprint)
-  if not has_fingerprint(record, fingerprint) then
-    return {'request_id_reused'}
+-- Return {'open', its record}, {'filed', the stamp of its entry, what that says, its event}, or {'none'} of a recommendation. The
+-- event is empty where it is not asked for, or not kept any more.
+local function told_slate(id, recalls)
+  local packed = redis.call('HGET', keys.recommendations, id)
+  if packed then
+    return {'open', packed}
   end
-  if not record.filed then
-    return {'repeated', record.deadline_ms, record.recommendation}
+  local entry, key = find_filed(id)
+  if not entry then
+    return {'none'}
   end
-  local entry = redis.call('XRANGE', keys.log, record.logged .. '-0', record.logged .. '-0')[1]
-  return entry and {'logged', entry_text(entry)} or {'slate_gone', id}
+  local filed = try(key, unpack_filed, entry)
+  local logged = recalls and redis.call('XRANGE', keys.log, filed[5] .. '-0', filed[5] .. '-0')[1]
+  return {'filed', redis.sha1hex(entry), filed, logged and entry_text(logged) or ''}
+end
+
+-- Return what a record is known to be unchanged by: empty for none.
+local function stamp_of(id)
+  local record = redis.call('HGET', keys.recommendations, id) or find_filed(id)
+  return record and redis.sha1hex(record) or ''
 end

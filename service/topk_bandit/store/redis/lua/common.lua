@@ -99,6 +99,7 @@ local function skipped_of(meta, packed)
 end
 
 local newest = nil  -- the log's newest position, once this script knows it
+local newest_checksum = nil  -- that of the entry that this script appended last
 local before = nil  -- the entry that the log ended with when this script began to append, if there was one
 
 -- Return the first 16 hexadecimal digits of the SHA-1 of an entry's text without its checksum, and that text.
@@ -136,6 +137,7 @@ local function append(meta, log, at_ms, event, deadline_ms)
   end
   newest = text(newest + 1)
   local checksum = checksum_of(newest, text(at_ms), deadline_ms or '-', event)
+  newest_checksum = checksum
   local deadline = deadline_ms and {'deadline_ms', deadline_ms} or {}
   write('XADD', log, newest .. '-0', 'at_ms', text(at_ms), 'event', event, 'checksum', checksum, unpack(deadline))
   write('HSET', meta, 'log_position', newest)
@@ -150,23 +152,10 @@ local function entry_text(entry)
   return (checksum or '-') .. ' ' .. entry[1] .. ' ' .. (at_ms or '-') .. ' ' .. (deadline_ms or '-') .. ' ' .. (event or '-')
 end
 
--- Do what `commit` does, and add to the answer what the caller needs to know of what was appended, if anything was, as if
--- it had read the log: {incarnation, revision, checksum of the entry before, and each entry as `entry_text`}.
-local function commit_and_tell(meta, answer)
-  local told = redis.call('HMGET', meta, 'incarnation', 'revision')
-  for _, one in ipairs(writes) do
-    if one[1] == 'XADD' then
-      if #told == 2 then
-        local follows = before and before[1] == text(string.match(one[3], '^%d+') - 1) .. '-0'
-        told[3] = follows and before[2][6] or '-'
-      end
-      told[#told + 1] = entry_text({one[3], {unpack(one, 4)}})
-    end
-  end
-  if #told > 2 then
-    answer[#answer + 1] = told
-  end
-  return commit(answer)
+-- Return the checksum of the entry before what this script has appended, "-" where it can't be told.
+local function checksum_before(first)
+  local follows = before and before[1] == text((tonumber(first) or 0) - 1) .. '-0'
+  return follows and before[2][6] or '-'
 end
 
 -- Write what changes nothing, and return the answer of a call that finds its effect there already. The server counts what

@@ -1,55 +1,6 @@
 -- How what is left of a recommendation gets to where closed.lua finds it.
 local FULL_BYTES = 1024
 
-local function slate_digest(slate)
-  return start_of(redis.sha1hex(slate), 6)
-end
-
--- Return the id that a reward has among those of a record.
-local function reward_key(record, reward_id)
-  return (record.filed and reward_id ~= '') and string.sub(digest_of(reward_id), 1, 8) or reward_id
-end
-
-local function find_reward(record, reward_id)
-  local sought = reward_key(record, reward_id)
-  for _, reward in ipairs(record.rewards) do
-    if reward[1] == sought then
-      return reward
-    end
-  end
-end
-
--- Tell whether a slate was shown, as JSON without any space, or the recommended one for nil.
-local function has_shown(record, slate)
-  if not slate then
-    return record.instead == '-'
-  end
-  return slate_digest(slate) == (record.filed and record.slate or slate_digest(slate_of(record)))
-end
-
-local function pack_filed(record)
-  local state = 0
-  for number, one in ipairs(STATES) do
-    state = one == record.state and number or state
-  end
-  local fingerprint = record.filed and record.fingerprint or start_of(record.fingerprint, 8)
-  local slate = record.filed and record.slate or slate_digest(slate_of(record))
-  local logged, position = tonumber(record.logged), tonumber(record.position)
-  local told = {
-    struct.pack('>I1I4I3I6', state + (record.instead == '-' and 0 or OTHER_SLATE) + (record.aside and ASIDE or 0), fingerprint, slate,
-      tonumber(record.deadline_ms)),
-    logged, position == 0 and 0 or position - logged,
-  }
-  for _, reward in ipairs(record.rewards) do
-    local posted, counted, at = tonumber(reward[2]), tonumber(reward[3]), tonumber(reward[4])
-    told[#told + 1] = {
-      record.filed and reward[1] or (reward[1] ~= '' and string.sub(digest_of(reward[1]), 1, 8) or ''), posted,
-      counted == posted or counted or false, at == position or at,
-    }
-  end
-  return cmsgpack.pack(told)
-end
-
 -- Return what is left of a bucket without the entry of a digest.
 local function without(bucket, digest)
   local from = place_of(bucket, digest)
@@ -77,17 +28,22 @@ end
 
 local closing = {} -- entries that are to be filed
 
--- Take a record out of those that are open, in a state that ends it; `file_closed` keeps what is left of it.
-local function close_record(id, record, state)
-  if record.state == 'pending' then
-    write('HINCRBY', keys.meta, 'pending', -1)
+-- Take a record out of those that are open; `file_closed` keeps what is left of it. That is a list: its state, and the digests of
+-- its request and of the slate that was shown; deadline_ms; logged; position; and for each reward the hexadecimal digest of its id,
+-- and the rest as an entry has it. `settled` gives the positions that were not known when it was put together.
+local function close_record(id, record, settled)
+  write('ZREM', keys.deadlines, id)
+  write('HDEL', keys.recommendations, id)
+  local state, fingerprint, slate, deadline_ms, logged, position = unpack(record)
+  position = settled(position)
+  local told = {struct.pack('>I1I4I3I6', state, fingerprint, slate, deadline_ms), logged, position == 0 and 0 or position - logged}
+  for i = 7, #record do
+    local key, posted, counted, at = unpack(record[i])
+    key = string.gsub(key, '..', function(byte) return string.char(tonumber(byte, 16)) end)
+    at = settled(at)
+    told[#told + 1] = {key, posted, counted, at == position or at}
   end
-  if not record.filed then
-    write('ZREM', keys.deadlines, id)
-    write('HDEL', keys.recommendations, id)
-  end
-  record.state = state
-  closing[#closing + 1] = digest_of(id) .. pack_filed(record)
+  closing[#closing + 1] = digest_of(id) .. cmsgpack.pack(told)
 end
 
 -- Split the bucket whose turn it is; `buckets` has those that are read, by their number.
@@ -143,6 +99,26 @@ local function file_closed(at_ms)
   end
   if not began or filled.count > slices.counts[newest] then
     slices.counts[newest] = filled.count
+    write_slices()
+  end
+end
+
+-- Forget the slices that ended long ago, and begin a new one if the newest has had its time: records are kept for as long as
+-- they have to be, and a third of that longer at most. A time that is still to come is of a clock that was set back since:
+-- what waits for it would be kept until then, and so would all that comes after.
+local function turn(at_ms, kept_ms)
+  local last, before = slices.newest, table.concat(slices.at_ms, ' ')
+  for i = 1, SLICES do
+    slices.at_ms[i] = math.min(slices.at_ms[i], at_ms)
+    if i ~= last and slices.at_ms[i] > 0 and slices.at_ms[i] < at_ms - kept_ms then
+      write_empty(i)
+    end
+  end
+  local next = last % SLICES + 1
+  if slices.at_ms[last] > 0 and at_ms - slices.at_ms[last] >= kept_ms / (SLICES - 1) and slices.at_ms[next] == 0 then
+    slices.at_ms[last], slices.newest = at_ms, next
+  end
+  if table.concat(slices.at_ms, ' ') ~= before then
     write_slices()
   end
 end

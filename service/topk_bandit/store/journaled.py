@@ -1,0 +1,423 @@
+"""A store that reads what a rule needs, lets it decide, and commits the decision if nothing of that has changed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from topk_bandit.domain.bandits import Reward, RewardReceipt
+from topk_bandit.domain.durability import IN_MEMORY, Durability
+from topk_bandit.domain.errors import CorruptDataError, NotDurableError, TopkBanditError, UnavailableError
+from topk_bandit.store.log import Appended, Expiry, RecordOutcome, RecordStatus, Store
+from topk_bandit.store.refusals import finite_text
+from topk_bandit.store.rules import slates
+from topk_bandit.store.rules.decisions import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from topk_bandit.domain.bandits import (
+        ActivationReceipt,
+        BanditName,
+        Recommendation,
+        RecommendationRequest,
+    )
+    from topk_bandit.store.log import AppendedEvents, Correctable
+    from topk_bandit.store.rules.decisions import Decision, Known
+
+__all__ = ["REWARDS_AT_ONCE", "Commits", "Committed", "Due", "JournaledStore", "Sought"]
+
+REWARDS_AT_ONCE = 100
+"""How many rewards of a batch are decided and committed together."""
+
+_TRIES = 64
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a rule needs to know of a bandit.
+
+    Attributes
+    ----------
+    slates
+        Ids of recommendations.
+    items
+        Ids of items.
+    recalls
+        Whether the slates themselves are needed of recommendations that have ended, which the log may know.
+    """
+
+    slates: tuple[str, ...]
+    items: tuple[str, ...] = ()
+    recalls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Slates whose deadlines have passed, and what comes next.
+
+    Attributes
+    ----------
+    known
+        Has these slates; None for one whose record can't be read.
+    next_deadline_ms
+        The earliest deadline of all others, None without any.
+    forgets
+        Whether slates have to be forgotten that ended long ago.
+    """
+
+    known: Known
+    next_deadline_ms: int | None
+    forgets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What was committed: when, and from which position on; 0 where nothing was appended."""
+
+    position: int = 0
+    at_ms: int = 0
+    appended: Appended | None = None
+    durability: Durability = IN_MEMORY
+
+    def achieved(self, durability: Durability) -> Committed:
+        """Return the same, known to be so durable."""
+        return self if durability == self.durability else replace(self, durability=durability)
+
+    def position_of(self, position: int) -> int:
+        """Return a position, or that which `topk_bandit.store.rules.decisions.appended` stands for."""
+        return position if position >= 0 else self.position - 1 - position
+
+
+class Commits(NamedTuple):
+    """What became of decisions.
+
+    Attributes
+    ----------
+    outcomes
+        What was committed of each; None for one that has to be made again, and an error in place of one that failed.
+    durability
+        How durable all of it is; or that it was not durable in time.
+    """
+
+    outcomes: Sequence[Committed | Exception | None]
+    durability: Durability | NotDurableError = IN_MEMORY
+
+
+class JournaledStore(Store):
+    """The commands of a `Store` that rules decide, for stores that read and commit."""
+
+    @abstractmethod
+    async def _read(self, name: BanditName, sought: Sought) -> Known:
+        """Return what is known of a bandit, or raise `NotFoundError`."""
+
+    @abstractmethod
+    async def _read_due(self, name: BanditName, *, limit: int) -> Due | None:
+        """Return up to `limit` slates whose deadlines have passed, earliest first; None for no such bandit."""
+
+    @abstractmethod
+    async def _commit(
+        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, tells: bool
+    ) -> Commits:
+        """Commit decisions about a bandit, each for itself and in order.
+
+        Parameters
+        ----------
+        is_durable
+            Whether to wait until all of them are as durable as was promised.
+        tells
+            Whether the caller hands on what is appended, so that it need not be announced to itself.
+        """
+
+    @abstractmethod
+    async def _forget_closed(self, name: BanditName) -> None:
+        """Forget slates that ended longer ago than they are kept."""
+
+    def _presume(self, name: BanditName, key: str, *, items_position: int | None = None) -> Known | None:  # noqa: ARG002
+        """Return what is likely of a bandit and a slate, for stores that remember; None to read it.
+
+        With an `items_position`, which is what is known of the items, the slate is likely to be new.
+        """
+        return None
+
+    async def record_recommendation(
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        recommendation: Recommendation,
+        *,
+        incarnation: str,
+        items_position: int,
+        aside: bool = False,
+        told: AppendedEvents | None = None,
+    ) -> RecordOutcome:
+        """See `Store.record_recommendation`."""
+
+        def rule(known: Known) -> Decision[RecordOutcome]:
+            return slates.record(
+                known, request, recommendation, incarnation=incarnation, items_position=items_position, aside=aside
+            )
+
+        sought = Sought((recommendation.recommendation_id,), recalls=True)
+        presumed = self._presume(name, recommendation.recommendation_id, items_position=items_position)
+        decision, committed = await self._decide(name, sought, rule, presumed=presumed, is_durable=False)
+        outcome = decision.answer
+        if outcome.status is not RecordStatus.RECORDED or decision.commit is None:
+            return outcome
+        _tell(told, committed)
+        dated = replace(recommendation, deadline_ms=committed.at_ms + decision.commit.wait_ms)
+        return RecordOutcome(RecordStatus.RECORDED, dated, committed.position)
+
+    async def find_recommendation(
+        self, name: BanditName, request: RecommendationRequest, recommendation_id: str
+    ) -> Recommendation | None:
+        """See `Store.find_recommendation`."""
+        known = await self._read(name, Sought((recommendation_id,), recalls=True))
+        return slates.recall(known, request, recommendation_id)
+
+    async def activate(
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        shown_slate: Sequence[str] = (),
+        *,
+        told: AppendedEvents | None = None,
+    ) -> ActivationReceipt:
+        """See `Store.activate`."""
+        decision, committed = await self._decide(
+            name,
+            Sought((recommendation_id,), tuple(shown_slate)),
+            lambda known: slates.activate(known, recommendation_id, shown_slate),
+        )
+        _tell(told, committed)
+        receipt = decision.answer
+        return replace(receipt, log_position=committed.position_of(receipt.log_position))
+
+    async def record_reward(
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        told: AppendedEvents | None = None,
+    ) -> RewardReceipt:
+        """See `Store.record_reward`."""
+        reward = Reward(recommendation_id, _finite(value), reward_id, final)
+        decision, committed = await self._decide(
+            name,
+            Sought((recommendation_id,)),
+            lambda known: slates.reward(known, reward),
+            presumed=self._presume(name, recommendation_id),
+        )
+        _tell(told, committed)
+        return _dated(decision.answer, committed)
+
+    async def correct_reward(
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        *,
+        reward_id: str = "",
+        known: Correctable,
+    ) -> RewardReceipt | None:
+        """See `Store.correct_reward`."""
+        wanted = None if value is None else _finite(value)
+        decision, committed = await self._decide(
+            name,
+            Sought((recommendation_id,)),
+            lambda now: slates.correct(now, recommendation_id, wanted, reward_id=reward_id, looked_at=known),
+            tells=False,
+        )
+        return None if decision.answer is None else _dated(decision.answer, committed)
+
+    async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
+        """See `Store.expire_due`."""
+        for _ in range(_TRIES):
+            due = await self._read_due(name, limit=limit)
+            if due is None:
+                return Expiry(0, None)
+            decision = slates.expire(due.known)
+            commit = decision.commit
+            if commit is None or await self._commit_one(name, due.known, commit, is_durable=False, tells=False):
+                if due.forgets:
+                    await self._forget_closed(name)
+                filed = 0 if commit is None else len(commit.slates) - decision.answer
+                return Expiry(decision.answer, due.next_deadline_ms, filed)
+        raise _too_fast(name)
+
+    async def record_rewards(
+        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
+    ) -> Sequence[RewardReceipt | Exception]:
+        """See `Store.record_rewards`."""
+        posted = [replace(one, value=_finite(one.value)) for one in rewards]
+        outcomes: list[RewardReceipt | Exception] = []
+        missed: NotDurableError | None = None
+        while len(outcomes) < len(posted):
+            part = posted[len(outcomes) : len(outcomes) + REWARDS_AT_ONCE]
+            try:
+                outcomes += await self._record_part(name, part, missed, told=told)
+            except TopkBanditError as error:
+                outcomes += [error] * len(part)
+                if isinstance(error, UnavailableError):
+                    return [*outcomes, *[_untried(error)] * (len(posted) - len(outcomes))]
+            missed = missed or next((one for one in outcomes if isinstance(one, NotDurableError)), None)
+        return outcomes
+
+    async def _record_part(
+        self,
+        name: BanditName,
+        part: Sequence[Reward],
+        missed: NotDurableError | None,
+        *,
+        told: AppendedEvents | None,
+    ) -> list[RewardReceipt | Exception]:
+        """Decide rewards, and commit them together; one whose slate has changed meanwhile is decided again.
+
+        Where `missed` says that one before was waited for in vain, these are not waited for too.
+        """
+        outcomes: dict[int, RewardReceipt | Exception] = {}
+        is_damaged = False
+        for _ in range(_TRIES + len(part)):
+            left = {place: one for place, one in enumerate(part) if place not in outcomes}
+            if not left:
+                break
+            posted = _of_different_slates(left)
+            if is_damaged:  # each alone: one whose record can't be read stops no other
+                posted = dict(islice(posted.items(), 1))
+            try:
+                outcomes |= await self._attempt_rewards(name, posted, missed, told=told)
+            except CorruptDataError as error:
+                if len(posted) == 1:
+                    outcomes |= dict.fromkeys(posted, error)
+                is_damaged = True
+        return [outcomes.get(place, _too_fast(name)) for place in range(len(part))]
+
+    async def _attempt_rewards(
+        self,
+        name: BanditName,
+        posted: Mapping[int, Reward],
+        missed: NotDurableError | None,
+        *,
+        told: AppendedEvents | None,
+    ) -> dict[int, RewardReceipt | Exception]:
+        """Decide rewards of different slates and commit them; leave out those that have to be decided again."""
+        known = await self._read(name, Sought(tuple(one.recommendation_id for one in posted.values())))
+        outcomes: dict[int, RewardReceipt | Exception] = {}
+        decided: dict[int, Decision[RewardReceipt]] = {}
+        for place, one in posted.items():
+            try:
+                decided[place] = slates.reward(known, one)
+            except TopkBanditError as error:
+                outcomes[place] = error
+        commits = [(known, one.commit or Commit()) for one in decided.values()]
+        committed, durability = await self._commit(name, commits, is_durable=missed is None, tells=True)
+        for (place, decision), outcome in zip(decided.items(), committed, strict=True):
+            if isinstance(outcome, Committed):
+                _tell(told, outcome)
+            if outcome is not None:
+                achieved = durability if missed is None else _unconfirmed(missed)
+                outcomes[place] = _outcome(decision.answer, outcome, achieved)
+        return outcomes
+
+    async def _decide(
+        self,
+        name: BanditName,
+        sought: Sought,
+        rule: Callable[[Known], Decision[_Answer]],
+        *,
+        presumed: Known | None = None,
+        is_durable: bool = True,
+        tells: bool = True,
+    ) -> tuple[Decision[_Answer], Committed]:
+        """Return what a rule decides, and what was committed of it.
+
+        What is presumed only serves to change something: a refusal, or an answer that changes nothing, is of what is
+        read.
+        """
+        decision = None
+        if presumed is not None:
+            with suppress(TopkBanditError):
+                decision = rule(presumed)
+        if presumed is not None and decision is not None and decision.commit is not None and decision.commit.events:
+            committed = await self._commit_one(name, presumed, decision.commit, is_durable=is_durable, tells=tells)
+            if committed is not None:
+                return decision, committed
+        for _ in range(_TRIES):
+            known = await self._read(name, sought)
+            decision = rule(known)
+            if decision.commit is None:
+                return decision, Committed()
+            committed = await self._commit_one(name, known, decision.commit, is_durable=is_durable, tells=tells)
+            if committed is not None:
+                return decision, committed
+        raise _too_fast(name)
+
+    async def _commit_one(
+        self, name: BanditName, known: Known, commit: Commit, *, is_durable: bool, tells: bool
+    ) -> Committed | None:
+        [committed], durability = await self._commit(name, [(known, commit)], is_durable=is_durable, tells=tells)
+        for outcome in (committed, durability):
+            if isinstance(outcome, Exception):
+                raise outcome
+        return committed.achieved(durability) if isinstance(committed, Committed) else None  # type: ignore[arg-type]
+
+
+def _of_different_slates(left: Mapping[int, Reward]) -> dict[int, Reward]:
+    """Return the first rewards up to one of a slate that has one among them: what becomes of it depends on that."""
+    posted: dict[int, Reward] = {}
+    slates_of_posted: set[str] = set()
+    for place, one in left.items():
+        if one.recommendation_id in slates_of_posted:
+            break
+        slates_of_posted.add(one.recommendation_id)
+        posted[place] = one
+    return posted
+
+
+def _finite(value: float) -> float:
+    return float(finite_text("value", value))
+
+
+def _tell(told: AppendedEvents | None, committed: Committed) -> None:
+    """Put what was appended where it is wanted."""
+    if told is not None:
+        told.append(committed.appended)
+
+
+def _outcome(
+    receipt: RewardReceipt, outcome: Committed | Exception, durability: Durability | NotDurableError
+) -> RewardReceipt | Exception:
+    if isinstance(outcome, Exception):
+        return outcome
+    if isinstance(durability, NotDurableError):
+        return durability
+    return _dated(receipt, outcome.achieved(durability))
+
+
+def _dated(receipt: RewardReceipt, committed: Committed) -> RewardReceipt:
+    position = committed.position_of(receipt.log_position)
+    return RewardReceipt(receipt.outcome, position, committed.durability)
+
+
+def _too_fast(name: BanditName) -> UnavailableError:
+    return UnavailableError(f"the slates of {name} change faster than can be decided")
+
+
+def _untried(found: UnavailableError) -> UnavailableError:
+    problem = "not tried, since the store was away for rewards before it"
+    return UnavailableError(problem, retry_after=found.retry_after, nothing_sent=True)
+
+
+def _unconfirmed(missed: NotDurableError) -> NotDurableError:
+    return NotDurableError(
+        "written, but not waited for, as others before it were not durable in time; the same call again finds out",
+        retry_after=missed.retry_after,
+    )

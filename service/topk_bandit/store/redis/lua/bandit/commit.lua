@@ -1,0 +1,88 @@
+#!lua
+-- Commit a decision about a bandit and its slates, if what it was made from is as it was.
+-- KEYS[1..8]   `BanditKeys.of_slates`
+-- ARGV[3] MessagePack of what `topk_bandit.store.redis.journal` puts together
+-- ARGV[4..] texts: of the events, then of the slates that are open. In the latter a number between two bytes of value 1 stands for
+-- the position of an event, by its place, a byte of value 2 for the time, and one of value 3 for the deadline.
+-- Returns {'committed', the time, position of the first event, checksum of the event before it, and that of the last one},
+-- {'stale'} or {'no_bandit'}.
+
+local wanted = cmsgpack.unpack(ARGV[3])
+local bandit = known_bandit()
+if not bandit then
+  return {'no_bandit'}
+end
+local at_ms = now_ms()
+
+local function is_stale()
+  for place, value in pairs(wanted.same) do
+    if bandit[place] ~= value then
+      return true
+    end
+  end
+  for _, limit in ipairs(wanted.most) do
+    if tonumber(bandit[limit[1]]) > limit[2] then
+      return true
+    end
+  end
+  for _, slate in ipairs(wanted.slates) do
+    if stamp_of(slate.id) ~= slate.stamp then
+      return true
+    end
+  end
+  return wanted.before_ms and at_ms >= wanted.before_ms
+end
+
+-- What finds its effect there already writes too: without it the server would confirm at once that replicas and disk have
+-- what another connection wrote.
+if is_stale() then
+  return confirm(keys.meta, {'stale'})
+end
+
+local deadline_ms = wanted.wait_ms and text(at_ms + wanted.wait_ms)
+local first
+for i = 1, wanted.events do
+  local position = append(keys.meta, keys.log, at_ms, ARGV[3 + i], deadline_ms)
+  first = first or position
+end
+
+local function position_of(place)
+  return text(first + place)
+end
+
+local function settled(position)
+  return position >= 0 and position or first - 1 - position
+end
+
+local next_text = 3 + wanted.events
+local function keep_open(slate)
+  next_text = next_text + 1
+  local packed = string.gsub(ARGV[next_text], '\1(%d+)\1', position_of)
+  packed = string.gsub(string.gsub(packed, '\2', text(at_ms)), '\3', deadline_ms or '')
+  write('HSET', keys.recommendations, slate.id, packed)
+  if slate.stamp == '' then
+    write('ZADD', keys.deadlines, deadline_ms, slate.id)
+  end
+end
+
+for _, slate in ipairs(wanted.slates) do
+  if slate.closed then
+    close_record(slate.id, slate.closed, settled)
+  else
+    keep_open(slate)
+  end
+end
+for _, id in ipairs(wanted.lost) do
+  write('ZREM', keys.deadlines, id)
+end
+for field, count in pairs(wanted.counts) do
+  write('HINCRBY', keys.meta, field, count)
+end
+if #writes == 0 then
+  return confirm(keys.meta, {'committed', text(at_ms), '0', '', ''})
+end
+file_closed(at_ms)
+if first then
+  announce(keys.meta)
+end
+return commit({'committed', text(at_ms), first or '0', checksum_before(first), newest_checksum or ''})

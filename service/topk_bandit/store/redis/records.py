@@ -1,0 +1,208 @@
+"""How a recommendation is kept in Redis: as a text while it is open, and as a few digests once it is closed.
+
+The text is ``state deadline_ms fingerprint logged position rewards at_ms context instead recommendation``. A "+" behind
+the state sets it aside, and "-" stands for what is missing: a context, or another slate than the recommended one. Of
+each reward a list has the id, the values as it was posted and as it counts, and its position in the log.
+`lua/closed.lua` has what is left of one that is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any
+
+from topk_bandit.domain.bandits import Activated, Recommendation, RecommendationRequest, Recommended
+from topk_bandit.store.codec import canonical, decode_event, encode_context, encode_recommended
+from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+from topk_bandit.store.redis.replies import read_logged, read_recommendation, verify_reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.store.documents import Document
+
+__all__ = ["Filed", "closed_parts", "pack_new", "pack_record", "read_filed", "read_record", "repack", "settle"]
+
+# What stands in a text for the time when it is committed, and for the deadline that it has from then on.
+_NOW, _DEADLINE = "\2", "\3"
+_NOTHING, _ASIDE = b"-", b"+"
+_STATES = (RecordState.REWARDED, RecordState.EXPIRED, RecordState.LAPSED, RecordState.VOID)
+_OTHER_SLATE, _SET_ASIDE = 8, 16
+_FINGERPRINT_DIGITS, _SLATE_DIGITS, _REWARD_BYTES = 8, 6, 8
+
+
+@verify_reading
+def read_record(key: str, packed: bytes) -> Recorded:
+    """Return a record from its text; one that arrived closed has no context."""
+    state, deadline_ms, fingerprint, logged, position, rewards, at_ms, context, instead, given = packed.split(b" ", 9)
+    shown = _read_shown(key, context) if context != _NOTHING else ()
+    return Recorded(
+        fingerprint=fingerprint.decode(),
+        context=shown,
+        recommendation=read_recommendation(deadline_ms, given),
+        at_ms=0 if at_ms == _NOTHING else int(at_ms),
+        state=RecordState(state.removesuffix(_ASIDE).decode()),
+        rewards=tuple(_read_reward(*one) for one in json.loads(rewards)),
+        logged=int(logged),
+        position=int(position),
+        instead=() if instead == _NOTHING else tuple(json.loads(instead)),
+        aside=state.endswith(_ASIDE),
+    )
+
+
+def _read_shown(key: str, context: bytes) -> Any:  # noqa: ANN401 - a context
+    told = (
+        b'{"v":1,"type":"activated","recommendation_id":%b,"shown":{"context":%b,"slate":[],"at_ms":0},"instead":false}'
+    )
+    event = decode_event(told % (json.dumps(key).encode(), context))
+    return event.shown.context if isinstance(event, Activated) else ()
+
+
+def _read_reward(reward_id: str, posted: str, value: str, position: str) -> PostedReward:
+    return PostedReward(reward_id, float(posted), None if value == "-" else float(value), int(position))
+
+
+def pack_record(recorded: Recorded, version: int) -> bytes:
+    """Return a record as its text."""
+    given = recorded.recommendation
+    event = Recommended(RecommendationRequest("", (), None), replace(given, deadline_ms=0))
+    at_ms, context = (str(recorded.at_ms), encode_context(recorded.context)) if recorded.is_open else ("-", _NOTHING)
+    return _text(recorded, str(given.deadline_ms), at_ms, context, encode_recommended(event, version)[0])
+
+
+def pack_new(recorded: Recorded, told: bytes) -> bytes:
+    """Return the text of a record that is dated when it is committed; `told` is its recommendation."""
+    return _text(recorded, _DEADLINE, _NOW, encode_context(recorded.context), told)
+
+
+def repack(recorded: Recorded, packed: bytes) -> bytes:
+    """Return the text of an open record after a change; all that can't change is as it was in `packed`."""
+    _, deadline_ms, _, _, _, _, at_ms, context, _, told = packed.split(b" ", 9)
+    return _text(recorded, deadline_ms.decode(), at_ms.decode(), context, told)
+
+
+def _text(recorded: Recorded, deadline_ms: str, at_ms: str, context: bytes, told: bytes) -> bytes:
+    parts = (
+        recorded.state + (_ASIDE.decode() if recorded.aside else ""),
+        deadline_ms,
+        recorded.fingerprint,
+        _position_text(recorded.logged),
+        _position_text(recorded.position),
+        f"[{','.join(map(_reward_text, recorded.rewards))}]",
+        at_ms,
+    )
+    instead = _pack_list(recorded.instead) if recorded.instead else "-"
+    return b" ".join([*(part.encode() for part in parts), context, instead.encode(), told])
+
+
+def _position_text(position: int) -> str:
+    """Return a position as it stands in a text: one that `appended` stands for is put in when it is known."""
+    return str(position) if position >= 0 else f"\1{-1 - position}\1"
+
+
+def settle(packed: bytes, *, first: int, at_ms: int, wait_ms: int) -> bytes:
+    """Return a text as `lua/bandit/commit.lua` keeps it, where the first event of the commit is at `first`."""
+    dated = packed.replace(_NOW.encode(), b"%d" % at_ms).replace(_DEADLINE.encode(), b"%d" % (at_ms + wait_ms))
+    return re.sub(rb"\x01(\d+)\x01", lambda place: b"%d" % (first + int(place[1])), dated)
+
+
+def _reward_text(reward: PostedReward) -> str:
+    value = "-" if reward.value is None else canonical(reward.value)
+    told = _pack_list([reward.reward_id, canonical(reward.posted), value])
+    return f'{told[:-1]},"{_position_text(reward.position)}"]'
+
+
+def _pack_list(values: Sequence[object]) -> str:
+    """Return a list as JSON without any space, as the digest of a slate is made of it."""
+    told = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return told.replace("/", "\\/").replace(" ", "\\u0020").replace("\x7f", "\\u007f")
+
+
+@dataclass(frozen=True, slots=True)
+class Filed(Recorded):
+    """What is left of a recommendation that is closed: of the request, the slate and ids of rewards only digests.
+
+    Attributes
+    ----------
+    slate_digest
+        Of the slate that was shown.
+    """
+
+    slate_digest: int = 0
+
+    def has_fingerprint(self, other: str) -> bool:
+        """See `Recorded.has_fingerprint`."""
+        return self.fingerprint == other[:_FINGERPRINT_DIGITS]
+
+    def has_shown(self, slate: Sequence[str]) -> bool:
+        """See `Recorded.has_shown`."""
+        return _slate_digest(slate) == self.slate_digest if slate else not self.instead
+
+    def reward_key(self, reward_id: str) -> str:
+        """See `Recorded.reward_key`; the digest of an id stands for it."""
+        return _reward_digest(reward_id)
+
+
+@verify_reading
+def read_filed(key: str, filed: Sequence[Any], logged: bytes) -> Filed:
+    """Return what is left of a recommendation; its slate where `logged` is the event that gave it out."""
+    kind, fingerprint, slate, deadline_ms, position_logged, position, *rewards = filed
+    state = int(kind)
+    given = read_logged(logged, key) if logged else _gone(key)
+    return Filed(
+        fingerprint=f"{int(fingerprint):0{_FINGERPRINT_DIGITS}x}",
+        context=(),
+        recommendation=replace(given, deadline_ms=int(deadline_ms)),
+        at_ms=0,
+        state=_STATES[state % _OTHER_SLATE - 1],
+        rewards=tuple(_read_filed_reward(*one) for one in rewards),
+        position=int(position),
+        instead=("",) if state % _SET_ASIDE >= _OTHER_SLATE else (),
+        aside=state >= _SET_ASIDE,
+        logged=int(position_logged),
+        slate_digest=int(slate),
+    )
+
+
+def _gone(key: str) -> Recommendation:
+    """Return what stands for a recommendation of which nothing but its id is known."""
+    return Recommendation(key, (), 0.0, 0.0, 0.0, 0.0, 0.0, explored=False, model_version=0, observations=0)
+
+
+def _read_filed_reward(digest: bytes, posted: bytes, value: bytes, position: bytes) -> PostedReward:
+    return PostedReward(digest.hex(), float(posted), None if value == b"-" else float(value), int(position))
+
+
+def closed_parts(recorded: Recorded) -> list[Document | int | str]:
+    """Return what is kept of a closed record, as `close_record` of `lua/filing.lua` takes it."""
+    is_filed = isinstance(recorded, Filed)
+    state = _STATES.index(recorded.state) + 1
+    state += (_OTHER_SLATE if recorded.instead else 0) + (_SET_ASIDE if recorded.aside else 0)
+    slate = recorded.slate_digest if isinstance(recorded, Filed) else _slate_digest(recorded.slate)
+    rewards: list[Any] = [
+        [
+            one.reward_id if is_filed else _reward_digest(one.reward_id),
+            one.posted,
+            one.value == one.posted or (False if one.value is None else one.value),
+            one.position,
+        ]
+        for one in recorded.rewards
+    ]
+    fingerprint = int(recorded.fingerprint[:_FINGERPRINT_DIGITS], 16)
+    deadline_ms = recorded.recommendation.deadline_ms
+    return [state, fingerprint, slate, deadline_ms, recorded.logged, recorded.position, *rewards]
+
+
+def _slate_digest(slate: Sequence[str]) -> int:
+    return int(_sha1(_pack_list(list(slate)))[:_SLATE_DIGITS], 16)
+
+
+def _reward_digest(reward_id: str) -> str:
+    return _sha1(reward_id)[: 2 * _REWARD_BYTES] if reward_id else ""
+
+
+def _sha1(text: str) -> str:
+    return sha1(text.encode(), usedforsecurity=False).hexdigest()

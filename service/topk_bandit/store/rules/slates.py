@@ -1,0 +1,321 @@
+"""What becomes of a slate: how it is recorded, shown and rewarded, and how it ends.
+
+========== ================================================= ============================================
+A slate is after which a reward in time                      and after its deadline
+========== ================================================= ============================================
+inactive   is active, then as pending                        has lapsed: it was never shown
+pending    has ended with it if that is the only one or the  has ended: with what its rewards come to,
+           final one; else has collected it                  or without any, which is an expiry
+rewarded   refuses it, unless it is the same once more       counts it as late
+expired    (there is none in time)                           counts it as late
+lapsed     (there is none in time)                           counts it as late
+void       refuses it, unless it is the same once more       counts it as late
+========== ================================================= ============================================
+
+The same reward once more changes nothing, and another value in its place is refused. What is set aside goes the same
+way, and its events say so. See decisions 6, 23, 27 and 62.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.bandits import (
+    Activated,
+    ActivationOutcome,
+    ActivationReceipt,
+    Aggregation,
+    Expired,
+    Lapsed,
+    Recommended,
+    RewardAmended,
+    RewardCollected,
+    Rewarded,
+    RewardOutcome,
+    RewardReceipt,
+)
+from topk_bandit.store.codec import canonical, fingerprint
+from topk_bandit.store.log import MOST_REWARDS, RecordOutcome, RecordStatus
+from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, aggregate
+from topk_bandit.store.refusals import refusal
+from topk_bandit.store.rules.decisions import Commit, Decision, appended
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation, RecommendationRequest, Reward
+    from topk_bandit.store.log import Correctable
+    from topk_bandit.store.rules.decisions import Known
+
+__all__ = ["activate", "correct", "expire", "recall", "record", "reward"]
+
+
+def record(
+    known: Known,
+    request: RecommendationRequest,
+    recommendation: Recommendation,
+    *,
+    incarnation: str,
+    items_position: int,
+    aside: bool,
+) -> Decision[RecordOutcome]:
+    """Decide what becomes of a slate that was chosen; see `Store.record_recommendation`."""
+    given = recall(known, request, recommendation.recommendation_id)
+    if given is not None:
+        return Decision(RecordOutcome(RecordStatus.REPEATED, given))
+    if (known.incarnation, known.items_position) != (incarnation, items_position):
+        return Decision(RecordOutcome(RecordStatus.STALE))
+    state = RecordState.INACTIVE if known.settings.requires_activation else RecordState.PENDING
+    opened = Recorded(fingerprint(request), request.context, recommendation, 0, state, aside=aside, logged=appended(0))
+    commit = Commit(
+        events=(Recommended(request, recommendation, aside),),
+        slates={recommendation.recommendation_id: opened},
+        wait_ms=known.settings.reward_wait_ms,
+        items_position=items_position,
+    )
+    return Decision(RecordOutcome(RecordStatus.RECORDED, recommendation, appended(0)), commit)
+
+
+def recall(known: Known, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
+    """Return what a request was answered with, None if it is new; see `Store.find_recommendation`."""
+    recorded = known.slates[recommendation_id]
+    if recorded is None:
+        return None
+    if not recorded.has_fingerprint(fingerprint(request)):
+        raise refusal("request_id_reused", known.name)
+    is_kept = recorded.is_open or recorded.logged >= known.first_position
+    if not (is_kept and recorded.recommendation.slate):
+        raise refusal("slate_gone", known.name, recommendation_id)
+    return recorded.recommendation
+
+
+def activate(known: Known, recommendation_id: str, slate: Sequence[str]) -> Decision[ActivationReceipt]:
+    """Decide what becomes of a slate that was shown, or of another instead of it; see `Store.activate`."""
+    recorded = _recorded(known, recommendation_id)
+    if recorded.state is RecordState.LAPSED:
+        return Decision(ActivationReceipt(ActivationOutcome.LATE), Commit())
+    if recorded.state is not RecordState.INACTIVE:
+        if not recorded.has_shown(slate):
+            raise refusal("activation_exists", known.name, recommendation_id)
+        return Decision(ActivationReceipt(ActivationOutcome.DUPLICATE), Commit())
+    recommended = recorded.recommendation
+    if slate and tuple(slate) != recommended.slate:
+        _check_shown(known, slate, size=len(recommended.slate))
+        recorded = replace(recorded, instead=tuple(slate))
+    if known.now_ms >= recommended.deadline_ms:
+        ended, event = _end(known.settings, recorded, place=0)
+        return Decision(ActivationReceipt(ActivationOutcome.LATE), Commit((event,), {recommendation_id: ended}))
+    shown, event = _activate(recorded)
+    commit = Commit(
+        (event,),
+        {recommendation_id: shown},
+        before_ms=recommended.deadline_ms,
+        items_position=known.items_position if recorded.instead else None,
+    )
+    return Decision(ActivationReceipt(ActivationOutcome.ACTIVATED, appended(0)), commit)
+
+
+def reward(known: Known, posted: Reward) -> Decision[RewardReceipt]:
+    """Decide what becomes of a reward; see `Store.record_reward`."""
+    is_first = known.settings.reward_aggregation is Aggregation.FIRST
+    if not (is_first or posted.reward_id):
+        raise refusal("no_reward_id", known.name)
+    key, reward_id, ends = posted.recommendation_id, "" if is_first else posted.reward_id, is_first or posted.final
+    recorded = _recorded(known, key)
+    in_time = known.now_ms < recorded.recommendation.deadline_ms
+    before = recorded.find_reward(reward_id)
+    if before is not None and before.posted != posted.value:
+        raise refusal("reward_exists", known.name, key)
+    if before is not None and not (ends and in_time and recorded.is_open and before.value is not None):
+        return Decision(RewardReceipt(RewardOutcome.DUPLICATE, before.position), Commit())
+    position = appended(int(recorded.state is RecordState.INACTIVE)) if in_time else 0
+    if before is not None:
+        return _take(known, key, recorded.with_reward(replace(before, position=position)), before, ends=ends)
+    _check_room(known, recorded, key, in_time=in_time)
+    value = _within_range(known, posted.value)
+    taken = PostedReward(recorded.reward_key(reward_id), posted.value, value if in_time else None, position)
+    recorded = recorded.with_reward(taken)
+    return _take(known, key, recorded, taken, ends=ends) if in_time else _count_late(known, key, recorded)
+
+
+def _check_room(known: Known, recorded: Recorded, key: str, *, in_time: bool) -> None:
+    """Refuse another reward of a slate that has had its last one, or as many as it can have."""
+    if in_time and not recorded.is_open:
+        raise refusal("reward_final", known.name, key)
+    if len(recorded.rewards) >= MOST_REWARDS:
+        raise refusal("reward_count", known.name, key)
+
+
+def _count_late(known: Known, key: str, recorded: Recorded) -> Decision[RewardReceipt]:
+    """Count a reward that came after the deadline, and end the slate if that has not been noticed yet."""
+    ended, *events = _end(known.settings, recorded, place=0) if recorded.is_open else (recorded,)
+    return Decision(RewardReceipt(RewardOutcome.LATE), Commit(tuple(events), {key: ended}, late=1))
+
+
+def _take(known: Known, key: str, recorded: Recorded, taken: PostedReward, *, ends: bool) -> Decision[RewardReceipt]:
+    """Take in a reward that is in time, and in the record: end the slate with it, or collect it."""
+    events: list[Event] = []
+    if recorded.state is RecordState.INACTIVE:
+        recorded, activated = _activate(recorded)
+        events.append(activated)
+    position = appended(len(events))
+    if ends:
+        recorded, event = _end(known.settings, recorded, place=len(events))
+    else:
+        event = RewardCollected(key, taken.reward_id, taken.value, recorded.aside)
+    is_new = taken.position == position
+    commit = Commit(
+        (*events, event),
+        {key: recorded},
+        clamped=int(is_new and taken.value != taken.posted),
+        before_ms=recorded.recommendation.deadline_ms,
+    )
+    return Decision(RewardReceipt(RewardOutcome.ACCEPTED, position), commit)
+
+
+def correct(
+    known: Known, key: str, value: float | None, *, reward_id: str, looked_at: Correctable
+) -> Decision[RewardReceipt | None]:
+    """Decide what becomes of a reward that is replaced, or taken back; see `Store.correct_reward`."""
+    recorded = _recorded(known, key)
+    if recorded.state in {RecordState.EXPIRED, RecordState.LAPSED}:
+        raise refusal("no_reward", known.name, key)
+    if recorded.state is RecordState.VOID:
+        if value is None:
+            return Decision(RewardReceipt(RewardOutcome.DUPLICATE), Commit())
+        raise refusal("reward_void", known.name, key)
+    reward_id = "" if known.settings.reward_aggregation is Aggregation.FIRST else reward_id
+    chosen = recorded.find_accepted(reward_id)
+    ends = value is None and not reward_id and recorded.is_open
+    if not (chosen or ends):
+        raise refusal("no_reward", known.name, key)
+    value = None if value is None else _replacement(known, key, chosen, value)
+    if not ends and all(one.value == value for one in chosen):
+        return Decision(RewardReceipt(RewardOutcome.DUPLICATE), Commit())
+    if recorded.is_open or recorded.aside:
+        most: dict[str, int] | None = {}
+    else:
+        most = _limits(known, key, recorded, looked_at)
+    if most is None:
+        return Decision(None)
+    after, event = _corrected(known.settings, recorded, key, [replace(one, value=value) for one in chosen], ends=ends)
+    return Decision(RewardReceipt(RewardOutcome.ACCEPTED, appended(0)), Commit((event,), {key: after}, most=most))
+
+
+def _replacement(known: Known, key: str, chosen: Sequence[PostedReward], value: float) -> float:
+    """Return what the one reward that is meant is to be, or refuse it."""
+    if len(chosen) > 1:
+        raise refusal("no_reward_id", known.name)
+    if chosen[0].value is None:
+        raise refusal("reward_void", known.name, key)
+    return _within_range(known, value)
+
+
+def _limits(known: Known, key: str, recorded: Recorded, looked_at: Correctable) -> dict[str, int] | None:
+    """Return up to where the positions may go while what was learned can be corrected, None if the model is another.
+
+    New items may take the places of old ones, which folds rewards, and an import does.
+    """
+    if recorded.position > looked_at.version:
+        return None
+    if not looked_at.last_position:
+        raise refusal("folded", known.name, key)
+    most = {
+        "items_position": looked_at.version,
+        "imported_position": looked_at.version,
+        "log_position": looked_at.last_position - 1,
+    }
+    is_same = (known.incarnation, known.revision) == (looked_at.incarnation, looked_at.revision)
+    return most if is_same and all(getattr(known, name) <= limit for name, limit in most.items()) else None
+
+
+def _corrected(
+    settings: BanditSettings, recorded: Recorded, key: str, changed: Sequence[PostedReward], *, ends: bool
+) -> tuple[Recorded, Event]:
+    if ends:
+        never_shown = recorded.state is RecordState.INACTIVE
+        gone = Expired(key, None, None, aside=recorded.aside)
+        after = _with_rewards(recorded, changed)
+        return replace(after, state=RecordState.VOID), Lapsed(key, recorded.aside) if never_shown else gone
+    after = _with_rewards(recorded, changed)
+    if recorded.is_open:
+        return after, RewardCollected(key, changed[0].reward_id, changed[0].value, recorded.aside)
+    kind = settings.reward_aggregation
+    # Nothing was learned of a slate that was set aside, so that nobody else knows what its reward was.
+    before = aggregate(kind, recorded.rewards) if recorded.aside else None
+    left = aggregate(kind, after.rewards)
+    state = RecordState.VOID if left is None else RecordState.REWARDED
+    return replace(after, state=state, position=appended(0)), RewardAmended(key, left, before)
+
+
+def expire(known: Known) -> Decision[int]:
+    """Decide what becomes of slates whose deadlines have passed: all that are known; return how many end.
+
+    One that had arrived closed is kept from now on as others are that ended.
+    """
+    events: list[Event] = []
+    slates: dict[str, Recorded] = {}
+    lost = tuple(key for key, recorded in known.slates.items() if recorded is None)
+    for key, recorded in known.slates.items():
+        if recorded is None:
+            continue
+        slates[key] = recorded
+        if recorded.is_open:
+            slates[key], event = _end(known.settings, recorded, place=len(events))
+            events.append(event)
+    commit = Commit(tuple(events), slates, lost=lost) if known.slates else None
+    return Decision(len(events), commit)
+
+
+def _end(settings: BanditSettings, recorded: Recorded, *, place: int) -> tuple[Recorded, Event]:
+    """End an open slate: with what its rewards come to, without any, or because it was never shown."""
+    key = recorded.recommendation.recommendation_id
+    if recorded.state is RecordState.INACTIVE:
+        return replace(recorded, state=RecordState.LAPSED), Lapsed(key, recorded.aside)
+    value = aggregate(settings.reward_aggregation, recorded.rewards)
+    if value is not None:
+        ended = replace(recorded, state=RecordState.REWARDED, position=appended(place))
+        return ended, Rewarded(key, value, recorded.shown, aside=recorded.aside)
+    default = settings.default_reward
+    shown = None if default is None else recorded.shown
+    expired = Expired(key, None if default is None else default + 0.0, shown, aside=recorded.aside)
+    return replace(recorded, state=RecordState.EXPIRED), expired
+
+
+def _activate(recorded: Recorded) -> tuple[Recorded, Event]:
+    key = recorded.recommendation.recommendation_id
+    activated = Activated(key, recorded.shown, bool(recorded.instead), aside=recorded.aside)
+    return replace(recorded, state=RecordState.PENDING), activated
+
+
+def _recorded(known: Known, key: str) -> Recorded:
+    recorded = known.slates[key]
+    if recorded is None:
+        raise refusal("no_recommendation", known.name, key)
+    return recorded
+
+
+def _with_rewards(recorded: Recorded, rewards: Sequence[PostedReward]) -> Recorded:
+    for one in rewards:
+        recorded = recorded.with_reward(one)
+    return recorded
+
+
+def _within_range(known: Known, value: float) -> float:
+    """Return a reward as it is to be learned, or refuse it."""
+    taken = known.settings.reward_range
+    if taken is None or taken.low <= value <= taken.high:
+        return value
+    if not taken.clamp:
+        raise refusal("out_of_range", known.name, f"{canonical(taken.low)} {canonical(taken.high)}")
+    return min(max(value, taken.low), taken.high) + 0.0
+
+
+def _check_shown(known: Known, slate: Sequence[str], *, size: int) -> None:
+    """Refuse what can't have been shown."""
+    if len(slate) != size:
+        raise refusal("wrong_slate", known.name, size)
+    for item_id in slate:
+        if item_id not in known.items:
+            raise refusal("no_item", known.name, item_id)
