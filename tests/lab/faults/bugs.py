@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, Imported, Prior
     from topk_bandit.domain.studies import Answer, AnswersImported, StudyEvent, StudyName
     from topk_bandit.lab.faults.server import Stores
+    from topk_bandit.store.journaled import Committed
     from topk_bandit.store.log import (
         AppendedEvents,
         BanditRecord,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.store.memory.bandits import MemoryStore
     from topk_bandit.store.memory.studies import MemoryStudies
+    from topk_bandit.store.rules.decisions import Commit, Known
     from topk_bandit.store.study_log import StudyRecord, StudyStore
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "lost_rows",
     "other_prior",
     "other_slate",
+    "stale_commit",
     "unfenced_items",
     "wrong_amendment",
 ]
@@ -106,6 +109,20 @@ class _DoublesRewards(_Wrong):
             await self._store.record_reward(name, recommendation_id, value, **named)
             self._change(name, recommendation_id, rewards=kept)
         return receipt
+
+
+class _CommitsWhatIsStale(_Wrong):
+    """Commits what was decided from a record that has changed since: the stamp is not the one that was read."""
+
+    def __init__(self, store: Store, *, every: int) -> None:
+        super().__init__(store, every=every)
+        commit = self._store._commit_now
+
+        def commit_all(name: BanditName, known: Known, wanted: Commit) -> Committed | None:
+            recorded = self._store._bandits[name].recorded
+            return commit(name, replace(known, slates={key: recorded.get(key) for key in wanted.slates}), wanted)
+
+        self._store._commit_now = commit_all  # type: ignore[method-assign]
 
 
 class _LosesRewards(_Wrong):
@@ -321,6 +338,7 @@ class Bug:
 
 doubled_reward = Bug(_DoublesRewards, every=8)
 always_doubled_reward = Bug(_DoublesRewards)
+stale_commit = Bug(_CommitsWhatIsStale)
 lost_reward = Bug(_LosesRewards, every=8)
 default_for_a_slate_of_nobody = Bug(_DeniesRecords, every=8)
 unfenced_items = Bug(_IgnoresItemChanges)

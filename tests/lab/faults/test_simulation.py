@@ -27,6 +27,7 @@ from tests.lab.faults.bugs import (
     lost_rows,
     other_prior,
     other_slate,
+    stale_commit,
     unfenced_items,
     wrong_amendment,
 )
@@ -58,6 +59,7 @@ def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
     ("bug", "seed", "told"),
     [
         (doubled_reward, 0, "ended 2 times"),
+        (stale_commit, 0, "ended 2 times"),
         (lost_reward, 0, "was acknowledged, and is lost"),
         (default_for_a_slate_of_nobody, 0, "is recorded, and may be learned from"),
         (forgotten_reward, 9, "which what was posted does not come to"),

@@ -2,7 +2,8 @@
 
 It carries out the calls that reach it on a `MemoryStore` and a `MemoryStudies`, and keeps a journal of those that
 write. A failover begins anew from a journal that is cut short, but never before a call that was acknowledged. All
-events that ever were in a log are archived, also those that are trimmed, deleted or lost later.
+events that ever were in a log are archived, also those that are trimmed, deleted or lost later. Some calls come twice,
+as if their reply had been lost: the second one between what the first one reads and what it commits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.memory.studies import MemoryStudies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
     from topk_bandit.domain.studies import LoggedStudyEvent, StudyName
@@ -35,6 +36,8 @@ READS = frozenset(
         "study.find_import", "study.get_study", "study.list_studies", "study.read_study", "study.unfinished_designs",
     }
 )  # fmt: skip
+
+_COMES_TWICE_EVERY = 5
 
 NOT_AWAITED = frozenset(
     {
@@ -142,6 +145,7 @@ class Server:
         self._journal: list[_Call] = []
         self._safe = 0
         self._pinned_ms: int | None = None
+        self._count = 0
         self._stores = self._new_stores()
 
     def clock_ms(self) -> int:
@@ -164,7 +168,10 @@ class Server:
     def _call(self, method: str, given: tuple[object, ...], named: Mapping[str, object]) -> object:
         if method.startswith(STUDY_CALL):
             return _drive(getattr(self._stores.studies, method.removeprefix(STUDY_CALL))(*given, **named))
-        return _drive(getattr(self._stores.bandits, method)(*given, **named))
+        call = getattr(self._stores.bandits, method)
+        self._count += 1
+        twice = self._count % _COMES_TWICE_EVERY == 0
+        return _drive(call(*given, **named), lambda: _drive(call(*given, **named)) if twice else None)
 
     @property
     def journal_end(self) -> int:
@@ -227,7 +234,7 @@ class Server:
             self.archive.enter_study(*self._study_log())
 
     def _new_stores(self) -> Stores:
-        self._memory = MemoryStore(clock_ms=self._store_ms)
+        self._memory = MemoryStore(clock_ms=self._store_ms, before_commit=_Pause)
         self._studies = MemoryStudies(clock_ms=self._store_ms)
         self._unreadable = set[int]()
         return self._wrap(Stores(self._memory, self._studies))
@@ -253,10 +260,20 @@ class Server:
         return bool(new)
 
 
-def _drive(call: Coroutine[Any, Any, object]) -> object:
-    """Run a call of the store in memory, which never waits."""
+class _Pause:
+    """Has a call wait once, until it is driven on."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+def _drive(call: Coroutine[Any, Any, object], meanwhile: Callable[[], object] = lambda: None) -> object:
+    """Run a call of the store in memory; `meanwhile` comes when it waits for the first time."""
     try:
         call.send(None)
+        with suppress(Exception):  # its errors are those of the call itself
+            meanwhile()
+        while True:
+            call.send(None)
     except StopIteration as end:
         return end.value
-    raise RuntimeError("a call of the store in memory waits")

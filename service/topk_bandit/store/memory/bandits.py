@@ -1,7 +1,8 @@
 """A store of bandits in this process, for tests and as the reference for other stores.
 
-It keeps the promises of `topk_bandit.store.log`: no method awaits between its first read and its last write, so that
-each is atomic on one event loop. It never writes to a disk, and its data end with the process.
+It keeps the promises of `topk_bandit.store.log`: no method awaits between its first read and its last write, or else
+what it writes is committed as in other stores, if what was read is unchanged. It never writes to a disk, and its data
+end with the process.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from topk_bandit.store.refusals import refusal
 from topk_bandit.store.rules.decisions import Known, settled_events, settled_slates
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from topk_bandit.domain.bandits import (
         BanditName,
@@ -258,10 +259,19 @@ class MemoryStore(JournaledStore):
         The store's clock.
     record_retention_ms
         How long a closed recommendation is remembered.
+    before_commit
+        What is waited for between reading and committing, where other calls may come in other stores.
     """
 
-    def __init__(self, *, clock_ms: Callable[[], int], record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS) -> None:
+    def __init__(
+        self,
+        *,
+        clock_ms: Callable[[], int],
+        record_retention_ms: int = DEFAULT_RECORD_RETENTION_MS,
+        before_commit: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._clock_ms = clock_ms
+        self._before_commit = before_commit
         self._record_retention_ms = record_retention_ms
         self._bandits: dict[BanditName, _Bandit] = {}
         self._arrivals: Arrivals[BanditName, Arrival, ArrivingBandit] = Arrivals(
@@ -408,6 +418,8 @@ class MemoryStore(JournaledStore):
         is_durable: bool,  # noqa: ARG002 - it keeps nothing
         tells: bool,  # noqa: ARG002 - whoever listens is told all
     ) -> Commits:
+        if self._before_commit is not None:
+            await self._before_commit()
         return Commits([self._commit_now(name, *one) for one in decided])
 
     def _commit_now(self, name: BanditName, known: Known, commit: Commit) -> Committed | None:
