@@ -79,10 +79,13 @@ import os, resource, sys
 from topk_bandit.client import Client
 
 client = Client(sys.argv[1], tenant="acme", timeout=float(sys.argv[2]))
+routing = client._connections._routing
+routing._no_try_before = float("inf")  # until there can be no further thread
 list(client.list_bandits())
 if not os.getuid():
     os.setuid(65534)  # root has no such limit
 resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+routing._no_try_before = 0.0
 for number in range(24):
     client.recommend(f"home-{number % 8}", [1.0])
 assert client._connections.count == 1
