@@ -53,10 +53,10 @@ $(VENV)/compiled.stamp: $(VENV)/dev.stamp $(wildcard $(shell git ls-files '*.py'
 	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
 	@touch $@
 
-# Four processes for two cores, and six for the slow tests: much of the time is waiting. A file's tests stay together, because
+# Four processes for two cores, and five for the slow tests: much of the time is waiting. A file's tests stay together, because
 # they share servers, and files keep their order: those with few tests, which take longest, would else all come last.
 IN_FOUR = $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
-IN_SIX = $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+IN_FIVE = $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 QUICK_TESTS = $(IN_FOUR) -m "not slow and not processors"
 
 test: $(VENV)/compiled.stamp  ## Run all tests but the slow ones, in some five minutes
@@ -70,7 +70,7 @@ test-stress-sample: $(VENV)/compiled.stamp
 	$(BIN)/python tools/stress.py --sample --minutes 2 -- $(QUICK_TESTS)
 
 test-slow: $(VENV)/compiled.stamp  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
-	$(IN_SIX) -m "slow and not processors" --durations=30 --durations-min=5
+	$(IN_FIVE) -m "slow and not processors" --durations=30 --durations-min=5
 
 # Without what runs services and waits for them, the laboratory, searches by hypothesis, and stores but memory and one Valkey.
 test-fast: $(VENV)/compiled.stamp  ## Run what tells most in the least time

@@ -183,8 +183,8 @@ def shop(front: Front, ends: threading.Event, seconds: list[float], failed: list
 def refused_twice(front: Front) -> Counter[str]:
     """Ask about each of many bandits that there are none of; return the failures that did not come from a service.
 
-    Wherever on the ring a name is, the call goes to a service that is there. Only what was under way on the connection
-    that ended has failed, once.
+    Wherever on the ring a name is, the call goes to a service that is there. Only what comes in the moment in which a
+    service ends fails, and more than once on a busy machine; clients try it again.
     """
     found = Counter[str]()
     with Client(front.target, tenant=TENANT, timeout=PATIENCE, tls=front.tls, retry=ONCE) as client:
@@ -215,7 +215,8 @@ def test_each_bandit_has_one_service_and_moves_only_when_that_dies(front: Front)
     try:
         victim = before[BANDITS[0]]
         front.services[victim].kill_everything()
-        assert refused_twice(front) == Counter()
+        refused = refused_twice(front)
+        assert refused.total() < OTHERS / 100, refused  # of a ring that is not looked at far enough it is one in thirty
         wanted = len(done) + 4 * len(BANDITS)
         until(lambda: len(done) > wanted or failed, what="calls go on")
     finally:
