@@ -146,7 +146,7 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
     "late": (
         lambda store: store.record_reward(NAME, "overdue", 2.0),
         scripts.COMMIT,
-        None,
+        RewardReceipt(RewardOutcome.DUPLICATE),
         1,
     ),
     "activate": (
@@ -191,6 +191,8 @@ def test_a_write_whose_reply_was_lost_has_its_effect_once(valkey: RunningServer,
                 await store.update_settings(NAME, settings(requires_activation=True), revision=2)
                 await recommend(store, "unseen")
             before = await store.get_bandit(NAME)
+            # As a worker that did not record it: what is presumed of it is stale, and that reply would be the lost one.
+            store._journal._records.drop(NAME, "overdue")
             proxy.lose(script, replies=losses)
             outcome = await insist(lambda: write(store))
             assert proxy.lost == losses

@@ -39,7 +39,7 @@ from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPar
 from topk_bandit.store.arriving import Arriving
 from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
 from topk_bandit.store.line_imports import take_lines
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, is_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -233,13 +233,9 @@ def _put_import(arriving: Arriving, arrived: Arrived, part: ArchivedImport) -> N
 def _put_slate(arriving: Arriving, arrived: Arrived, key: str, recorded: Recorded | None) -> None:
     """Remember a slate as it is now, None for one that is not remembered any more."""
     known = _find_slate(arriving, arrived, key)
-    more = _is_pending(recorded) - _is_pending(known)
+    more = is_pending(recorded) - is_pending(known)
     arriving.slates[key] = recorded
     arriving.arrival = replace(arriving.arrival, pending=arriving.arrival.pending + more)
-
-
-def _is_pending(recorded: Recorded | None) -> bool:
-    return recorded is not None and recorded.state is RecordState.PENDING
 
 
 def _find_slate(arriving: Arriving, arrived: Arrived, key: str) -> Recorded | None:

@@ -14,7 +14,7 @@ from topk_bandit.domain.errors import CorruptDataError, NotDurableError, TopkBan
 from topk_bandit.store.log import Appended, Expiry, RecordOutcome, RecordStatus, Store
 from topk_bandit.store.refusals import finite_text
 from topk_bandit.store.rules import slates
-from topk_bandit.store.rules.decisions import Commit
+from topk_bandit.store.rules.decisions import Commit, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,10 +88,6 @@ class Committed:
     def achieved(self, durability: Durability) -> Committed:
         """Return the same, known to be so durable."""
         return self if durability == self.durability else replace(self, durability=durability)
-
-    def position_of(self, position: int) -> int:
-        """Return a position, or that which `topk_bandit.store.rules.decisions.appended` stands for."""
-        return position if position >= 0 else self.position - 1 - position
 
 
 class Commits(NamedTuple):
@@ -196,7 +192,7 @@ class JournaledStore(Store):
         )
         _tell(told, committed)
         receipt = decision.answer
-        return replace(receipt, log_position=committed.position_of(receipt.log_position))
+        return replace(receipt, log_position=position_of(receipt.log_position, committed.position))
 
     async def record_reward(
         self,
@@ -403,7 +399,7 @@ def _outcome(
 
 
 def _dated(receipt: RewardReceipt, committed: Committed) -> RewardReceipt:
-    position = committed.position_of(receipt.log_position)
+    position = position_of(receipt.log_position, committed.position)
     return RewardReceipt(receipt.outcome, position, committed.durability)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.features import Context
 
-__all__ = ["PostedReward", "RecordState", "Recorded", "aggregate"]
+__all__ = ["PostedReward", "RecordState", "Recorded", "aggregate", "is_pending"]
 
 
 class RecordState(StrEnum):
@@ -100,6 +100,11 @@ class Recorded:
     def shown(self) -> Shown:
         """What was shown."""
         return Shown(self.context, self.slate, self.at_ms)
+
+
+def is_pending(recorded: Recorded | None) -> bool:
+    """Return whether a recommendation is active and has not ended; one that is not recorded is not."""
+    return recorded is not None and recorded.state is RecordState.PENDING
 
 
 def aggregate(kind: Aggregation, rewards: Sequence[PostedReward]) -> float | None:

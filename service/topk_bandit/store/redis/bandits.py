@@ -606,10 +606,6 @@ class RedisStore(JournaledStore):
     def _announcing(self, name: BanditName) -> tuple[str, str]:
         return self._bandits.announcing(name)
 
-    def _announcing_own(self, name: BanditName) -> tuple[str, str]:
-        """Return what a script announces whose answer tells what it has appended."""
-        return self._keys.changes, self._keys.announcement(name, writer=self.writer)
-
 
 def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
     return Kind(

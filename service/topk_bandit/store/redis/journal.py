@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
@@ -14,17 +14,17 @@ from topk_bandit.store.codec import decode_event, decode_settings, encode_event,
 from topk_bandit.store.documents import message_of
 from topk_bandit.store.journaled import Commits, Committed, Due
 from topk_bandit.store.log import Appended
-from topk_bandit.store.recorded import RecordState
+from topk_bandit.store.recorded import is_pending
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.closed import must_turn
 from topk_bandit.store.redis.records import closed_parts, pack_new, read_filed, read_record, repack, settle
 from topk_bandit.store.redis.replies import verify_reading
-from topk_bandit.store.rules.decisions import Known, settled_slates
+from topk_bandit.store.rules.decisions import Known, dated_event, settled_slates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditName, BanditSettings
     from topk_bandit.store.journaled import Sought
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.store.recorded import Recorded
@@ -155,7 +155,7 @@ class RedisJournal:
         keys, writer = self._keys.bandit(name), self._writer if tells else ""
         announcing = self._keys.changes, self._keys.announcement(name, writer=writer)
         version = self._link.data_version
-        commits = [_Sent(known, commit, version) for known, commit in decided if isinstance(known, _Read)]
+        commits = [_Sent(cast("_Read", known), commit, version) for known, commit in decided]
         arguments: list[tuple[bytes | str | int, ...]] = [(*announcing, *one.arguments) for one in commits]
         durability: Any = Committed().durability
         if len(arguments) == 1 and not is_durable:
@@ -169,8 +169,7 @@ class RedisJournal:
 
     async def forget_closed(self, name: BanditName) -> None:
         """Forget slates that were closed long ago."""
-        arguments = (*self._bandits.announcing(name), self._retention_ms)
-        await self._link.run(scripts.FORGET_CLOSED, self._keys.bandit(name).of_slates, arguments)
+        await self._link.run(scripts.FORGET_CLOSED, self._keys.bandit(name).of_slates, (self._retention_ms,))
 
     def _known(self, name: BanditName, now_ms: bytes, bandit: Sequence[bytes]) -> _Read:
         known = _read_bandit(name, now_ms, *bandit)
@@ -236,8 +235,8 @@ class _Sent:
         same = {_INCARNATION: known.incarnation, _REVISION: str(known.revision)}
         if commit.items_position is not None:
             same[_ITEMS_POSITION] = str(commit.items_position)
-        pending = sum(map(_is_pending, commit.slates.values()))
-        pending -= sum(_is_pending(known.slates[key]) for key in commit.slates)
+        pending = sum(map(is_pending, commit.slates.values()))
+        pending -= sum(is_pending(known.slates[key]) for key in commit.slates)
         counts = {"pending": pending, "late_rewards": commit.late, "clamped_rewards": commit.clamped}
         document = {
             "same": same,
@@ -261,7 +260,7 @@ class _Sent:
         """Return what was appended, just as who reads the log is given it; None for what only a newer program reads."""
         deadline_ms = at_ms + self.commit.wait_ms
         try:
-            events = [_dated(decode_event(data), deadline_ms) for data in self.events]
+            events = [dated_event(decode_event(data), deadline_ms) for data in self.events]
         except NewerDataError:
             return None
         return Appended(
@@ -320,16 +319,6 @@ def _read_bandit(
     items, imported, newest, first = map(int, positions[:4])
     life = incarnation.decode(), int(revision), _read_settings(settings)
     return _Read(name, *life, int(now_ms), items, imported, newest, first)
-
-
-def _is_pending(recorded: Recorded | None) -> bool:
-    return recorded is not None and recorded.state is RecordState.PENDING
-
-
-def _dated(event: Event, deadline_ms: int) -> Event:
-    if not isinstance(event, Recommended):
-        return event
-    return replace(event, recommendation=replace(event.recommendation, deadline_ms=deadline_ms))
 
 
 def _stamp_of(text: bytes) -> str:

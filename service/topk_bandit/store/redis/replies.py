@@ -17,7 +17,8 @@ from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings, written_event
-from topk_bandit.store.log import Appended, BanditRecord, Holdings, LogSlice, TextSlice
+from topk_bandit.store.log import BanditRecord, Holdings, LogSlice, TextSlice
+from topk_bandit.store.rules.decisions import dated_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,6 @@ __all__ = [
     "check_entry",
     "checksum_of",
     "fields_of",
-    "read_appended",
     "read_bandit",
     "read_entries",
     "read_holdings",
@@ -141,27 +141,6 @@ def read_slice(parts: Sequence[Any], *, start: int) -> LogSlice:
     )
 
 
-def read_appended(told: Sequence[Sequence[bytes]]) -> Appended | None:
-    """Return what a script says that it has appended; None where it says nothing, or nothing that can be read."""
-    try:
-        return _read_appended(*told[0]) if told else None
-    except (CorruptDataError, NewerDataError):
-        return None
-
-
-@verify_reading
-def _read_appended(incarnation: bytes, revision: bytes, before: bytes, *entries: bytes) -> Appended:
-    events = tuple(map(_read_event, entries))
-    return Appended(
-        incarnation=incarnation.decode(),
-        revision=int(revision),
-        before=before.decode(),
-        events=without_gaps(events, start=events[0].position),
-        checksum=_checksum_in(entries[-1]),
-        n_bytes=sum(map(len, entries)),
-    )
-
-
 def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedEvent, ...]:
     """Return events that stand at `start` and after it without gaps."""
     return without_gaps(tuple(map(_read_event, entries)), start=start)
@@ -236,8 +215,7 @@ def _read_event(entry: bytes) -> LoggedEvent:
     entry_id, at_ms, deadline_ms, data = check_entry(entry)
     event = decode_event(data)
     if isinstance(event, Recommended):
-        dated = replace(event.recommendation, deadline_ms=int(deadline_ms))
-        event = replace(event, recommendation=dated)
+        event = dated_event(event, int(deadline_ms))
     return LoggedEvent(position=int(entry_id.partition(b"-")[0]), at_ms=int(at_ms), event=event)
 
 

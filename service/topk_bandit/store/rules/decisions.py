@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Event
     from topk_bandit.store.recorded import Recorded
 
-__all__ = ["Commit", "Decision", "Known", "appended", "settled_events", "settled_slates"]
+__all__ = ["Commit", "Decision", "Known", "appended", "dated_event", "position_of", "settled_events", "settled_slates"]
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
@@ -98,9 +98,14 @@ def appended(place: int) -> int:
     return -1 - place
 
 
+def position_of(position: int, first: int) -> int:
+    """Return a position, or that which `appended` stands for, where a commit's first event is at `first`."""
+    return position if position >= 0 else first - 1 - position
+
+
 def settled_events(commit: Commit, *, at_ms: int) -> tuple[Event, ...]:
     """Return the events of a commit as they were appended then."""
-    return tuple(_dated_event(event, at_ms + commit.wait_ms) for event in commit.events)
+    return tuple(dated_event(event, at_ms + commit.wait_ms) for event in commit.events)
 
 
 def settled_slates(commit: Commit, *, first: int, at_ms: int) -> dict[str, Recorded]:
@@ -108,7 +113,8 @@ def settled_slates(commit: Commit, *, first: int, at_ms: int) -> dict[str, Recor
     return {key: _settled(recorded, commit, first, at_ms) for key, recorded in commit.slates.items()}
 
 
-def _dated_event(event: Event, deadline_ms: int) -> Event:
+def dated_event(event: Event, deadline_ms: int) -> Event:
+    """Return an event as it is appended: a `Recommended` has its deadline from then on."""
     if not isinstance(event, Recommended):
         return event
     return replace(event, recommendation=replace(event.recommendation, deadline_ms=deadline_ms))
@@ -117,18 +123,13 @@ def _dated_event(event: Event, deadline_ms: int) -> Event:
 def _settled(recorded: Recorded, commit: Commit, first: int, at_ms: int) -> Recorded:
     given = recorded.recommendation
     is_new = recorded.at_ms == 0 and recorded.is_open
-    rewards = tuple(replace(one, position=_position(one.position, first)) for one in recorded.rewards)
+    rewards = tuple(replace(one, position=position_of(one.position, first)) for one in recorded.rewards)
     return replace(
         recorded,
         recommendation=replace(given, deadline_ms=at_ms + commit.wait_ms) if is_new else given,
         at_ms=at_ms if is_new else recorded.at_ms,
         rewards=rewards,
-        logged=_position(recorded.logged, first),
-        position=_position(recorded.position, first),
+        logged=position_of(recorded.logged, first),
+        position=position_of(recorded.position, first),
         closed_ms=recorded.closed_ms if recorded.is_open else at_ms,
     )
-
-
-def _position(position: int, first: int) -> int:
-    """Return a position, or that which `appended` stands for."""
-    return position if position >= 0 else first - 1 - position

@@ -233,12 +233,11 @@ def _limits(known: Known, key: str, recorded: Recorded, looked_at: Correctable) 
 def _corrected(
     settings: BanditSettings, recorded: Recorded, key: str, changed: Sequence[PostedReward], *, ends: bool
 ) -> tuple[Recorded, Event]:
+    after = _with_rewards(recorded, changed)
     if ends:
         never_shown = recorded.state is RecordState.INACTIVE
         gone = Expired(key, None, None, aside=recorded.aside)
-        after = _with_rewards(recorded, changed)
         return replace(after, state=RecordState.VOID), Lapsed(key, recorded.aside) if never_shown else gone
-    after = _with_rewards(recorded, changed)
     if recorded.is_open:
         return after, RewardCollected(key, changed[0].reward_id, changed[0].value, recorded.aside)
     kind = settings.reward_aggregation
