@@ -46,7 +46,7 @@ _MODEL = "bandits/test_recorded_log bandits/test_recommender bandits/test_replay
 _LIVES = "bandits/test_features bandits/test_item_features bandits/test_places bandits/test_imports bandits/test_reset"
 _MEMORY = "contracts/test_store_contract.py::TestMemoryStore"
 _SERVER = "contracts/test_store_contract.py::TestValkeyCluster store/test_stores_agree store/test_closed_bytes"
-_SCRIPTS = ("bandit/commit", "bandit/forget_closed", "bandit/read_due", "bandit/read_slates", "closed", "filing")
+_SCRIPTS = ("bandit/commit", "bandit/forget_closed", "bandit/read_due", "bandit/read", "closed", "filing")
 
 ROOMS: Mapping[str, str] = {
     "learning/propensities.py": """
@@ -84,6 +84,8 @@ ROOMS: Mapping[str, str] = {
     "store/arrivals.py": f"bandits/test_arrivals {_MEMORY} rpc/test_forged_archives",
     "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree",
+    "store/rules/bandits.py": f"{_MEMORY} store/test_stores_agree",
+    "store/redis/fields.py": _SERVER,
     "store/redis/records.py": _SERVER,
     **{f"store/redis/lua/{name}.lua": _SERVER for name in _SCRIPTS},
 }

@@ -718,6 +718,18 @@ class StoreContract:
 
         run(stores, scenario)
 
+    def test_items_change_where_there_are_more_than_new_settings_have_room_for(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(item_capacity=3))
+            await store.change_items(NAME, upserted=[Item("a"), Item("b"), Item("c")], retired=[])
+            await store.update_settings(NAME, settings(item_capacity=2), revision=1)
+            await store.change_items(NAME, upserted=[Item("a", available=False)], retired=[])
+            with pytest.raises(ExhaustedError, match="room for 2 items"):
+                await store.change_items(NAME, upserted=[Item("d")], retired=[])
+            assert await store.list_items(NAME) == (Item("a", available=False), Item("b"), Item("c"))
+
+        run(stores, scenario)
+
     def test_ids_of_many_retired_items_are_never_used_again(self, stores: Stores) -> None:
         """Also when all of them have long been without any other record, and none that is new is taken for one."""
         gone = [f"gone-{n}-é" for n in range(3000)]

@@ -127,7 +127,7 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
     ),
     "update": (
         lambda store: store.update_settings(NAME, settings(uniform_share=0.5), revision=2),
-        scripts.UPDATE_SETTINGS,
+        scripts.COMMIT,
         None,
         1,
     ),
@@ -165,7 +165,7 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
         lambda store: store.record_import(
             NAME, import_part(), Imported("year", 0, PAST), incarnation="first", items_position=0
         ),
-        scripts.RECORD_IMPORT,
+        scripts.COMMIT,
         None,
         1,
     ),
@@ -220,10 +220,10 @@ def test_items_change_once_though_the_reply_was_lost(valkey: RunningServer) -> N
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):
             await furnish(store)
-            proxy.lose(scripts.CHANGE_ITEMS, replies=1)
+            proxy.lose(scripts.COMMIT, replies=1)
             changed = await store.change_items(NAME, upserted=ITEMS, retired=[])
             assert (proxy.lost, changed.log_position) == (1, 5)
-            proxy.lose(scripts.CHANGE_ITEMS, replies=1)
+            proxy.lose(scripts.COMMIT, replies=1)
             changed = await store.change_items(NAME, upserted=[Item("pear", available=False)], retired=["apple"])
             assert (proxy.lost, changed.log_position) == (2, 6)
 

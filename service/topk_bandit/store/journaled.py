@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from topk_bandit.domain.bandits import Reward, RewardReceipt
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NotDurableError, TopkBanditError, UnavailableError
-from topk_bandit.store.log import Appended, Expiry, RecordOutcome, RecordStatus, Store
+from topk_bandit.store.log import Appended, Expiry, ImportOutcome, ImportProgress, RecordOutcome, RecordStatus, Store
 from topk_bandit.store.refusals import finite_text
-from topk_bandit.store.rules import slates
-from topk_bandit.store.rules.decisions import Commit, position_of
+from topk_bandit.store.rules import bandits, slates
+from topk_bandit.store.rules.decisions import Commit, Decision, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import (
         ActivationReceipt,
         BanditName,
+        BanditSettings,
+        Imported,
+        Item,
+        Prior,
         Recommendation,
         RecommendationRequest,
     )
-    from topk_bandit.store.log import AppendedEvents, Correctable
-    from topk_bandit.store.rules.decisions import Decision, Known
+    from topk_bandit.store.log import AppendedEvents, BanditRecord, Correctable, ImportPart, LostEvents, Skip
+    from topk_bandit.store.rules.decisions import Known
 
 __all__ = ["REWARDS_AT_ONCE", "Commits", "Committed", "Due", "JournaledStore", "Sought"]
 
@@ -50,11 +54,17 @@ class Sought:
         Ids of items.
     recalls
         Whether the slates themselves are needed of recommendations that have ended, which the log may know.
+    part
+        Id of an import and first row of a part of it; None for no import.
+    life
+        Whether `Known.life` is needed.
     """
 
-    slates: tuple[str, ...]
+    slates: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
     recalls: bool = False
+    part: tuple[str, int] | None = None
+    life: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,82 @@ class JournaledStore(Store):
         With an `items_position`, which is what is known of the items, the slate is likely to be new.
         """
         return None
+
+    async def update_settings(
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+    ) -> BanditRecord:
+        """See `Store.update_settings`."""
+        await self._decide(
+            name,
+            Sought(),
+            lambda known: bandits.change_settings(known, settings, revision=revision, prior=prior),
+            tells=False,
+        )
+        return await self.get_bandit(name)
+
+    async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
+        """See `Store.reset_bandit`."""
+        await self._decide(name, Sought(life=True), lambda known: bandits.reset(known, request_id), tells=False)
+        return await self.get_bandit(name)
+
+    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
+        """See `Store.change_items`."""
+        ids = dict.fromkeys([*(item.item_id for item in upserted), *retired])
+        await self._decide(
+            name,
+            Sought(items=tuple(ids)),
+            lambda known: bandits.change_items(known, upserted=upserted, retired=retired),
+            tells=False,
+        )
+        return await self.get_bandit(name)
+
+    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
+        """See `Store.find_import`."""
+        known = await self._read(name, Sought(part=(import_id, 0)))
+        return known.imported.progress if known.imported else ImportProgress()
+
+    async def find_import_part(self, name: BanditName, part: ImportPart) -> ImportOutcome | None:
+        """See `Store.find_import_part`; one that is found is waited for as the first time."""
+
+        def rule(known: Known) -> Decision[ImportOutcome | None]:
+            found = bandits.recall_part(known, part)
+            return Decision(found, Commit() if found else None)
+
+        decision, _ = await self._decide(name, Sought(part=part.place), rule, tells=False)
+        return decision.answer
+
+    async def record_import(
+        self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
+    ) -> ImportOutcome:
+        """See `Store.record_import`."""
+        decision, committed = await self._decide(
+            name,
+            Sought(part=part.place),
+            lambda known: bandits.record_part(
+                known, part, event, incarnation=incarnation, items_position=items_position
+            ),
+            tells=False,
+        )
+        outcome = decision.answer
+        return replace(outcome, position=position_of(outcome.position, committed.position))
+
+    async def skip_event(self, name: BanditName, skip: Skip) -> bool:
+        """See `Store.skip_event`."""
+        decision, _ = await self._decide(name, Sought(life=True), lambda known: bandits.skip(known, skip), tells=False)
+        return decision.answer
+
+    async def note_loss(
+        self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
+    ) -> LostEvents:
+        """See `Store.note_loss`."""
+        decision, _ = await self._decide(
+            name,
+            Sought(life=True),
+            lambda known: bandits.note_loss(known, incarnation=incarnation, after=after, end=end, rewards=rewards),
+            is_durable=False,
+            tells=False,
+        )
+        return decision.answer
 
     async def record_recommendation(
         self,
@@ -404,7 +490,7 @@ def _dated(receipt: RewardReceipt, committed: Committed) -> RewardReceipt:
 
 
 def _too_fast(name: BanditName) -> UnavailableError:
-    return UnavailableError(f"the slates of {name} change faster than can be decided")
+    return UnavailableError(f"{name} changes faster than can be decided")
 
 
 def _untried(found: UnavailableError) -> UnavailableError:

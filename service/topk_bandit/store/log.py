@@ -192,6 +192,11 @@ class ImportPart:
     accepted: int
     clamped: int = 0
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The import, and where the part begins."""
+        return self.import_id, self.first_row
+
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:

@@ -10,14 +10,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, final
 
 from topk_bandit.domain.bandits import (
     BanditCreated,
-    BanditReset,
-    ItemsChanged,
     LoggedEvent,
-    SettingsChanged,
 )
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
@@ -26,11 +23,9 @@ from topk_bandit.store.arrivals import item_digest, settings_of
 from topk_bandit.store.arriving import Arrival, Arrived
 from topk_bandit.store.codec import decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
-from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore
+from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore, Sought
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
-    MOST_IMPORT_PARTS,
-    MOST_SKIPPED,
     Appended,
     BanditRecord,
     Holdings,
@@ -38,7 +33,6 @@ from topk_bandit.store.log import (
     ImportProgress,
     LogSlice,
     LostEvents,
-    RecordStatus,
     Snapshot,
     StoreReport,
     TextSlice,
@@ -46,35 +40,34 @@ from topk_bandit.store.log import (
 from topk_bandit.store.memory.arriving import Arrivals, ArrivingBandit, progress_of, repeated_parts
 from topk_bandit.store.recorded import RecordState
 from topk_bandit.store.refusals import refusal
-from topk_bandit.store.rules.decisions import Known, settled_events, settled_slates
+from topk_bandit.store.rules.bandits import progress_after
+from topk_bandit.store.rules.decisions import (
+    Known,
+    KnownImport,
+    Life,
+    Loss,
+    moved_positions,
+    position_of,
+    settled_events,
+    settled_slates,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from topk_bandit.domain.bandits import (
         BanditName,
         BanditSettings,
         Event,
-        Imported,
         Item,
         Prior,
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.arriving import Arriving
-    from topk_bandit.store.journaled import Sought
-    from topk_bandit.store.log import ImportPart, Skip
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.rules.decisions import Commit
 
 __all__ = ["MemoryStore"]
-
-
-class _ItemsAfter(NamedTuple):
-    """Items, digests of the ids of retired ones, and what a change made of them."""
-
-    items: dict[str, Item]
-    retired: set[str]
-    change: ItemsChanged = ItemsChanged()
 
 
 @dataclass(slots=True)
@@ -90,8 +83,6 @@ class _Bandit:
     imported_position: int = 0
     late_rewards: int = 0
     clamped_rewards: int = 0
-    lost: LostEvents = field(default_factory=lambda: LostEvents(0, 0))
-    loss: tuple[int, int] = (0, 0)
     first_position: int = 1
     log_position: int = 0
     events: list[LoggedEvent] = field(default_factory=list)
@@ -104,8 +95,7 @@ class _Bandit:
     snapshots: tuple[Snapshot, ...] = ()
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
     arrived: str = ""
-    reset_by: str = ""
-    skipped: frozenset[int] = frozenset()
+    life: Life = field(default_factory=Life)
 
     def record(self) -> BanditRecord:
         return BanditRecord(
@@ -120,8 +110,8 @@ class _Bandit:
             pending=sum(self.recorded[key].state is RecordState.PENDING for key in self.deadlines),
             late_rewards=self.late_rewards,
             clamped_rewards=self.clamped_rewards,
-            lost_events=self.lost.events,
-            lost_rewards=self.lost.rewards,
+            lost_events=self.life.loss.total.events,
+            lost_rewards=self.life.loss.total.rewards,
         )
 
     def appended(self, *, after: int) -> Appended | None:
@@ -132,7 +122,7 @@ class _Bandit:
             Appended(self.incarnation, self.revision, before, events, checksum, len(repr(events))) if events else None
         )
 
-    def known(self, *, now_ms: int, slates: Iterable[str], items: Iterable[str] = ()) -> Known:
+    def known(self, sought: Sought, *, now_ms: int) -> Known:
         """Return what a rule decides from."""
         return Known(
             name=self.name,
@@ -144,9 +134,19 @@ class _Bandit:
             imported_position=self.imported_position,
             log_position=self.log_position,
             first_position=self.first_position,
-            slates={key: self.recorded.get(key) for key in slates},
-            items=frozenset(items) & self.items.keys(),
+            slates={key: self.recorded.get(key) for key in sought.slates},
+            items={key: self.items[key] for key in sought.items if key in self.items},
+            retired=frozenset(key for key in sought.items if item_digest(key) in self.retired),
+            item_count=len(self.items),
+            imported=None if sought.part is None else self.import_at(*sought.part),
+            life=self.life if sought.life else None,
         )
+
+    def import_at(self, import_id: str, first_row: int) -> KnownImport:
+        """Return what is known of an import and of a part of it."""
+        fingerprint, outcome = self.import_parts.get((import_id, first_row), ("", None))
+        progress = self.imports.get(import_id, ImportProgress())
+        return KnownImport(progress, fingerprint, outcome, len(self.import_parts))
 
     def is_as_known(self, known: Known, commit: Commit, *, now_ms: int) -> bool:
         """Return whether all that a decision was made from is as it was."""
@@ -156,7 +156,45 @@ class _Bandit:
             and all(getattr(self, name) <= limit for name, limit in commit.most.items())
             and (commit.before_ms is None or now_ms < commit.before_ms)
             and all(self.recorded.get(key) is known.slates[key] for key in commit.slates)
+            and known.life in {None, self.life}
+            and (
+                commit.part is None
+                or known.imported == self.import_at(commit.part[0].import_id, commit.part[0].first_row)
+            )
         )
+
+    def take(self, known: Known, commit: Commit, *, first: int) -> None:
+        """Take over all of a commit but its events; the first of these is at position `first`."""
+        for name, place in moved_positions(commit).items():
+            setattr(self, name, first + place)
+        self.late_rewards += commit.late
+        self.clamped_rewards += commit.clamped
+        self.revision += commit.revises
+        self.settings = commit.settings or self.settings
+        for item_id, item in commit.items.items():
+            self.items.pop(item_id, None)
+            if item is None:
+                self.retired.add(item_digest(item_id))
+            else:
+                self.items[item_id] = item
+        if commit.part is not None:
+            part, outcome = commit.part
+            self.imports[part.import_id] = progress_after(known, part)
+            outcome = replace(outcome, position=position_of(outcome.position, first))
+            self.import_parts[part.import_id, part.first_row] = part.fingerprint, outcome
+        self._note(commit)
+
+    def _note(self, commit: Commit) -> None:
+        """Note what `Life` has of a commit."""
+        if commit.reset_by is not None:
+            self.life = replace(self.life, reset_by=commit.reset_by)
+        if commit.loss is not None:
+            self.life = replace(self.life, loss=commit.loss)
+        if commit.skip is not None:
+            position = commit.skip.position
+            left = frozenset(one for one in self.life.skipped if one >= self.first_position)
+            self.life = replace(self.life, skipped=left | {position})
+            self.events[position - self.first_position] = LoggedEvent(position, commit.skip.at_ms, commit.skip.event)
 
     def keep(self, key: str, recorded: Recorded) -> None:
         """Remember a slate as it is from now on."""
@@ -173,18 +211,6 @@ class _Bandit:
             return ""
         return sha1(repr(self.events[offset]).encode(), usedforsecurity=False).hexdigest()
 
-    def recall_import(self, part: ImportPart) -> ImportOutcome | None:
-        """Return what became of a part that was recorded before; refuse one that can't be."""
-        known = self.import_parts.get((part.import_id, part.first_row))
-        next_row = self.imports.get(part.import_id, ImportProgress()).next_row
-        if known is not None and known[0] == part.fingerprint:
-            return known[1]
-        if part.first_row < next_row:
-            raise refusal("import_reused", self.name, part.first_row)
-        if part.first_row > next_row:
-            raise refusal("import_gap", self.name, next_row)
-        return None
-
     def has_overdue(self, *, now_ms: int, before_ms: int) -> bool:
         """Tell whether a slate is to be closed by now, or one that was closed before to be forgotten."""
         closed = (self.recorded[key].closed_ms for key in self.recorded if key not in self.deadlines)
@@ -196,29 +222,6 @@ class _Bandit:
         for key in closed:
             if self.recorded[key].closed_ms < before_ms:
                 del self.recorded[key]
-
-    def with_items(self, upserted: Sequence[Item], retired: Sequence[str]) -> _ItemsAfter:
-        """Return the items as they would be, and what differs."""
-        after = _ItemsAfter(dict(self.items), set(self.retired))
-        changed = [item for item in upserted if self._upsert(after, item)]
-        gone = [item_id for item_id in retired if self._retire(after, item_id)]
-        return after._replace(change=ItemsChanged(upserted=tuple(changed), retired=tuple(gone)))
-
-    def _upsert(self, after: _ItemsAfter, item: Item) -> bool:
-        known = after.items.get(item.item_id)
-        if known is None and item_digest(item.item_id) in after.retired:
-            raise refusal("item_retired", self.name, item.item_id)
-        if known is None and len(after.items) >= self.settings.item_capacity:
-            raise refusal("item_capacity", self.name, self.settings.item_capacity)
-        after.items[item.item_id] = item
-        return item != known
-
-    def _retire(self, after: _ItemsAfter, item_id: str) -> bool:
-        known = after.items.pop(item_id, None)
-        if known is None and item_digest(item_id) not in after.retired:
-            raise refusal("no_item", self.name, item_id)
-        after.retired.add(item_digest(item_id))
-        return known is not None
 
 
 def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
@@ -234,7 +237,7 @@ def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
         imported_position=arrival.imported_position,
         late_rewards=arrival.late_rewards,
         clamped_rewards=arrival.clamped_rewards,
-        lost=LostEvents(arrival.lost_events, arrival.lost_rewards),
+        life=Life(loss=Loss(total=LostEvents(arrival.lost_events, arrival.lost_rewards))),
         first_position=arrival.first_position,
         log_position=arrival.position,
         events=arrived.events,
@@ -341,29 +344,6 @@ class MemoryStore(JournaledStore):
         n_open = sum(deadline > now_ms for deadline in bandit.deadlines.values())
         return TenantUse(len(bandit.items), n_open, len(repr(bandit.events)))
 
-    async def update_settings(
-        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
-    ) -> BanditRecord:
-        """See `Store.update_settings`."""
-        bandit = self._bandit(name)
-        if bandit.settings == settings:
-            return bandit.record()
-        if bandit.revision != revision:
-            raise refusal("revision_changed", name)
-        bandit.settings = settings
-        bandit.revision += 1
-        self._append(bandit, SettingsChanged(settings, prior), at_ms=self._clock_ms())
-        return bandit.record()
-
-    async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
-        """See `Store.reset_bandit`."""
-        bandit = self._bandit(name)
-        if bandit.reset_by != request_id:
-            bandit.reset_by = request_id
-            bandit.revision += 1
-            self._append(bandit, BanditReset(request_id), at_ms=self._clock_ms())
-        return bandit.record()
-
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
         if self._arrivals.find(name) is None:
@@ -371,15 +351,6 @@ class MemoryStore(JournaledStore):
         self._arrivals.drop(name)
         if self._bandits.pop(name, None) is not None:
             self._announce(name)
-
-    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
-        """See `Store.change_items`."""
-        bandit = self._bandit(name)
-        after = bandit.with_items(upserted, retired)
-        if after.change != ItemsChanged():
-            bandit.items, bandit.retired = after.items, after.retired
-            bandit.items_position = self._append(bandit, after.change, at_ms=self._clock_ms())
-        return bandit.record()
 
     async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
         """See `Store.note_follower`."""
@@ -399,7 +370,7 @@ class MemoryStore(JournaledStore):
         return tuple(sorted(self._bandit(name).items.values(), key=lambda item: item.item_id.encode()))
 
     async def _read(self, name: BanditName, sought: Sought) -> Known:
-        return self._bandit(name).known(now_ms=self._clock_ms(), slates=sought.slates, items=sought.items)
+        return self._bandit(name).known(sought, now_ms=self._clock_ms())
 
     async def _read_due(self, name: BanditName, *, limit: int) -> Due | None:
         bandit, now_ms = self._bandits.get(name), self._clock_ms()
@@ -408,7 +379,7 @@ class MemoryStore(JournaledStore):
         inorder = sorted((deadline, key.encode(), key) for key, deadline in bandit.deadlines.items())
         due = [key for deadline, _, key in inorder[:limit] if deadline <= now_ms]
         left = inorder[len(due) :]
-        return Due(bandit.known(now_ms=now_ms, slates=due), left[0][0] if left else None, forgets=True)
+        return Due(bandit.known(Sought(tuple(due)), now_ms=now_ms), left[0][0] if left else None, forgets=True)
 
     async def _commit(
         self,
@@ -431,44 +402,12 @@ class MemoryStore(JournaledStore):
             self._append(bandit, event, at_ms=now_ms)
         for key, recorded in settled_slates(commit, first=before + 1, at_ms=now_ms).items():
             bandit.keep(key, recorded)
-        bandit.late_rewards += commit.late
-        bandit.clamped_rewards += commit.clamped
+        bandit.take(known, commit, first=before + 1)
         return Committed(before + 1 if commit.events else 0, now_ms, bandit.appended(after=before))
 
     async def _forget_closed(self, name: BanditName) -> None:
         if name in self._bandits:
             self._bandits[name].forget(before_ms=self._clock_ms() - self._record_retention_ms)
-
-    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
-        """See `Store.find_import`."""
-        return self._bandit(name).imports.get(import_id, ImportProgress())
-
-    async def find_import_part(self, name: BanditName, part: ImportPart) -> ImportOutcome | None:
-        """See `Store.find_import_part`."""
-        return self._bandit(name).recall_import(part)
-
-    async def record_import(
-        self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
-    ) -> ImportOutcome:
-        """See `Store.record_import`."""
-        bandit = self._bandit(name)
-        known = bandit.recall_import(part)
-        if known is not None:
-            return known
-        if (bandit.incarnation, bandit.items_position) != (incarnation, items_position):
-            return ImportOutcome(RecordStatus.STALE)
-        if len(bandit.import_parts) >= MOST_IMPORT_PARTS:
-            raise refusal("import_count", name)
-        position = 0
-        if event is not None:
-            position = bandit.imported_position = self._append(bandit, event, at_ms=self._clock_ms())
-            bandit.clamped_rewards += part.clamped
-        before = bandit.imports.get(part.import_id, ImportProgress())
-        bandit.imports[part.import_id] = ImportProgress(part.next_row, before.accepted + part.accepted)
-        recorded = ImportOutcome(RecordStatus.RECORDED, part.next_row, part.accepted, position)
-        repeated = replace(recorded, status=RecordStatus.REPEATED)
-        bandit.import_parts[part.import_id, part.first_row] = part.fingerprint, repeated
-        return recorded
 
     async def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:  # noqa: ARG002
         """See `Store.find_overdue`; nobody has to be left alone."""
@@ -487,7 +426,7 @@ class MemoryStore(JournaledStore):
             first_position=bandit.first_position,
             log_position=bandit.log_position,
             events=events,
-            skipped=bandit.skipped,
+            skipped=bandit.life.skipped,
             revision=bandit.revision,
             checksum=bandit.checksum_at(events[-1].position) if events else "",
         )
@@ -497,43 +436,6 @@ class MemoryStore(JournaledStore):
         part = await self.read_log(name, start=start, limit=limit)
         texts = (EventText(one.position, one.at_ms, encode_event(one.event, self.data_version)) for one in part.events)
         return TextSlice(part.incarnation, part.first_position, part.log_position, tuple(texts))
-
-    async def skip_event(self, name: BanditName, skip: Skip) -> bool:
-        """See `Store.skip_event`."""
-        bandit, position = self._bandit(name), skip.position
-        if position in bandit.skipped:
-            return True
-        looked_at = skip.incarnation, skip.revision, skip.items_position
-        if (bandit.incarnation, bandit.revision, bandit.items_position) != looked_at:
-            return False
-        if not max(2, bandit.first_position) <= position <= bandit.log_position:
-            raise refusal("event_not_skippable", name, position)
-        left = frozenset(one for one in bandit.skipped if one >= bandit.first_position)
-        if len(left) >= MOST_SKIPPED:
-            raise refusal("skip_count", name)
-        bandit.skipped = left | {position}
-        bandit.events[position - bandit.first_position] = LoggedEvent(position, skip.at_ms, skip.event)
-        bandit.revision += 1
-        now_ms = self._clock_ms()
-        if skip.settings is not None:
-            self._append(bandit, skip.settings, at_ms=now_ms)
-        if skip.items is not None:
-            bandit.items_position = self._append(bandit, skip.items, at_ms=now_ms)
-        return True
-
-    async def note_loss(
-        self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
-    ) -> LostEvents:
-        """See `Store.note_loss`."""
-        bandit = self._bandit(name)
-        if bandit.incarnation != incarnation:
-            raise refusal("no_bandit", name)
-        start = bandit.loss[1] if bandit.loss[0] == after else after
-        new = LostEvents(max(0, end - start), sum(position > start for position in rewards))
-        if new.events:
-            bandit.loss = (after, end)
-            bandit.lost = LostEvents(bandit.lost.events + new.events, bandit.lost.rewards + new.rewards)
-        return new
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none."""

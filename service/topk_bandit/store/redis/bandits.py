@@ -16,30 +16,20 @@ from typing import TYPE_CHECKING, NamedTuple, final
 from topk_bandit.domain.bandits import (
     BanditCreated,
     BanditName,
-    BanditReset,
-    SettingsChanged,
 )
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.arrivals import settings_of
 from topk_bandit.store.codec import (
-    canonical,
     decode_snapshot,
     encode_event,
-    encode_item_state,
     encode_settings,
     encode_snapshot,
 )
 from topk_bandit.store.journaled import JournaledStore
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
-    MOST_IMPORT_PARTS,
-    MOST_SKIPPED,
-    ImportOutcome,
-    ImportProgress,
-    LostEvents,
-    RecordStatus,
 )
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
@@ -47,6 +37,7 @@ from topk_bandit.store.redis.arrivals import read_parts
 from topk_bandit.store.redis.bandit_arrivals import BanditArrivals
 from topk_bandit.store.redis.closed import NOTHING_CLOSED
 from topk_bandit.store.redis.damage import find_damaged
+from topk_bandit.store.redis.fields import settings_fields
 from topk_bandit.store.redis.inspection import report
 from topk_bandit.store.redis.journal import RedisJournal
 from topk_bandit.store.redis.keys import KeySpace
@@ -76,7 +67,6 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import (
         BanditSettings,
         Event,
-        Imported,
         Item,
         LoggedEvent,
         Prior,
@@ -88,9 +78,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import (
         BanditRecord,
         Holdings,
-        ImportPart,
         LogSlice,
-        Skip,
         Snapshot,
         StoreReport,
         TextSlice,
@@ -253,31 +241,6 @@ class RedisStore(JournaledStore):
         except CorruptDataError:
             return TenantUse()
 
-    async def update_settings(
-        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
-    ) -> BanditRecord:
-        """See `Store.update_settings`."""
-        keys = self._keys.bandit(name)
-        arguments = (
-            encode_settings(settings, self.data_version),
-            self._encode_event(SettingsChanged(settings, prior)),
-            revision,
-        )
-        (_, meta), _ = await self._bandits.tell(
-            scripts.UPDATE_SETTINGS,
-            name,
-            (keys.meta, keys.log),
-            (*self._announcing(name), *arguments, *_settings_for_scripts(settings)),
-        )
-        return read_bandit(name, meta)
-
-    async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
-        """See `Store.reset_bandit`."""
-        keys = self._keys.bandit(name)
-        arguments = (*self._announcing(name), self._encode_event(BanditReset(request_id)), request_id)
-        (_, meta), _ = await self._bandits.tell(scripts.RESET_BANDIT, name, (keys.meta, keys.log), arguments)
-        return read_bandit(name, meta)
-
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
         dropped = await self._link.call("UNLINK", *self._keys.arrival(name).all)
@@ -288,19 +251,6 @@ class RedisStore(JournaledStore):
                 raise
         with suppress(UnavailableError):  # a tenant that is listed without bandits is passed over
             await self._tenants.drop(name.tenant)
-
-    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
-        """See `Store.change_items`."""
-        keys = self._keys.bandit(name)
-        states = [(item.item_id, encode_item_state(item)) for item in upserted]
-        upserts = [part for state in states for part in state]
-        (_, meta), _ = await self._bandits.tell(
-            scripts.CHANGE_ITEMS,
-            name,
-            (keys.meta, keys.log, keys.items, keys.retired),
-            (*self._announcing(name), len(upserted), *upserts, *retired),
-        )
-        return read_bandit(name, meta)
 
     async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
         """See `Store.note_follower`; one that was not heard of for long is forgotten."""
@@ -340,39 +290,6 @@ class RedisStore(JournaledStore):
     def _presume(self, name: BanditName, key: str, *, items_position: int | None = None) -> Known | None:
         return self._journal.presume(name, key, items_position=items_position)
 
-    async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
-        """See `Store.find_import`."""
-        keys = self._keys.bandit(name)
-        _, next_row, accepted = await self._bandits.ask(
-            scripts.FIND_IMPORT, name, (keys.meta, keys.imports), (import_id, "-", "")
-        )
-        return ImportProgress(int(next_row), int(accepted))
-
-    async def find_import_part(self, name: BanditName, part: ImportPart) -> ImportOutcome | None:
-        """See `Store.find_import_part`."""
-        keys, sought = self._keys.bandit(name), (part.import_id, part.first_row, part.fingerprint)
-        status, *_ = await self._bandits.ask(scripts.FIND_IMPORT, name, (keys.meta, keys.imports), sought)
-        if status == b"at":
-            return None
-        # Recorded already, which is found again, and waited for as the first time, unless a failover has undone it.
-        outcome = await self.record_import(name, part, None, incarnation="", items_position=0)
-        return outcome if outcome.status is RecordStatus.REPEATED else None
-
-    async def record_import(
-        self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
-    ) -> ImportOutcome:
-        """See `Store.record_import`."""
-        keys = self._keys.bandit(name)
-        rows = (part.import_id, part.first_row, part.fingerprint, part.next_row, part.accepted, part.clamped)
-        encoded = b"" if event is None else self._encode_event(event)
-        (status, *details), _ = await self._bandits.tell(
-            scripts.RECORD_IMPORT,
-            name,
-            (keys.meta, keys.log, keys.imports),
-            (*self._announcing(name), *rows, encoded, incarnation, items_position, MOST_IMPORT_PARTS),
-        )
-        return ImportOutcome(RecordStatus(status.decode()), *map(int, details))
-
     def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
         """See `Store.find_overdue` and `topk_bandit.store.redis.overdue`."""
         return find_overdue(
@@ -395,35 +312,6 @@ class RedisStore(JournaledStore):
         keys = self._keys.bandit(name)
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
         return await read_texts(parts, start=start, version=self.data_version)
-
-    async def skip_event(self, name: BanditName, skip: Skip) -> bool:
-        """See `Store.skip_event`."""
-        keys = self._keys.bandit(name)
-        anew = ("" if event is None else self._encode_event(event) for event in (skip.settings, skip.items))
-        looked_at = (skip.incarnation, skip.revision, skip.items_position)
-        (status, *_), _ = await self._bandits.tell(
-            scripts.SKIP_EVENT,
-            name,
-            (keys.meta, keys.log),
-            (
-                *self._announcing(name),
-                skip.position,
-                self._encode_event(skip.event),
-                skip.at_ms,
-                *looked_at,
-                *anew,
-                MOST_SKIPPED,
-            ),
-        )
-        return bool(status == b"ok")
-
-    async def note_loss(
-        self, name: BanditName, *, incarnation: str, after: int, end: int, rewards: Sequence[int]
-    ) -> LostEvents:
-        """See `Store.note_loss`."""
-        keys = self._keys.bandit(name)
-        _, *counts = await self._bandits.ask(scripts.NOTE_LOSS, name, (keys.meta,), (incarnation, after, end, *rewards))
-        return LostEvents(*map(int, counts))
 
     async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none, and one that does not verify goes."""
@@ -587,7 +475,7 @@ class RedisStore(JournaledStore):
             scripts.CREATE_BANDIT,
             name,
             keys.all,
-            (*self._announcing(name), *created, reserved_ms, RESERVATION_MS, *_settings_for_scripts(event.settings)),
+            (*self._announcing(name), *created, reserved_ms, RESERVATION_MS, *_flat(settings_fields(event.settings))),
         )
 
     async def _generations(self, name: BanditName) -> _Generations | None:
@@ -622,22 +510,6 @@ def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
     )
 
 
-def _settings_for_scripts(settings: BanditSettings) -> tuple[str | int, ...]:
-    """Return what scripts need of the settings, each its name and its value."""
-    default, taken = settings.default_reward, settings.reward_range
-    needed: dict[str, str | int] = {
-        "item_capacity": settings.item_capacity,
-        "reward_wait_ms": settings.reward_wait_ms,
-        "default_reward": "null" if default is None else canonical(default),
-        "reward_range": "-" if taken is None else f"{canonical(taken.low)} {canonical(taken.high)}",
-        "clamps": int(taken is not None and taken.clamp),
-        "reward_aggregation": settings.reward_aggregation.value,
-        "requires_activation": int(settings.requires_activation),
-        "durability": str(settings.durability or ""),
-    }
-    return tuple(part for setting in needed.items() for part in setting)
-
-
 def _meta_of(arrival: Arrival) -> tuple[str | int, ...]:
     """Return the fields of the bandit that has arrived, each its name and its value."""
     same: tuple[str, ...] = ("incarnation", "settings", "revision", "created_ms", "items_position", "first_position")
@@ -646,7 +518,12 @@ def _meta_of(arrival: Arrival) -> tuple[str | int, ...]:
     told: dict[str, str | int] = {name: getattr(arrival, name) for name in same}
     told |= {"log_position": arrival.position, "snapshot_position": arrival.first_position - 1}
     told["closed"] = NOTHING_CLOSED
-    return (*(part for pair in told.items() for part in pair), *_settings_for_scripts(settings_of(arrival)))
+    return _flat(told | settings_fields(settings_of(arrival)))
+
+
+def _flat(fields: Mapping[str, str | int]) -> tuple[str | int, ...]:
+    """Return the name and the value of each field by turns."""
+    return tuple(part for field in fields.items() for part in field)
 
 
 def _verify(name: BanditName, frame: bytes) -> Snapshot | None:

@@ -17,6 +17,7 @@ from topk_bandit.store.log import Appended
 from topk_bandit.store.recorded import is_pending
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.closed import must_turn
+from topk_bandit.store.redis.fields import fields_of_commit, read_fields, sought_fields, stamps_in
 from topk_bandit.store.redis.records import closed_parts, pack_new, read_filed, read_record, repack, settle
 from topk_bandit.store.redis.replies import verify_reading
 from topk_bandit.store.rules.decisions import Known, dated_event, settled_slates
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.aggregate import Aggregates
+    from topk_bandit.store.redis.fields import Fields
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.rules.decisions import Commit
@@ -39,6 +41,7 @@ MOST_REMEMBERED_BYTES = 16 << 20
 """So much of the records that this process committed is remembered, for the bandits of a store together."""
 
 _MOST_SEEN = 4096
+_FIRST_TEXT = 4  # among the arguments of `lua/bandit/commit.lua`, of which the first is 1
 _INCARNATION, _REVISION, _ITEMS_POSITION, _IMPORTED_POSITION, _LOG_POSITION = 1, 2, 4, 5, 6
 _PLACES = {"items_position": _ITEMS_POSITION, "imported_position": _IMPORTED_POSITION, "log_position": _LOG_POSITION}
 """Where `known_bandit` of `lua/closed.lua` has what it returns; the first place is 1."""
@@ -56,10 +59,13 @@ class _Read(Known):
         Of the slates; empty for one that is not recorded.
     packed
         The texts of those that are open.
+    fields
+        What else was read, as it is kept.
     """
 
     stamps: Mapping[str, str] = field(default_factory=dict)
     packed: Mapping[str, bytes] = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
 
 
 class _Bandit(NamedTuple):
@@ -100,11 +106,10 @@ class RedisJournal:
 
     async def read(self, name: BanditName, sought: Sought) -> Known:
         """Return what is known of a bandit, or raise `NotFoundError`."""
-        keys = self._keys.bandit(name)
-        arguments: list[str | int] = [int(sought.recalls), len(sought.slates), *sought.slates, *sought.items]
-        _, now_ms, bandit, told, items = await self._bandits.ask(
-            scripts.READ_SLATES, name, (*keys.of_slates, keys.items), arguments
-        )
+        keys, wanted = self._keys.bandit(name).of_decisions, sought_fields(sought)
+        arguments: list[str | int] = [int(sought.recalls), len(sought.slates), *sought.slates]
+        arguments += (part for one in wanted for part in one)
+        _, now_ms, bandit, item_count, told, held = await self._bandits.ask(scripts.READ, name, keys, arguments)
         known = self._known(name, now_ms, bandit)
         slates, stamps, packed = dict[str, "Recorded | None"](), dict[str, str](), dict[str, bytes]()
         for key, (kind, *parts) in zip(sought.slates, told, strict=True):
@@ -113,8 +118,11 @@ class RedisJournal:
                 slates[key], stamps[key], packed[key] = read_record(key, parts[0]), _stamp_of(parts[0]), parts[0]
             elif kind == b"filed":
                 slates[key], stamps[key] = read_filed(key, parts[1], parts[2]), parts[0].decode()
-        there = frozenset(item.decode() for item in items)
-        return replace(known, slates=slates, items=there, stamps=stamps, packed=packed)
+        fields = dict(zip(wanted, held, strict=True))
+        beside = read_fields(sought, fields)
+        return replace(
+            known, item_count=item_count, slates=slates, stamps=stamps, packed=packed, fields=fields, **beside
+        )
 
     async def read_due(self, name: BanditName, *, limit: int) -> Due | None:
         """Return slates whose deadlines have passed, None for no such bandit; a record that can't be read is None."""
@@ -156,14 +164,15 @@ class RedisJournal:
         announcing = self._keys.changes, self._keys.announcement(name, writer=writer)
         version = self._link.data_version
         commits = [_Sent(cast("_Read", known), commit, version) for known, commit in decided]
+        of_commits = keys.of_decisions if any(one.has_fields for one in commits) else keys.of_slates
         arguments: list[tuple[bytes | str | int, ...]] = [(*announcing, *one.arguments) for one in commits]
         durability: Any = Committed().durability
         if len(arguments) == 1 and not is_durable:
-            replies = [await self._bandits.ask(scripts.COMMIT, name, keys.of_slates, arguments[0])]
+            replies = [await self._bandits.ask(scripts.COMMIT, name, of_commits, arguments[0])]
         elif is_durable:
-            replies, durability = await self._bandits.tell_all(scripts.COMMIT, name, keys.of_slates, arguments)
+            replies, durability = await self._bandits.tell_all(scripts.COMMIT, name, of_commits, arguments)
         else:
-            replies = await self._bandits.tell_all_unconfirmed(scripts.COMMIT, name, keys.of_slates, arguments)
+            replies = await self._bandits.tell_all_unconfirmed(scripts.COMMIT, name, of_commits, arguments)
         outcomes = [self._note(name, one, reply) for one, reply in zip(commits, replies, strict=True)]
         return Commits(outcomes, durability)
 
@@ -211,6 +220,8 @@ class _Sent:
         The texts of its events.
     kept
         The texts of slates that are open after it.
+    has_fields
+        Whether it is about more than slates.
     """
 
     def __init__(self, known: _Read, commit: Commit, version: int) -> None:
@@ -228,7 +239,11 @@ class _Sent:
             if recorded.is_open:
                 packed = known.packed.get(key)
                 self.kept[key] = pack_new(recorded, told) if packed is None else repack(recorded, packed)
-        self.arguments = (message_of(self._document()), *self.events, *self.kept.values())
+        self._read = stamps_in(known.fields)
+        self._puts = fields_of_commit(known, known.fields, commit, version)
+        self.has_fields = bool(self._read or self._puts)
+        held = (*self._read.values(), *(put.value or b"" for put in self._puts))
+        self.arguments = (message_of(self._document()), *self.events, *self.kept.values(), *held)
 
     def _document(self) -> dict[str, Any]:
         known, commit = self.known, self.commit
@@ -246,6 +261,12 @@ class _Sent:
             "lost": commit.lost,
             "counts": {name: count for name, count in counts.items() if count},
         }
+        if self.has_fields:
+            document["first_read"] = _FIRST_TEXT - 1 + len(self.events) + len(self.kept)
+            document["read"] = list(self._read)
+            document["fields"] = [(*put[:2], put.value is not None, *put[3:]) for put in self._puts]
+        if commit.skip is not None:
+            document["mends"] = True
         if commit.before_ms is not None:
             document["before_ms"] = commit.before_ms
         if any(isinstance(event, Recommended) for event in commit.events):

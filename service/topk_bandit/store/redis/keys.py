@@ -81,6 +81,11 @@ class BanditKeys(NamedTuple):
         return (self.meta, self.log, self.recommendations, self.deadlines, *self.closed)
 
     @property
+    def of_decisions(self) -> tuple[str, ...]:
+        """The keys of all that rules decide from, in the order of their scripts."""
+        return (*self.of_slates, self.items, self.retired, self.imports)
+
+    @property
     def snapshot(self) -> str:
         """Where the snapshot of a bandit that arrived is."""
         return self.snapshots[0]

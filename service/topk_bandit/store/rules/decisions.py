@@ -5,17 +5,78 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from topk_bandit.domain.bandits import Recommended
+from topk_bandit.domain.bandits import Imported, ItemsChanged, Recommended
+from topk_bandit.store.log import ImportOutcome, ImportProgress, LostEvents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Event, Item
+    from topk_bandit.store.log import ImportPart, Skip
     from topk_bandit.store.recorded import Recorded
 
-__all__ = ["Commit", "Decision", "Known", "appended", "dated_event", "position_of", "settled_events", "settled_slates"]
+__all__ = [
+    "Commit",
+    "Decision",
+    "Known",
+    "KnownImport",
+    "Life",
+    "Loss",
+    "appended",
+    "dated_event",
+    "moved_positions",
+    "position_of",
+    "settled_events",
+    "settled_slates",
+]
 
 Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is gone of a log: all after a position, which went up to `end`; `total` has this and earlier losses."""
+
+    after: int = 0
+    end: int = 0
+    total: LostEvents = field(default_factory=lambda: LostEvents(0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What is noted of a bandit beside its slates, items and imports.
+
+    Attributes
+    ----------
+    reset_by
+        Request id of the newest reset, empty before the first.
+    skipped
+        Positions of the events that are passed over.
+    loss
+        The newest one that was noted.
+    """
+
+    reset_by: str = ""
+    skipped: frozenset[int] = frozenset()
+    loss: Loss = field(default_factory=Loss)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownImport:
+    """How far an import is, and what became of one of its parts.
+
+    Attributes
+    ----------
+    fingerprint, outcome
+        Of the part that begins where it was asked for; empty and None for one that is not recorded.
+    n_parts
+        How many parts of imports the bandit has.
+    """
+
+    progress: ImportProgress = field(default_factory=ImportProgress)
+    fingerprint: str = ""
+    outcome: ImportOutcome | None = None
+    n_parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +93,14 @@ class Known:
         As `BanditRecord` and `Holdings` have them.
     slates
         What is recorded of the recommendations that were asked for, by their ids; None for one that is not recorded.
-    items
-        Those of the item ids that were asked for that the bandit has.
+    items, retired
+        Those of the item ids that were asked for that the bandit has, and that it had once.
+    item_count
+        How many items it has.
+    imported
+        Of the import that was asked for; None if none was.
+    life
+        None if it was not asked for.
     """
 
     name: BanditName
@@ -46,15 +113,20 @@ class Known:
     log_position: int = 0
     first_position: int = 1
     slates: Mapping[str, Recorded | None] = field(default_factory=dict)
-    items: frozenset[str] = frozenset()
+    items: Mapping[str, Item] = field(default_factory=dict)
+    retired: frozenset[str] = frozenset()
+    item_count: int = 0
+    imported: KnownImport | None = None
+    life: Life | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """What a decision changes, all of it or nothing, if what it was made from is as it was.
 
-    A store compares the bandit's incarnation and revision, and each of the slates. These and the events may have
-    positions in the log that nobody knows before: see `appended`.
+    A store compares the bandit's incarnation and revision, each of the slates, and the import and the life if they were
+    asked for. What is new may have positions in the log that nobody knows before: see `appended`. After an
+    `ItemsChanged` or an `Imported` its position is the bandit's `items_position` or `imported_position`.
 
     Attributes
     ----------
@@ -72,6 +144,18 @@ class Commit:
         That the bandit still has to have; None for any.
     most
         Positions of the bandit, by their names in `Known`, that may be no larger than this.
+    settings
+        The bandit's from now on; None for the same.
+    revises
+        Whether the bandit's revision rises.
+    items
+        As they are from now on, by their ids; None for one that is retired.
+    part
+        A part of an import, and what became of it; None without any.
+    reset_by, loss
+        As `Life` has them from now on; None for the same.
+    skip
+        What is to be passed over; None without any.
     """
 
     events: tuple[Event, ...] = ()
@@ -83,6 +167,13 @@ class Commit:
     before_ms: int | None = None
     items_position: int | None = None
     most: Mapping[str, int] = field(default_factory=dict)
+    settings: BanditSettings | None = None
+    revises: bool = False
+    items: Mapping[str, Item | None] = field(default_factory=dict)
+    part: tuple[ImportPart, ImportOutcome] | None = None
+    reset_by: str | None = None
+    loss: Loss | None = None
+    skip: Skip | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +192,12 @@ def appended(place: int) -> int:
 def position_of(position: int, first: int) -> int:
     """Return a position, or that which `appended` stands for, where a commit's first event is at `first`."""
     return position if position >= 0 else first - 1 - position
+
+
+def moved_positions(commit: Commit) -> dict[str, int]:
+    """Return which positions of the bandit, by their names, are those of events of a commit, by their places."""
+    moving = {ItemsChanged: "items_position", Imported: "imported_position"}
+    return {moving[type(event)]: place for place, event in enumerate(commit.events) if type(event) in moving}
 
 
 def settled_events(commit: Commit, *, at_ms: int) -> tuple[Event, ...]:

@@ -14,6 +14,7 @@ local SLICES, DIGEST_BYTES = 4, 9
 
 local keys = {
   meta = KEYS[1], log = KEYS[2], recommendations = KEYS[3], deadlines = KEYS[4], closed = {unpack(KEYS, 5, 8)},
+  items = KEYS[9],
 }
 
 -- Return the text of a number that was computed here, as a float is written.

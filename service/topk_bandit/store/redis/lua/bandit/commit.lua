@@ -1,9 +1,10 @@
 #!lua
--- Commit a decision about a bandit and its slates, if what it was made from is as it was.
--- KEYS[1..8]   `BanditKeys.of_slates`
+-- Commit a decision about a bandit, if what it was made from is as it was.
+-- KEYS[1..]   `BanditKeys.of_slates`, or `BanditKeys.of_decisions` where there are fields
 -- ARGV[3] MessagePack of what `topk_bandit.store.redis.journal` puts together
--- ARGV[4..] texts: of the events, then of the slates that are open. In the latter a number between two bytes of value 1 stands for
--- the position of an event, by its place, a byte of value 2 for the time, and one of value 3 for the deadline.
+-- ARGV[4..] texts: of the events, then of the slates that are open, then what fields were read to hold, and what they are to hold.
+-- In the text of a slate a number between two bytes of value 1 stands for the position of an event, by its place, a byte of
+-- value 2 for the time, and one of value 3 for the deadline.
 -- Returns {'committed', the time, position of the first event, checksum of the event before it, and that of the last one},
 -- {'stale'} or {'no_bandit'}.
 
@@ -30,6 +31,11 @@ local function is_stale()
       return true
     end
   end
+  for i, read in ipairs(wanted.read or {}) do
+    if (redis.call('HGET', KEYS[read[1]], read[2]) or '') ~= ARGV[wanted.first_read + i] then
+      return true
+    end
+  end
   return wanted.before_ms and at_ms >= wanted.before_ms
 end
 
@@ -39,6 +45,9 @@ if is_stale() then
   return confirm(keys.meta, {'stale'})
 end
 
+if wanted.mends then  -- also where entries at the log's end are gone: they are passed over one by one
+  newest = whole(keys.meta, bandit[6])
+end
 local deadline_ms = wanted.wait_ms and text(at_ms + wanted.wait_ms)
 local first
 for i = 1, wanted.events do
@@ -70,6 +79,16 @@ for _, slate in ipairs(wanted.slates) do
     close_record(slate.id, slate.closed, settled)
   else
     keep_open(slate)
+  end
+end
+-- Each field has its key, its name, whether it is kept, and, if its value ends with the position of an event, that one's place.
+for i, field in ipairs(wanted.fields or {}) do
+  local place, name, is_kept, event = unpack(field)
+  if is_kept then
+    local value = ARGV[wanted.first_read + #wanted.read + i]
+    write('HSET', KEYS[place], name, event and value .. position_of(event) or value)
+  else
+    write('HDEL', KEYS[place], name)
   end
 end
 for _, id in ipairs(wanted.lost) do

@@ -1,0 +1,193 @@
+"""What rules know and change of a bandit beside its slates, as fields of its hashes.
+
+An item's field is its id. A retired one is remembered by eight bytes in one of 4,096 buckets. An import's field is its
+id, and that of one of its parts ends with the first row. All else is a field of the bandit's meta hash.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topk_bandit.store.arrivals import item_digest
+from topk_bandit.store.codec import canonical, decode_item, encode_event, encode_item_state, encode_settings
+from topk_bandit.store.log import ImportOutcome, ImportProgress, LostEvents, RecordStatus
+from topk_bandit.store.redis.replies import checksum_of, verify_reading
+from topk_bandit.store.rules.bandits import progress_after
+from topk_bandit.store.rules.decisions import KnownImport, Life, Loss, moved_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from topk_bandit.domain.bandits import BanditSettings, Item
+    from topk_bandit.store.journaled import Sought
+    from topk_bandit.store.log import ImportPart, Skip
+    from topk_bandit.store.rules.decisions import Commit, Known
+
+__all__ = ["Field", "Fields", "Put", "fields_of_commit", "read_fields", "settings_fields", "sought_fields", "stamps_in"]
+
+_META, _ITEMS, _RETIRED, _IMPORTS = 1, 9, 10, 11
+"""Where `BanditKeys.of_decisions` has these; the first place is 1."""
+
+_BUCKET_DIGITS = 3
+_DIGEST_BYTES = 8
+_LIFE = ("reset_by", "skipped", "loss_after", "loss_end", "lost_events", "lost_rewards")
+
+
+class Field(NamedTuple):
+    """Which key has a field, by its place, and which field it is."""
+
+    place: int
+    name: str
+
+
+Fields = dict[Field, bytes]
+"""What fields hold; empty for one that is not there."""
+
+
+class Put(NamedTuple):
+    """What a field is to hold, None for one that goes; the position of an event may end it."""
+
+    place: int
+    name: str
+    value: str | bytes | None
+    event: int | None = None
+
+
+def sought_fields(sought: Sought) -> list[Field]:
+    """Return the fields that a rule needs."""
+    fields = [Field(_META, name) for name in _LIFE] if sought.life else []
+    for item_id in sought.items:
+        fields += [Field(_ITEMS, item_id), _bucket_of(item_id)]
+    if sought.part is not None:
+        import_id, first_row = sought.part
+        fields += [Field(_META, "import_parts"), Field(_IMPORTS, import_id), _part_field(import_id, first_row)]
+    return list(dict.fromkeys(fields))
+
+
+@verify_reading
+def read_fields(sought: Sought, fields: Fields) -> dict[str, Any]:
+    """Return what the fields say, by the names of `Known`."""
+    states = {item_id: fields[Field(_ITEMS, item_id)] for item_id in sought.items}
+    items = {item_id: decode_item(item_id, state) for item_id, state in states.items() if state}
+    retired = (key for key in sought.items if _rest_of(key) in _parts_of(fields[_bucket_of(key)]))
+    known: dict[str, Any] = {"items": items, "retired": frozenset(retired)}
+    if sought.part is not None:
+        known["imported"] = _read_import(*sought.part, fields)
+    if sought.life:
+        known["life"] = _read_life(fields)
+    return known
+
+
+def stamps_in(fields: Fields) -> Fields:
+    """Return what a commit compares of what was read; items change with the bandit's `items_position` alone."""
+    return {field: held for field, held in fields.items() if field.place in {_META, _IMPORTS}}
+
+
+def fields_of_commit(known: Known, fields: Fields, commit: Commit, version: int) -> list[Put]:
+    """Return what a commit changes; `fields` has those that were read."""
+    puts = [Put(_META, name, "", place) for name, place in moved_positions(commit).items()]
+    puts += (Put(_META, name, value) for name, value in _meta_fields(known, fields, commit, version).items())
+    puts += _item_puts(commit.items, fields)
+    if commit.part is not None:
+        puts += _part_puts(known, *commit.part)
+    return puts
+
+
+def _meta_fields(known: Known, fields: Fields, commit: Commit, version: int) -> dict[str, str | bytes]:
+    changed: dict[str, str | bytes] = {}
+    if commit.revises:
+        changed["revision"] = str(known.revision + 1)
+    if commit.settings is not None:
+        changed |= {"settings": encode_settings(commit.settings, version), **settings_fields(commit.settings)}
+    if commit.reset_by is not None:
+        changed["reset_by"] = commit.reset_by
+    if commit.loss is not None:
+        after, end, total = commit.loss.after, commit.loss.end, commit.loss.total
+        changed |= zip(_LIFE[2:], map(str, (after, end, total.events, total.rewards)), strict=True)
+    if commit.skip is not None:
+        changed["skipped"] = _with_skipped(known, fields, commit.skip, version)
+    return changed
+
+
+def settings_fields(settings: BanditSettings) -> dict[str, str]:
+    """Return what scripts of earlier programs need of the settings, which may run beside this one."""
+    default, taken = settings.default_reward, settings.reward_range
+    return {
+        "item_capacity": str(settings.item_capacity),
+        "reward_wait_ms": str(settings.reward_wait_ms),
+        "default_reward": "null" if default is None else canonical(default),
+        "reward_range": "-" if taken is None else f"{canonical(taken.low)} {canonical(taken.high)}",
+        "clamps": str(int(taken is not None and taken.clamp)),
+        "reward_aggregation": settings.reward_aggregation.value,
+        "requires_activation": str(int(settings.requires_activation)),
+        "durability": str(settings.durability or ""),
+    }
+
+
+def _bucket_of(item_id: str) -> Field:
+    return Field(_RETIRED, item_digest(item_id)[:_BUCKET_DIGITS])
+
+
+def _rest_of(item_id: str) -> bytes:
+    """Return what is in the bucket of a retired item: one in 10^14 new ids is taken for one of 10^5 retired ones."""
+    return bytes.fromhex(item_digest(item_id)[_BUCKET_DIGITS:])
+
+
+def _parts_of(bucket: bytes) -> set[bytes]:
+    return {bucket[place : place + _DIGEST_BYTES] for place in range(0, len(bucket), _DIGEST_BYTES)}
+
+
+def _item_puts(items: Mapping[str, Item | None], fields: Fields) -> Iterator[Put]:
+    buckets: dict[Field, bytes] = {}
+    for item_id, item in items.items():
+        yield Put(_ITEMS, item_id, None if item is None else encode_item_state(item))
+        if item is None:
+            bucket = _bucket_of(item_id)
+            buckets[bucket] = buckets.get(bucket, fields[bucket]) + _rest_of(item_id)
+    yield from (Put(*field, bucket) for field, bucket in buckets.items())
+
+
+def _part_field(import_id: str, first_row: int) -> Field:
+    return Field(_IMPORTS, f"{import_id}\n{first_row}")
+
+
+def _part_puts(known: Known, part: ImportPart, outcome: ImportOutcome) -> Iterator[Put]:
+    after = progress_after(known, part)
+    n_parts = 0 if known.imported is None else known.imported.n_parts
+    is_learned = outcome.position < 0
+    told = f"{part.fingerprint} {part.next_row} {part.accepted} "
+    yield Put(_META, "import_parts", str(n_parts + 1))
+    yield Put(_IMPORTS, part.import_id, f"{after.next_row} {after.accepted}")
+    yield Put(*_part_field(*part.place), told if is_learned else f"{told}0", 0 if is_learned else None)
+
+
+def _read_import(import_id: str, first_row: int, fields: Fields) -> KnownImport:
+    going_on, part = fields[Field(_IMPORTS, import_id)], fields[_part_field(import_id, first_row)]
+    progress = ImportProgress(*map(int, going_on.split(b" "))) if going_on else ImportProgress()
+    n_parts = int(fields[Field(_META, "import_parts")])
+    if not part:
+        return KnownImport(progress, n_parts=n_parts)
+    fingerprint, *numbers = part.split(b" ")
+    next_row, accepted, position = map(int, numbers)
+    outcome = ImportOutcome(RecordStatus.RECORDED, next_row, accepted, position)
+    return KnownImport(progress, fingerprint.decode(), outcome, n_parts)
+
+
+def _read_life(fields: Fields) -> Life:
+    told = {name: fields[Field(_META, name)] for name in _LIFE}
+    after, end, events, rewards = (int(told[name] or 0) for name in _LIFE[2:])
+    skipped = frozenset(map(int, _skipped_in(fields)))
+    return Life(told["reset_by"].decode(), skipped, Loss(after, end, LostEvents(events, rewards)))
+
+
+def _skipped_in(fields: Fields) -> dict[str, str]:
+    """Return what a reader is given where events are passed over, by position."""
+    return dict(json.loads(fields[Field(_META, "skipped")] or b"{}"))
+
+
+def _with_skipped(known: Known, fields: Fields, skip: Skip, version: int) -> str:
+    left = {at: entry for at, entry in _skipped_in(fields).items() if int(at) >= known.first_position}
+    told = b"%d-0 %d - %b" % (skip.position, skip.at_ms, encode_event(skip.event, version))
+    left[str(skip.position)] = f"{checksum_of(told)} {told.decode()}"
+    return json.dumps(left, ensure_ascii=False, separators=(",", ":"))
