@@ -108,7 +108,7 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
-	$(BIN)/mypy examples tools
+	$(BIN)/mypy --no-explicit-package-bases examples tools
 	MYPYPATH=loadtests $(BIN)/mypy loadtests
 
 layers: $(VENV)/dev.stamp

@@ -27,7 +27,7 @@ from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.client import Client
 from topk_bandit.domain.bandits import LoggedEvent, RecommendationRequest, Recommended, Rewarded, Shown
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.limits import Limits
 from topk_bandit.process import logs
 from topk_bandit.process.supervisor import Supervisor

@@ -15,7 +15,7 @@ from topk_bandit.bandits.model import Model, fold
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded, Shown
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

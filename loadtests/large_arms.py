@@ -10,7 +10,7 @@ import numpy as np
 
 from figures import PROCESSES, Bench, Figure, Outcome
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
-from topk_bandit.lab.simulation.environments import Objective, Shop
+from topk_bandit.learning.environments import Objective, Shop
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of

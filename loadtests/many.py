@@ -15,7 +15,7 @@ from played import shown_at_random
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import RecommendationRequest
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.learning.warm_up import warm_up

@@ -12,7 +12,7 @@ from figures import Bench, Figure, Outcome
 from played import WIDE, Played, shown_at_random
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.lab.paper.dense_posterior import pair_features
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:

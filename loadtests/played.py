@@ -18,7 +18,7 @@ from topk_bandit.process.settings import Settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.lab.simulation.environments import Shop
+    from topk_bandit.learning.environments import Shop
 
 __all__ = ["BEST_BY_UCB", "WIDE", "Played", "played", "shown_at_random"]
 

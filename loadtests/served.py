@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.process import logs
 from topk_bandit.process.settings import Address, Settings
 from topk_bandit.process.supervisor import Supervisor

@@ -11,7 +11,7 @@ import numpy as np
 from figures import Bench, Figure, Outcome, exponent
 from topk_bandit.lab.paper.approaches import Approach, FeatureApproach, KernelApproach, NaiveApproach
 from topk_bandit.lab.paper.work import Arithmetic
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State

@@ -26,14 +26,14 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
-SERVED = ["rpc/pages/index.html", "v1/openapi.json", "v1/service_config.json", "py.typed"]
+SERVED = ["rpc/pages/index.html", "v1/openapi.json", "v1/service_config.json", "rpc/py.typed"]
 CONSOLE = [f"rpc/console/{file.name}" for file in (ROOT / "service/topk_bandit/rpc/console").iterdir()]
 
 
 def test_it_has_the_documents_that_are_served(unpacked: Path) -> None:
     files = {name: unpacked / "topk_bandit" / name for name in (*SERVED, *CONSOLE)}
     assert [name for name, file in files.items() if not file.is_file()] == []
-    assert [name for name, file in files.items() if not file.stat().st_size] == ["py.typed"]
+    assert [name for name, file in files.items() if not file.stat().st_size] == ["rpc/py.typed"]
 
 
 def test_its_protos_compile_from_where_it_is_installed(unpacked: Path, tmp_path: Path) -> None:

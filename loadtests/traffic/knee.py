@@ -12,7 +12,7 @@ from traffic.plans import Stream
 from traffic.stage import BANDIT, TENANT
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.simulation.environments import Shop
+    from topk_bandit.learning.environments import Shop
     from traffic.calls import Calls
     from traffic.stage import Stage
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.lab.simulation.environments import Shop
+    from topk_bandit.learning.environments import Shop
 
 __all__ = ["Plan", "Stream", "Visit", "arrivals", "visits"]
 

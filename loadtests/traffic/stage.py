@@ -11,7 +11,7 @@ import numpy as np
 
 from machine import cpu_seconds
 from topk_bandit.client import Client, PastObservation
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.rankings import random_rankings
 from traffic.plans import Plan
 

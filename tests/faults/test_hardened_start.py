@@ -20,7 +20,7 @@ import topk_bandit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGE = Path(topk_bandit.__file__).parent
+PACKAGE = Path(*topk_bandit.__path__)
 TEMPORARY = tempfile.gettempdir()
 HARDENED = f"""
 set -e

@@ -8,7 +8,7 @@ from played import shown_at_random
 from quality import dense_posterior
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.lab.paper.dense_posterior import pair_features
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.rankings import random_rankings
 
 

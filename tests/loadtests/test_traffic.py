@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from topk_bandit.lab.simulation.environments import Shop
+    from topk_bandit.learning.environments import Shop
     from traffic.found import Found
     from traffic.stage import Stage
 

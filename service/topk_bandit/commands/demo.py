@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.table import Table
 
 from topk_bandit.client import Client
-from topk_bandit.lab.simulation.environments import Shop
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process import logs
 from topk_bandit.process.settings import Address, Settings

@@ -86,16 +86,16 @@ class Document(NamedTuple):
 
 def documents() -> Mapping[str, Document]:
     """Return the documents by their paths."""
-    package = files("topk_bandit")
+    page, described = files("topk_bandit.rpc") / "pages" / "index.html", files("topk_bandit.v1") / "openapi.json"
     return {
-        "/": Document.of("text/html", package.joinpath("rpc", "pages", "index.html").read_bytes()),
-        "/openapi.json": Document.of("application/json", package.joinpath("v1", "openapi.json").read_bytes()),
+        "/": Document.of("text/html", page.read_bytes()),
+        "/openapi.json": Document.of("application/json", described.read_bytes()),
     }
 
 
 def documents_of_console() -> Mapping[str, Document]:
     """Return the files of the console by their paths; the page itself is at the root."""
-    read = {file.name: file.read_bytes() for file in files("topk_bandit").joinpath("rpc", "console").iterdir()}
+    read = {file.name: file.read_bytes() for file in (files("topk_bandit.rpc") / "console").iterdir()}
     return {
         "/" if name == "index.html" else f"/{name}": Document.of(_TYPES[kind], body, policy=_STRICT)
         for name, body in read.items()

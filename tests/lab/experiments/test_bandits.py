@@ -36,11 +36,11 @@ from topk_bandit.lab.experiments.styles import styles_of
 from topk_bandit.lab.experiments.tables import screen_tables
 from topk_bandit.lab.simulation import circumstances
 from topk_bandit.lab.simulation.arm_players import RandomPlayer
-from topk_bandit.lab.simulation.environments import Objective, Shop
 from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.factors import synthetic
 from topk_bandit.lab.simulation.policies import SERVICE
 from topk_bandit.lab.simulation.scenarios import Batches, Scenario
+from topk_bandit.learning.environments import Objective, Shop
 from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:

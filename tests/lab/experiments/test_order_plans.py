@@ -13,10 +13,10 @@ import pytest
 from topk_bandit.commands.cli import main
 from topk_bandit.lab.experiments import arguments, lineups, order_plans, plans
 from topk_bandit.lab.experiments.factors_file import factors_of
-from topk_bandit.lab.simulation.environments import Objective, Shop
 from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.policies import Policy
 from topk_bandit.lab.simulation.scenarios import Batches, Scenario
+from topk_bandit.learning.environments import Objective, Shop
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,8 +25,8 @@ from topk_bandit.lab.simulation.battery.recipes import (
     StudentT,
 )
 from topk_bandit.lab.simulation.battery.search import best_order, climb
-from topk_bandit.lab.simulation.environments import Factors
 from topk_bandit.lab.simulation.factors import synthetic
+from topk_bandit.learning.environments import Factors
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from topk_bandit.lab.simulation.circumstances import (
     Circumstance,
     step_of_half_life,
 )
-from topk_bandit.lab.simulation.environments import Objective
 from topk_bandit.lab.simulation.episodes import Visit, play
 from topk_bandit.lab.simulation.factors import synthetic
 from topk_bandit.lab.simulation.scenarios import Constant, Drift, Scenario
+from topk_bandit.learning.environments import Objective
 
 FACTORS = synthetic(np.random.default_rng(0), n_users=200, n_items=120)
 ALL = (*LATE_REWARDS, *DRIFT)

@@ -9,7 +9,6 @@ import pytest
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.arm_players import RandomPlayer
-from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.lab.simulation.episodes import GpTopK, ProblemSize, Visit, play
 from topk_bandit.lab.simulation.policies import ageing_service
 from topk_bandit.lab.simulation.scenarios import (
@@ -23,6 +22,7 @@ from topk_bandit.lab.simulation.scenarios import (
     Scenario,
     Wait,
 )
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State

@@ -15,7 +15,6 @@ from tests.long_forms import examples
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.environments import Objective, Shop
 from topk_bandit.lab.simulation.explained_variance import (
     NOISE_RATIOS,
     explained_variance,
@@ -23,6 +22,7 @@ from topk_bandit.lab.simulation.explained_variance import (
     order_free_variance,
     regression,
 )
+from topk_bandit.learning.environments import Objective, Shop
 from topk_bandit.learning.policy import kernel_of
 from topk_bandit.learning.rankings import random_rankings
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.environments import Factors
 from topk_bandit.lab.simulation.factors import synthetic
+from topk_bandit.learning.environments import Factors
 
 QUANTILES = [0.1, 0.5, 0.9, 1.0]
 

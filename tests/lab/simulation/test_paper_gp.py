@@ -14,10 +14,10 @@ from tests.learning.dense import CK, WCK, WK
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.environments import Objective, Shop
 from topk_bandit.lab.simulation.episodes import ProblemSize, Visit, play
 from topk_bandit.lab.simulation.paper_gp import PaperGpTopK, log_likelihood, paper_policies
 from topk_bandit.lab.simulation.scenarios import Batches, ComingAndGoing, Constant, Incomplete, Scenario
+from topk_bandit.learning.environments import Objective, Shop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,6 @@ from tests.learning.dense import KINDS
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.environments import Objective, Shop
 from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.paper_gp import PaperGpTopK
 from topk_bandit.lab.simulation.regret_bounds import (
@@ -28,6 +27,7 @@ from topk_bandit.lab.simulation.regret_bounds import (
     regret_bound,
 )
 from topk_bandit.lab.simulation.scenarios import Batches, Incomplete, Scenario
+from topk_bandit.learning.environments import Objective, Shop
 from topk_bandit.learning.kendall import weighted_convolutional_kendall
 from topk_bandit.learning.policy import kernel_of
 from topk_bandit.learning.rankings import random_rankings

@@ -8,11 +8,11 @@ import pytest
 
 from topk_bandit.domain.bandits import Exploration, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.lab.simulation.episodes import GpTopK, Player, ProblemSize, Visit, play
 from topk_bandit.lab.simulation.policies import Policy, service
 from topk_bandit.lab.simulation.scenarios import Constant, Incomplete, Scenario
 from topk_bandit.lab.simulation.service_variants import Restarting, ignore_pending, limit_rows, restart_every
+from topk_bandit.learning.environments import Shop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.lab.simulation.warm_start import Study, Trial, WarmStart, studied_slopes, trial, warm_start
+from topk_bandit.learning.environments import Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -10,7 +10,7 @@ from topk_bandit.lab.experiments.lineups import of_the_paper
 from topk_bandit.lab.experiments.plan import Axis, Panel, Plan
 from topk_bandit.lab.experiments.regret_targets import order, sublinear
 from topk_bandit.lab.experiments.shops import BATCH, FIGURE_2, FIGURE_3, FIGURE_5, cumulative, episodes
-from topk_bandit.lab.simulation.environments import NOISE
+from topk_bandit.learning.environments import NOISE
 
 if TYPE_CHECKING:
     import argparse

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.simulation.battery.playing import Rounds
     from topk_bandit.lab.simulation.battery.shop import Values
-    from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.policies import Policy
+    from topk_bandit.learning.environments import Factors
 
 __all__ = ["measure", "shops"]
 

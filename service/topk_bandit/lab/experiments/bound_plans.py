@@ -24,7 +24,6 @@ from topk_bandit.lab.experiments.shops import (
     player_rng,
     problem_size,
 )
-from topk_bandit.lab.simulation.environments import NOISE
 from topk_bandit.lab.simulation.regret_bounds import (
     DELTA,
     Assumption,
@@ -37,6 +36,7 @@ from topk_bandit.lab.simulation.regret_bounds import (
     regret_bound,
 )
 from topk_bandit.lab.simulation.scenarios import Batches, Scenario
+from topk_bandit.learning.environments import NOISE
 from topk_bandit.learning.policy import kernel_of
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Results
     from topk_bandit.lab.experiments.shops import Setting
-    from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.policies import Policy
+    from topk_bandit.learning.environments import Factors
 
 __all__ = ["table_3"]
 

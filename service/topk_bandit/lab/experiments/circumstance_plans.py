@@ -15,8 +15,8 @@ from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan
 from topk_bandit.lab.experiments.regret_targets import lower_than
 from topk_bandit.lab.experiments.shops import cost_of, cumulative, play_episode, player_rng, problem_size
 from topk_bandit.lab.simulation import circumstances
-from topk_bandit.lab.simulation.environments import NOISE, Objective
 from topk_bandit.lab.simulation.policies import SERVICE
+from topk_bandit.learning.environments import NOISE, Objective
 
 if TYPE_CHECKING:
     import argparse
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Results, Target
     from topk_bandit.lab.simulation.circumstances import Circumstance
-    from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.policies import Policy
+    from topk_bandit.learning.environments import Factors
 
 __all__ = ["drift", "late_rewards"]
 

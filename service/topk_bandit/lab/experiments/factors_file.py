@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.lab.experiments import least_squares, ratings_file
-from topk_bandit.lab.simulation.environments import Factors
 from topk_bandit.lab.simulation.factors import synthetic
+from topk_bandit.learning.environments import Factors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

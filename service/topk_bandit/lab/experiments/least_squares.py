@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
 from topk_bandit.domain.optional import import_extra
-from topk_bandit.lab.simulation.environments import Factors
+from topk_bandit.learning.environments import Factors
 
 if TYPE_CHECKING:
     from topk_bandit.lab.experiments.ratings_file import RatingsTable

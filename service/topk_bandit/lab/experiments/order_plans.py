@@ -15,9 +15,9 @@ from topk_bandit.lab.experiments.factors_file import factors_of
 from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Target
 from topk_bandit.lab.experiments.regret_targets import paired_difference
 from topk_bandit.lab.experiments.shops import BATCH, FIGURE_2, Setting, cumulative, episodes
-from topk_bandit.lab.simulation.environments import NOISE, Objective
 from topk_bandit.lab.simulation.explained_variance import explained_variance, order_free_share, order_free_variance
 from topk_bandit.lab.simulation.paper_gp import BETA_SCALES
+from topk_bandit.learning.environments import NOISE, Objective
 from topk_bandit.learning.policy import kernel_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from topk_bandit.lab.experiments.plan import Results
-    from topk_bandit.lab.simulation.environments import Factors
+    from topk_bandit.learning.environments import Factors
 
 __all__ = ["order"]
 

@@ -16,8 +16,8 @@ from topk_bandit.lab.experiments.regret_targets import lower_than_each
 from topk_bandit.lab.experiments.shops import FIGURE_2, FIGURE_3, FIGURE_5, Setting
 from topk_bandit.lab.experiments.targets import regret_saved
 from topk_bandit.lab.simulation import warm_start
-from topk_bandit.lab.simulation.environments import Objective
 from topk_bandit.lab.simulation.policies import SERVICE
+from topk_bandit.learning.environments import Objective
 
 if TYPE_CHECKING:
     import argparse

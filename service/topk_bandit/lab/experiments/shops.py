@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.lab.experiments.plan import Job
-from topk_bandit.lab.simulation.environments import NOISE, Objective, Shop
 from topk_bandit.lab.simulation.episodes import ProblemSize, play
 from topk_bandit.lab.simulation.policies import SERVICE
 from topk_bandit.lab.simulation.scenarios import Batches, Scenario
+from topk_bandit.learning.environments import NOISE, Objective, Shop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.episodes import Player
     from topk_bandit.lab.simulation.policies import Policy
+    from topk_bandit.learning.environments import Factors
 
 __all__ = [
     "BATCH",

@@ -25,8 +25,8 @@ def versions() -> dict[str, str]:
 @cache
 def code_digest() -> str:
     """Return what tells this code from any other, of the same version too."""
-    folder = Path(topk_bandit.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
+    files = [(folder, path) for folder in topk_bandit.__path__ for path in Path(folder).rglob("*.py")]
+    for folder, path in sorted(files):
         digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from topk_bandit.lab.simulation.environments import Objective, Shop
 from topk_bandit.lab.simulation.scenarios import (
     AllItems,
     ComingAndGoing,
@@ -21,12 +20,13 @@ from topk_bandit.lab.simulation.scenarios import (
     Scenario,
     SuddenChange,
 )
+from topk_bandit.learning.environments import Objective, Shop
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.scenarios import Stock, Wait
+    from topk_bandit.learning.environments import Factors
 
 __all__ = [
     "DEADLINE",

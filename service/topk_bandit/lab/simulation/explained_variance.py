@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.domain.bandits import Kernel
-    from topk_bandit.lab.simulation.environments import Shop
+    from topk_bandit.learning.environments import Shop
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.rankings import Rankings
 

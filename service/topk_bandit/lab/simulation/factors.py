@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.environments import Factors
+from topk_bandit.learning.environments import Factors
 
 __all__ = ["synthetic"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.simulation.environments import Shop
+    from topk_bandit.learning.environments import Shop
 
 __all__ = [
     "AllItems",

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
-from topk_bandit.lab.simulation.environments import Shop
 from topk_bandit.lab.simulation.episodes import GpTopK, play
 from topk_bandit.lab.simulation.scenarios import Constant, Scenario
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean

@@ -21,7 +21,7 @@ from topk_bandit.lab.simulation.scenarios import Between, Constant
 
 if TYPE_CHECKING:
     from topk_bandit.lab.simulation.battery.shop import Shop
-    from topk_bandit.lab.simulation.environments import Factors
+    from topk_bandit.learning.environments import Factors
 
 __all__ = ["DAY", "SHOPS", "AnyRecipe", "build"]
 

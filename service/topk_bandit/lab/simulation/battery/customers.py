@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.lab.simulation.environments import Factors
 from topk_bandit.lab.simulation.factors import synthetic
+from topk_bandit.learning.environments import Factors
 
 __all__ = ["Customers", "draw_factors", "make_recognised", "one_hot", "random_walk", "swap_half", "unrecognisable"]
 

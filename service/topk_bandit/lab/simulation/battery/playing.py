@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.lab.simulation.battery.shop import Shop
-    from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.episodes import Player, ProblemSize
     from topk_bandit.lab.simulation.policies import Policy
+    from topk_bandit.learning.environments import Factors
 
 __all__ = ["Rounds", "make_player", "open_shop", "play", "play_in"]
 

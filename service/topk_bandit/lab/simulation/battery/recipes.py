@@ -26,8 +26,8 @@ from topk_bandit.lab.simulation.scenarios import Constant
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:
-    from topk_bandit.lab.simulation.environments import Factors
     from topk_bandit.lab.simulation.scenarios import Wait
+    from topk_bandit.learning.environments import Factors
 
 __all__ = [
     "FILMS",

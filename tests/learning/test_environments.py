@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.long_forms import examples
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation import environments
-from topk_bandit.lab.simulation.environments import Factors, Objective, Shop
+from topk_bandit.learning import environments
+from topk_bandit.learning.environments import Factors, Objective, Shop
 from topk_bandit.learning.rankings import all_rankings
 
 SUMS_OF_TERMS = (Objective.DCG, Objective.NDCG)

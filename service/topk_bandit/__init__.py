@@ -1,1 +1,0 @@
-"""topk-bandit: an online recommender that learns which ranked slate to show, from one number per slate."""
