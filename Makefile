@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGES := $(addprefix service/packages/,domain client core lab personalizer)
 INCLUDED := -Iprotos -I$(VENV)/protos
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # It takes seconds where pip takes minutes, and looks where pip is told to.
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve golden-store test test-slow test-fast test-stress test-stress-sample faults mutants mutants-sample bits bits-quick bench-quick check format lint types layers client client-check docs docs-check dashboards \
-	dashboards-check protos protos-check protos-breaking protos-released protos-folder site axe grafana typescript sbom image-check peers load bench lock clean
+	dashboards-check protos protos-check protos-breaking protos-released protos-folder wheels site axe grafana typescript sbom image-check peers load bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,10 +29,10 @@ $(BIN)/uv: requirements/installer.lock | $(BIN)/python
 	$(PIP) --require-hashes -r requirements/installer.lock
 	@touch $@
 
-$(VENV)/runtime.stamp: requirements/runtime.lock pyproject.toml | $(BIN)/uv
+$(VENV)/runtime.stamp: requirements/runtime.lock pyproject.toml $(PACKAGES:=/pyproject.toml) | $(BIN)/uv
 	@echo 'Installing what requirements/runtime.lock lists'
 	@$(INSTALL) --require-hashes -r requirements/runtime.lock
-	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --no-deps --no-build-isolation $(patsubst %,--editable %,. $(PACKAGES))
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/runtime.stamp
@@ -154,23 +155,33 @@ protos-folder: $(VENV)/dev.stamp  ## Write build/protos: our protos and what the
 COMPILE_PROTOS = $(BIN)/python -m grpc_tools.protoc $(INCLUDED) --include_imports --include_source_info \
 	-o $(VENV)/protos.binpb protos/topk_bandit/v1/*.proto
 
-protos: $(VENV)/protos.stamp  ## Generate the code of the wire contract
+# An old compiler, in an environment of its own: what it generates runs with old runtimes, and with new ones.
+$(VENV)/protoc.stamp: requirements/protoc.lock | $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/protoc
+	@$(INSTALL:$(BIN)/python=$(VENV)/protoc/bin/python) --require-hashes -r $<
+	@touch $@
+
+# GENERATE,FOLDER writes the code into a folder.
+define GENERATE
+	$(VENV)/protoc/bin/python -W ignore -m grpc_tools.protoc $(INCLUDED) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) \
+		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=$(1) protos/topk_bandit/v1/*.proto
+endef
+
+protos: $(VENV)/protos.stamp $(VENV)/protoc.stamp  ## Generate the code of the wire contract
 	rm -f service/topk_bandit/v1/*_pb2*
-	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=service --pyi_out=service --grpc_python_out=service \
-		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=service protos/topk_bandit/v1/*.proto
+	$(call GENERATE,service)
 	$(COMPILE_PROTOS)
 	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb
 	$(BIN)/python tools/wire_pages.py $(VENV)/protos.binpb
 
-protos-check: $(VENV)/protos.stamp
+protos-check: $(VENV)/protos.stamp $(VENV)/protoc.stamp
 	$(COMPILE_PROTOS)
 	$(BIN)/python tools/openapi.py $(VENV)/protos.binpb --check
 	$(BIN)/python tools/wire_pages.py $(VENV)/protos.binpb --check
 	$(BIN)/buf lint $(VENV)/protos.binpb --path topk_bandit
 	$(BIN)/buf format --diff --exit-code
-	$(BIN)/python -m grpc_tools.protoc $(INCLUDED) --python_out=$(VENV) --pyi_out=$(VENV) --grpc_python_out=$(VENV) \
-		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=$(VENV) protos/topk_bandit/v1/*.proto
-	@diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=openapi.json $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
+	$(call GENERATE,$(VENV))
+	@diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=py.typed $(VENV)/topk_bandit/v1 service/topk_bandit/v1 \
 		|| { echo "service/topk_bandit/v1 is out of date: run make protos"; exit 1; }
 
 # The last release's protos, compiled. Whoever was made for them must be able to call this service, and the other way round.
@@ -249,18 +260,26 @@ QUICK := decision doors growth latency long-log many-bandits quality search-exha
 bench-quick: $(VENV)/dev.stamp  ## Show that the benchmarks of the service's own parts run; too few trials to judge by
 	$(BIN)/python loadtests/bench.py --quick $(QUICK:%=--only %)
 
+# Our own packages are in no lock.
+OURS = $(patsubst service/packages/%,--no-emit-package topk-bandit-%,$(PACKAGES))
 lock: $(VENV)/dev.stamp  ## Take in newer versions of all dependencies
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
-		pyproject.toml requirements/build.in -o requirements/runtime.lock
+		pyproject.toml requirements/build.in $(OURS) -o requirements/runtime.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/runtime.lock pyproject.toml requirements/build.in --group dev --extra experiments \
-		--extra ratings --extra rivals --extra traces -o requirements/dev.lock
+		--extra ratings --extra rivals --extra traces $(OURS) -o requirements/dev.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/dev.lock --group docs -o requirements/docs.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/dev.lock --group sbom -o requirements/sbom.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
 		-c requirements/dev.lock requirements/installer.in -o requirements/installer.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --generate-hashes --no-header --python-version 3.11 \
+		requirements/protoc.in -o requirements/protoc.lock
+
+wheels: $(VENV)/runtime.stamp  ## Build a wheel of each package in dist
+	@for folder in $(PACKAGES) .; do $(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist $$folder || exit 1; done
+	@ls dist/*.whl
 
 clean:  ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

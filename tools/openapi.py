@@ -1,4 +1,4 @@
-"""Write ``service/topk_bandit/v1/openapi.json`` from the compiled protos: ``make protos``.
+"""Write ``service/topk_bandit/rpc/pages/openapi.json`` from the compiled protos: ``make protos``.
 
 Each method is the POST that the HTTP server answers, and each comment of the protos a description. Nothing is described
 that the protos do not have, but for a first request of each method, which ``first_requests.json`` has.
@@ -32,7 +32,7 @@ __all__ = ["describe", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_REQUESTS = Path(__file__).with_name("first_requests.json")
-TARGET = ROOT / "service" / "topk_bandit" / "v1" / "openapi.json"
+TARGET = ROOT / "service" / "topk_bandit" / "rpc" / "pages" / "openapi.json"
 _SERVED = ("topk_bandit/", "google/longrunning/")
 _UNSERVED_METHODS = ("DeleteOperation",)
 

@@ -15,6 +15,7 @@ from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.numbers import number
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hosts import is_loopback
+from topk_bandit.domain.optional import missing
 
 if TYPE_CHECKING:
     import argparse
@@ -77,6 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
+    if problem := missing("topk_bandit.compat.personalizer", "this command", extra="personalizer"):
+        raise ConfigurationError(problem)
     asyncio.run(_serve(given, bandit_named(given.bandit)))
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.numbers import count, natural
+from topk_bandit.domain.optional import import_extra
 
 if TYPE_CHECKING:
     import argparse
@@ -39,9 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from topk_bandit.lab.faults.campaign import show  # noqa: PLC0415 - --help need not wait for it
-
-    return show(seed=given.seed, hours=given.hours, only=given.only)
+    campaign = import_extra("topk_bandit.lab.faults.campaign", "this command", extra="lab")
+    return int(campaign.show(seed=given.seed, hours=given.hours, only=given.only))
 
 
 def _numbers(text: str) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Packages that come with an extra, because only figures and experiments need them."""
+"""Packages that come with an extra, because most installations do without them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["import_extra", "missing"]
 
 def missing(module: str, purpose: str, *, extra: str = "experiments") -> str:
     """Return what to tell of a module that is not installed, and how to install it; nothing if it is there."""
-    return "" if _is_there(module) else _problem(module.partition(".")[0], purpose, extra)
+    return "" if _is_there(module) else _problem(module, purpose, extra)
 
 
 def import_extra(module: str, purpose: str, *, extra: str = "experiments") -> Any:  # noqa: ANN401 - of what may not be there
@@ -27,10 +27,9 @@ def import_extra(module: str, purpose: str, *, extra: str = "experiments") -> An
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        if error.name is None or error.name.partition(".")[0] != package:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise ConfigurationError(_problem(package, purpose, extra)) from None
+        raise ConfigurationError(_problem(module, purpose, extra)) from None
 
 
 def _is_there(module: str) -> bool:
@@ -40,5 +39,8 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def _problem(package: str, purpose: str, extra: str) -> str:
+def _problem(module: str, purpose: str, extra: str) -> str:
+    package = module.partition(".")[0]
+    if package == "topk_bandit":  # a part of it that is a package of its own
+        package = f"topk-bandit-{extra}"
     return f"{purpose} needs {package}: pip install 'topk-bandit[{extra}]'"

@@ -86,10 +86,10 @@ class Document(NamedTuple):
 
 def documents() -> Mapping[str, Document]:
     """Return the documents by their paths."""
-    page, described = files("topk_bandit.rpc") / "pages" / "index.html", files("topk_bandit.v1") / "openapi.json"
+    pages = files("topk_bandit.rpc") / "pages"
     return {
-        "/": Document.of("text/html", page.read_bytes()),
-        "/openapi.json": Document.of("application/json", described.read_bytes()),
+        "/": Document.of("text/html", (pages / "index.html").read_bytes()),
+        "/openapi.json": Document.of("application/json", (pages / "openapi.json").read_bytes()),
     }
 
 

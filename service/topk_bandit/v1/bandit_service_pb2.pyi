@@ -1,5 +1,3 @@
-import datetime
-
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -8,8 +6,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -90,7 +87,7 @@ class Bandit(_message.Message):
     requires_activation: bool
     durability: str
     learned_per_second: int
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: _Optional[bool] = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")
@@ -211,7 +208,7 @@ class Item(_message.Message):
     item_id: str
     unavailable: bool
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
-    def __init__(self, item_id: _Optional[str] = ..., unavailable: _Optional[bool] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ...) -> None: ...
+    def __init__(self, item_id: _Optional[str] = ..., unavailable: bool = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ...) -> None: ...
 
 class UpsertItemsRequest(_message.Message):
     __slots__ = ("bandit", "items")
@@ -375,7 +372,7 @@ class GetBanditStatsResponse(_message.Message):
     spread_factor: float
     has_reward_range: bool
     damage: str
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ..., set_aside_count: _Optional[int] = ..., outlier_context_count: _Optional[int] = ..., spread_factor: _Optional[float] = ..., has_reward_range: _Optional[bool] = ..., damage: _Optional[str] = ...) -> None: ...
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ..., set_aside_count: _Optional[int] = ..., outlier_context_count: _Optional[int] = ..., spread_factor: _Optional[float] = ..., has_reward_range: bool = ..., damage: _Optional[str] = ...) -> None: ...
 
 class ImportObservationsRequest(_message.Message):
     __slots__ = ("bandit", "import_id", "first_row", "next_row", "rows", "skip_bad_rows")
@@ -391,7 +388,7 @@ class ImportObservationsRequest(_message.Message):
     next_row: int
     rows: _containers.RepeatedCompositeFieldContainer[PastObservation]
     skip_bad_rows: bool
-    def __init__(self, bandit: _Optional[str] = ..., import_id: _Optional[str] = ..., first_row: _Optional[int] = ..., next_row: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[PastObservation, _Mapping]]] = ..., skip_bad_rows: _Optional[bool] = ...) -> None: ...
+    def __init__(self, bandit: _Optional[str] = ..., import_id: _Optional[str] = ..., first_row: _Optional[int] = ..., next_row: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[PastObservation, _Mapping]]] = ..., skip_bad_rows: bool = ...) -> None: ...
 
 class PastObservation(_message.Message):
     __slots__ = ("context", "features", "item_ids", "reward", "time", "propensity")
@@ -414,7 +411,7 @@ class PastObservation(_message.Message):
     reward: float
     time: _timestamp_pb2.Timestamp
     propensity: float
-    def __init__(self, context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., item_ids: _Optional[_Iterable[str]] = ..., reward: _Optional[float] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., propensity: _Optional[float] = ...) -> None: ...
+    def __init__(self, context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., item_ids: _Optional[_Iterable[str]] = ..., reward: _Optional[float] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., propensity: _Optional[float] = ...) -> None: ...
 
 class ImportObservationsResponse(_message.Message):
     __slots__ = ("next_row", "accepted_count", "skipped_count", "row_errors", "log_position")

@@ -1,8 +1,7 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -38,7 +37,7 @@ class NumericFeature(_message.Message):
     max: float
     unit: str
     log_scale: bool
-    def __init__(self, min: _Optional[float] = ..., max: _Optional[float] = ..., unit: _Optional[str] = ..., log_scale: _Optional[bool] = ...) -> None: ...
+    def __init__(self, min: _Optional[float] = ..., max: _Optional[float] = ..., unit: _Optional[str] = ..., log_scale: bool = ...) -> None: ...
 
 class CategoricalFeature(_message.Message):
     __slots__ = ("values", "buckets")
@@ -80,7 +79,7 @@ class FeatureValue(_message.Message):
     boolean: bool
     labels: Labels
     vector: Numbers
-    def __init__(self, number: _Optional[float] = ..., text: _Optional[str] = ..., boolean: _Optional[bool] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., vector: _Optional[_Union[Numbers, _Mapping]] = ...) -> None: ...
+    def __init__(self, number: _Optional[float] = ..., text: _Optional[str] = ..., boolean: bool = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., vector: _Optional[_Union[Numbers, _Mapping]] = ...) -> None: ...
 
 class Labels(_message.Message):
     __slots__ = ("values",)
@@ -112,4 +111,4 @@ class FeatureStats(_message.Message):
     unknown_count: int
     missing_count: int
     share: float
-    def __init__(self, name: _Optional[str] = ..., centre: _Optional[float] = ..., scale: _Optional[float] = ..., frozen: _Optional[bool] = ..., clamped_count: _Optional[int] = ..., unknown_count: _Optional[int] = ..., missing_count: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., centre: _Optional[float] = ..., scale: _Optional[float] = ..., frozen: bool = ..., clamped_count: _Optional[int] = ..., unknown_count: _Optional[int] = ..., missing_count: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...

@@ -1,5 +1,3 @@
-import datetime
-
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from topk_bandit.v1 import features_pb2 as _features_pb2
@@ -8,8 +6,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -61,7 +58,7 @@ class ExplainRecommendationResponse(_message.Message):
     recommend_time: _timestamp_pb2.Timestamp
     model_source: ModelSource
     reasons: Reasons
-    def __init__(self, request_id: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., recommendation: _Optional[_Union[_recommender_service_pb2.RecommendResponse, _Mapping]] = ..., best_item_ids: _Optional[_Iterable[str]] = ..., log_position: _Optional[int] = ..., recommend_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model_source: _Optional[_Union[ModelSource, str]] = ..., reasons: _Optional[_Union[Reasons, _Mapping]] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., recommendation: _Optional[_Union[_recommender_service_pb2.RecommendResponse, _Mapping]] = ..., best_item_ids: _Optional[_Iterable[str]] = ..., log_position: _Optional[int] = ..., recommend_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., model_source: _Optional[_Union[ModelSource, str]] = ..., reasons: _Optional[_Union[Reasons, _Mapping]] = ...) -> None: ...
 
 class Reasons(_message.Message):
     __slots__ = ("shown", "offset", "context_part", "items", "pairs", "beta", "chosen_again", "next_best")
@@ -81,7 +78,7 @@ class Reasons(_message.Message):
     beta: float
     chosen_again: bool
     next_best: _containers.RepeatedCompositeFieldContainer[RankedSlate]
-    def __init__(self, shown: _Optional[_Union[RankedSlate, _Mapping]] = ..., offset: _Optional[float] = ..., context_part: _Optional[float] = ..., items: _Optional[_Iterable[_Union[ItemPart, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[PairPart, _Mapping]]] = ..., beta: _Optional[float] = ..., chosen_again: _Optional[bool] = ..., next_best: _Optional[_Iterable[_Union[RankedSlate, _Mapping]]] = ...) -> None: ...
+    def __init__(self, shown: _Optional[_Union[RankedSlate, _Mapping]] = ..., offset: _Optional[float] = ..., context_part: _Optional[float] = ..., items: _Optional[_Iterable[_Union[ItemPart, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[PairPart, _Mapping]]] = ..., beta: _Optional[float] = ..., chosen_again: bool = ..., next_best: _Optional[_Iterable[_Union[RankedSlate, _Mapping]]] = ...) -> None: ...
 
 class ItemPart(_message.Message):
     __slots__ = ("item_id", "position", "own", "content", "prior")
@@ -210,7 +207,7 @@ class GetServiceStatusResponse(_message.Message):
     window: _duration_pb2.Duration
     calls: _containers.RepeatedCompositeFieldContainer[CallStatus]
     store: StoreStatus
-    def __init__(self, version: _Optional[str] = ..., worker: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[CallStatus, _Mapping]]] = ..., store: _Optional[_Union[StoreStatus, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[str] = ..., worker: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., window: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[CallStatus, _Mapping]]] = ..., store: _Optional[_Union[StoreStatus, _Mapping]] = ...) -> None: ...
 
 class CallStatus(_message.Message):
     __slots__ = ("method", "call_count", "failed_count", "median_seconds", "p90_seconds", "p99_seconds")
@@ -292,7 +289,7 @@ class BanditOverview(_message.Message):
     pending_count: int
     late_reward_count: int
     glance: ModelGlance
-    def __init__(self, name: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_position: _Optional[int] = ..., snapshot_position: _Optional[int] = ..., pending_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., glance: _Optional[_Union[ModelGlance, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., log_position: _Optional[int] = ..., snapshot_position: _Optional[int] = ..., pending_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., glance: _Optional[_Union[ModelGlance, _Mapping]] = ...) -> None: ...
 
 class ModelGlance(_message.Message):
     __slots__ = ("model_version", "recommendation_count", "observation_count", "explored_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "item_count", "memory_bytes")
@@ -356,7 +353,7 @@ class HistoryPoint(_message.Message):
     mean_reward: float
     explored_share: float
     join_rate: float
-    def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., recommendation_count: _Optional[int] = ..., explored_count: _Optional[int] = ..., rewarded_count: _Optional[int] = ..., expired_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_sum: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., mean_reward: _Optional[float] = ..., explored_share: _Optional[float] = ..., join_rate: _Optional[float] = ...) -> None: ...
+    def __init__(self, start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., recommendation_count: _Optional[int] = ..., explored_count: _Optional[int] = ..., rewarded_count: _Optional[int] = ..., expired_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_sum: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., mean_reward: _Optional[float] = ..., explored_share: _Optional[float] = ..., join_rate: _Optional[float] = ...) -> None: ...
 
 class VerifyBanditRequest(_message.Message):
     __slots__ = ("bandit",)
@@ -386,7 +383,7 @@ class VerifyBanditResponse(_message.Message):
     replayed_log_digest: str
     replayed_posterior_digest: str
     replayed_arithmetic: str
-    def __init__(self, agrees: _Optional[bool] = ..., difference: _Optional[str] = ..., model_version: _Optional[int] = ..., replayed_from: _Optional[int] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., replayed_log_digest: _Optional[str] = ..., replayed_posterior_digest: _Optional[str] = ..., replayed_arithmetic: _Optional[str] = ...) -> None: ...
+    def __init__(self, agrees: bool = ..., difference: _Optional[str] = ..., model_version: _Optional[int] = ..., replayed_from: _Optional[int] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., replayed_log_digest: _Optional[str] = ..., replayed_posterior_digest: _Optional[str] = ..., replayed_arithmetic: _Optional[str] = ...) -> None: ...
 
 class ExportEventsRequest(_message.Message):
     __slots__ = ("bandit", "cursor", "start_position", "page_size")
@@ -418,7 +415,7 @@ class ExportedEvent(_message.Message):
     position: int
     time: _timestamp_pb2.Timestamp
     event_json: str
-    def __init__(self, position: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., event_json: _Optional[str] = ...) -> None: ...
+    def __init__(self, position: _Optional[int] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., event_json: _Optional[str] = ...) -> None: ...
 
 class ExportStateRequest(_message.Message):
     __slots__ = ("bandit", "cursor")

@@ -1,13 +1,10 @@
-import datetime
-
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from topk_bandit.v1 import features_pb2 as _features_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -78,7 +75,7 @@ class RecommendRequest(_message.Message):
     min_model_version: int
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
     strict_candidates: bool
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: _Optional[bool] = ...) -> None: ...
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
     __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count")
@@ -112,7 +109,7 @@ class RecommendResponse(_message.Message):
     position_propensities: _containers.RepeatedScalarFieldContainer[float]
     regret_confidence: float
     passed_over_count: int
-    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[bool] = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ...) -> None: ...
 
 class ActivateRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "shown_item_ids")
@@ -144,7 +141,7 @@ class RewardRequest(_message.Message):
     value: float
     reward_id: str
     final: bool
-    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: _Optional[bool] = ...) -> None: ...
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: bool = ...) -> None: ...
 
 class RewardResponse(_message.Message):
     __slots__ = ("outcome", "log_position", "durability", "replica_count")
@@ -222,7 +219,7 @@ class RewardEntry(_message.Message):
     value: float
     reward_id: str
     final: bool
-    def __init__(self, recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: _Optional[bool] = ...) -> None: ...
+    def __init__(self, recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: bool = ...) -> None: ...
 
 class BatchRewardResponse(_message.Message):
     __slots__ = ("results",)

@@ -1,32 +1,44 @@
-"""The wheel has what is read while serving, and the protos beside the code that was made of them."""
+"""The wheels have each file once, what is read while serving, and the protos beside the code that was made of them."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 
 import grpc_tools
 import pytest
 from grpc_tools import protoc
-from hatchling.builders.wheel import WheelBuilder
 from tools.proto_folder import write_folder
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROTOS = ROOT / "protos" / "topk_bandit" / "v1"
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that an installed wheel is."""
-    folder = tmp_path_factory.mktemp("wheel")
-    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "installed")
-    return folder / "installed"
+def unpacked(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all wheels are, installed together."""
+    folder = tmp_path_factory.mktemp("installed")
+    for wheel in wheels.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+    return folder
 
 
-SERVED = ["rpc/pages/index.html", "v1/openapi.json", "v1/service_config.json", "rpc/py.typed"]
+def test_each_file_of_the_source_tree_is_in_one_wheel(wheels: Path) -> None:
+    packed: list[str] = []
+    for wheel in wheels.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            packed += [name for name in archive.namelist() if ".dist-info/" not in name]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "service/topk_bandit"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    sources = [name.removeprefix("service/") for name in listed if (ROOT / name).is_file()]
+    protos = [f"topk_bandit/v1/{path.name}" for path in (*PROTOS.glob("*.proto"), ROOT / "protos/service_config.json")]
+    assert sorted(packed) == sorted([*sources, *protos])
+
+
+SERVED = ["rpc/pages/index.html", "rpc/pages/openapi.json", "v1/service_config.json", "rpc/py.typed"]
 CONSOLE = [f"rpc/console/{file.name}" for file in (ROOT / "service/topk_bandit/rpc/console").iterdir()]
 
 
