@@ -10,8 +10,8 @@ import numpy as np
 import peers
 from figures import Bench, Figure, Outcome, percentiles
 from played import BEST_BY_UCB, Played, played, shown_at_random
-from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.environments import Shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from machine import resident_bytes
 from models import model_of
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.domain.bandits import Kernel
-from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.rankings import random_rankings

@@ -10,8 +10,8 @@ import numpy as np
 
 from figures import PROCESSES, Bench, Figure, Outcome
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
-from topk_bandit.learning.environments import Objective, Shop
 from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.environments import Objective, Shop
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.warm_up import warm_up

@@ -10,9 +10,9 @@ import numpy as np
 from figures import Bench, Figure, Outcome, mean_with_error, ratio_with_error
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.lab.simulation.arm_players import RandomPlayer
-from topk_bandit.learning.environments import Shop
 from topk_bandit.lab.simulation.episodes import GpTopK, play
 from topk_bandit.lab.simulation.scenarios import Constant, Scenario
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.process.settings import Settings

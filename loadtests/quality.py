@@ -14,9 +14,9 @@ from played import BEST_BY_UCB, Played, played, shown_at_random
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.lab.paper.dense_posterior import DenseAtContext, pair_features
 from topk_bandit.lab.paper.local_search import CANDIDATES, RESTARTS, Orders, PaperFound, paper_search
-from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.rankings import log_count
 from topk_bandit.learning.search import best_seen, local_search

@@ -10,8 +10,8 @@ import numpy as np
 
 from figures import Bench, Figure, Outcome, mean_with_error
 from topk_bandit.domain.bandits import Exploration, Kernel, PaperBeta
-from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.decisions import search_best
+from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
