@@ -85,6 +85,8 @@ ROOMS: Mapping[str, str] = {
     "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/bandits.py": f"{_MEMORY} store/test_stores_agree",
+    "store/rules/imports.py": f"{_MEMORY} contracts/test_study_contract",
+    "store/rules/studies.py": "contracts/test_study_contract store/test_study_stores_agree studies/test_studies",
     "store/redis/fields.py": _SERVER,
     "store/redis/records.py": _SERVER,
     **{f"store/redis/lua/{name}.lua": _SERVER for name in _SCRIPTS},

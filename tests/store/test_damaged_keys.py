@@ -49,14 +49,7 @@ SCRIPTS = {name: script for name, script in vars(module).items() if isinstance(s
 Dumps = dict[bytes, bytes]
 GARBAGE = b"garbage"
 MOST_CALLS = usual_or_long(2, long=100)
-APPENDING = {
-    "COMMIT",
-    "STUDY_ANSWER",
-    "STUDY_ASK",
-    "STUDY_CREATE",
-    "STUDY_END_DESIGN",
-    "STUDY_RECORD_IMPORT",
-}
+APPENDING = {"COMMIT", "STUDY_COMMIT"}
 """The scripts that append to a log that is there."""
 
 

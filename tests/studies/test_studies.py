@@ -315,7 +315,7 @@ def test_a_log_that_lost_its_end_is_folded_anew() -> None:
         lost = await studies.next_questions(TASTE, count=3, request_id="lost")
         known = store._studies[TASTE]
         known.events.pop()
-        known.asked = 2
+        known.state = replace(known.state, asked=2)
         del known.requests["lost"]
         other = await studies.next_questions(TASTE, count=3, request_id="other")
         assert (other.asked, len(other.questions)) == (5, 3)

@@ -15,6 +15,7 @@ from topk_bandit.store.log import Appended, Expiry, ImportOutcome, ImportProgres
 from topk_bandit.store.refusals import finite_text
 from topk_bandit.store.rules import bandits, slates
 from topk_bandit.store.rules.decisions import Commit, Decision, position_of
+from topk_bandit.store.rules.imports import KnownImport, recall_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -188,7 +189,7 @@ class JournaledStore(Store):
         """See `Store.find_import_part`; one that is found is waited for as the first time."""
 
         def rule(known: Known) -> Decision[ImportOutcome | None]:
-            found = bandits.recall_part(known, part)
+            found = recall_part(known.imported or KnownImport(), part)
             return Decision(found, Commit() if found else None)
 
         decision, _ = await self._decide(name, Sought(part=part.place), rule, tells=False)

@@ -61,8 +61,6 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "import_count": lambda name, _: ExhaustedError(
         "IMPORT_COUNT", f"{name} has taken {MOST_IMPORT_PARTS} parts of imports", retry_after=None
     ),
-    "import_gap": lambda _, row: import_gap(row),
-    "import_reused": lambda _, row: import_reused(row),
     "item_capacity": lambda name, capacity: ExhaustedError(
         "ITEM_CAPACITY", f"{name} has room for {capacity} items, retired ones not counted; item_capacity can be raised"
     ),

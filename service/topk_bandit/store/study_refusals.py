@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
 from topk_bandit.domain.quotas import Quota
-from topk_bandit.store.refusals import import_gap, import_reused, quota_refusal
+from topk_bandit.store.refusals import quota_refusal
 from topk_bandit.store.study_log import MOST_IMPORTED
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ STUDY_REFUSALS: Mapping[str, Callable[[StudyName, str], TopkBanditError]] = {
     "design_failed": lambda name, _: NotReadyError(
         "DESIGN_FAILED", f"the design of {name} failed; its operation says why"
     ),
-    "import_gap": lambda _, row: import_gap(row),
-    "import_reused": lambda _, row: import_reused(row),
     "no_study": lambda name, _: NotFoundError(str(name)),
     "request_id_reused": lambda *_: ConflictError("REQUEST_ID_REUSED", "the request id was used with another count"),
     "study_attempts": lambda name, most: ExhaustedError(

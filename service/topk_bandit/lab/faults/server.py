@@ -235,7 +235,7 @@ class Server:
 
     def _new_stores(self) -> Stores:
         self._memory = MemoryStore(clock_ms=self._store_ms, before_commit=_Pause)
-        self._studies = MemoryStudies(clock_ms=self._store_ms)
+        self._studies = MemoryStudies(clock_ms=self._store_ms, before_commit=_Pause)
         self._unreadable = set[int]()
         return self._wrap(Stores(self._memory, self._studies))
 
@@ -248,7 +248,7 @@ class Server:
 
     def _study_log(self) -> tuple[str, Sequence[LoggedStudyEvent]]:
         known = self._studies._studies.get(self._study)  # noqa: SLF001 - a look that is no call
-        return (known.incarnation, known.events) if known else ("", ())
+        return (known.state.incarnation, known.events) if known else ("", ())
 
     def _archive_news(self) -> bool:
         """Archive the events that are new; return whether there are any."""

@@ -40,10 +40,8 @@ from topk_bandit.store.log import (
 from topk_bandit.store.memory.arriving import Arrivals, ArrivingBandit, progress_of, repeated_parts
 from topk_bandit.store.recorded import RecordState
 from topk_bandit.store.refusals import refusal
-from topk_bandit.store.rules.bandits import progress_after
 from topk_bandit.store.rules.decisions import (
     Known,
-    KnownImport,
     Life,
     Loss,
     moved_positions,
@@ -51,6 +49,7 @@ from topk_bandit.store.rules.decisions import (
     settled_events,
     settled_slates,
 )
+from topk_bandit.store.rules.imports import KnownImport, progress_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -179,7 +178,7 @@ class _Bandit:
                 self.items[item_id] = item
         if commit.part is not None:
             part, outcome = commit.part
-            self.imports[part.import_id] = progress_after(known, part)
+            self.imports[part.import_id] = progress_after(known.imported or KnownImport(), part)
             outcome = replace(outcome, position=position_of(outcome.position, first))
             self.import_parts[part.import_id, part.first_row] = part.fingerprint, outcome
         self._note(commit)

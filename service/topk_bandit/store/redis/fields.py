@@ -13,18 +13,31 @@ from topk_bandit.store.arrivals import item_digest
 from topk_bandit.store.codec import canonical, decode_item, encode_event, encode_item_state, encode_settings
 from topk_bandit.store.log import ImportOutcome, ImportProgress, LostEvents, RecordStatus
 from topk_bandit.store.redis.replies import checksum_of, verify_reading
-from topk_bandit.store.rules.bandits import progress_after
-from topk_bandit.store.rules.decisions import KnownImport, Life, Loss, moved_positions
+from topk_bandit.store.rules.decisions import Life, Loss, moved_positions
+from topk_bandit.store.rules.imports import KnownImport, progress_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, Item
     from topk_bandit.store.journaled import Sought
     from topk_bandit.store.log import ImportPart, Skip
     from topk_bandit.store.rules.decisions import Commit, Known
 
-__all__ = ["Field", "Fields", "Put", "fields_of_commit", "read_fields", "settings_fields", "sought_fields", "stamps_in"]
+__all__ = [
+    "Field",
+    "Fields",
+    "Put",
+    "Sendable",
+    "fields_of_commit",
+    "import_fields",
+    "import_puts",
+    "read_fields",
+    "read_import",
+    "settings_fields",
+    "sought_fields",
+    "stamps_in",
+]
 
 _META, _ITEMS, _RETIRED, _IMPORTS = 1, 9, 10, 11
 """Where `BanditKeys.of_decisions` has these; the first place is 1."""
@@ -54,14 +67,30 @@ class Put(NamedTuple):
     event: int | None = None
 
 
+class Sendable(NamedTuple):
+    """Fields as a script takes them: a part of its document, and the last texts among its arguments."""
+
+    document: dict[str, Any]
+    texts: tuple[str | bytes, ...]
+
+    @classmethod
+    def of(cls, read: Fields, puts: Sequence[Put], *, first: int) -> Sendable:
+        """Return what is compared and what is changed; the first text is argument `first`, counted from 1."""
+        document = {
+            "first_read": first - 1,
+            "read": list(read),
+            "fields": [(*put[:2], put.value is not None, *put[3:]) for put in puts],
+        }
+        return cls(document, (*read.values(), *(put.value or b"" for put in puts)))
+
+
 def sought_fields(sought: Sought) -> list[Field]:
     """Return the fields that a rule needs."""
     fields = [Field(_META, name) for name in _LIFE] if sought.life else []
     for item_id in sought.items:
         fields += [Field(_ITEMS, item_id), _bucket_of(item_id)]
     if sought.part is not None:
-        import_id, first_row = sought.part
-        fields += [Field(_META, "import_parts"), Field(_IMPORTS, import_id), _part_field(import_id, first_row)]
+        fields += [Field(_META, "import_parts"), *import_fields(_IMPORTS, sought.part)]
     return list(dict.fromkeys(fields))
 
 
@@ -73,7 +102,8 @@ def read_fields(sought: Sought, fields: Fields) -> dict[str, Any]:
     retired = (key for key in sought.items if _rest_of(key) in _parts_of(fields[_bucket_of(key)]))
     known: dict[str, Any] = {"items": items, "retired": frozenset(retired)}
     if sought.part is not None:
-        known["imported"] = _read_import(*sought.part, fields)
+        n_parts = int(fields[Field(_META, "import_parts")])
+        known["imported"] = read_import(_IMPORTS, sought.part, fields, n_parts=n_parts)
     if sought.life:
         known["life"] = _read_life(fields)
     return known
@@ -90,7 +120,8 @@ def fields_of_commit(known: Known, fields: Fields, commit: Commit, version: int)
     puts += (Put(_META, name, value) for name, value in _meta_fields(known, fields, commit, version).items())
     puts += _item_puts(commit.items, fields)
     if commit.part is not None:
-        puts += _part_puts(known, *commit.part)
+        imported = known.imported or KnownImport()
+        puts += [Put(_META, "import_parts", str(imported.n_parts + 1)), *import_puts(_IMPORTS, imported, *commit.part)]
     return puts
 
 
@@ -148,30 +179,32 @@ def _item_puts(items: Mapping[str, Item | None], fields: Fields) -> Iterator[Put
     yield from (Put(*field, bucket) for field, bucket in buckets.items())
 
 
-def _part_field(import_id: str, first_row: int) -> Field:
-    return Field(_IMPORTS, f"{import_id}\n{first_row}")
+def import_fields(place: int, part: tuple[str, int]) -> tuple[Field, Field]:
+    """Return where it is kept how far an import is, and what became of a part of it; `place` is that of the hash."""
+    import_id, first_row = part
+    return Field(place, import_id), Field(place, f"{import_id}\n{first_row}")
 
 
-def _part_puts(known: Known, part: ImportPart, outcome: ImportOutcome) -> Iterator[Put]:
-    after = progress_after(known, part)
-    n_parts = 0 if known.imported is None else known.imported.n_parts
-    is_learned = outcome.position < 0
-    told = f"{part.fingerprint} {part.next_row} {part.accepted} "
-    yield Put(_META, "import_parts", str(n_parts + 1))
-    yield Put(_IMPORTS, part.import_id, f"{after.next_row} {after.accepted}")
-    yield Put(*_part_field(*part.place), told if is_learned else f"{told}0", 0 if is_learned else None)
-
-
-def _read_import(import_id: str, first_row: int, fields: Fields) -> KnownImport:
-    going_on, part = fields[Field(_IMPORTS, import_id)], fields[_part_field(import_id, first_row)]
+@verify_reading
+def read_import(place: int, part: tuple[str, int], fields: Fields, *, n_parts: int = 0) -> KnownImport:
+    """Return what the fields of an import say."""
+    going_on, recorded = (fields[one] for one in import_fields(place, part))
     progress = ImportProgress(*map(int, going_on.split(b" "))) if going_on else ImportProgress()
-    n_parts = int(fields[Field(_META, "import_parts")])
-    if not part:
+    if not recorded:
         return KnownImport(progress, n_parts=n_parts)
-    fingerprint, *numbers = part.split(b" ")
+    fingerprint, *numbers = recorded.split(b" ")
     next_row, accepted, position = map(int, numbers)
     outcome = ImportOutcome(RecordStatus.RECORDED, next_row, accepted, position)
     return KnownImport(progress, fingerprint.decode(), outcome, n_parts)
+
+
+def import_puts(place: int, known: KnownImport, part: ImportPart, outcome: ImportOutcome) -> Iterator[Put]:
+    """Yield what is kept of a part of an import, and of how far this is after it."""
+    progress, recorded = import_fields(place, part.place)
+    after, is_learned = progress_after(known, part), outcome.position < 0
+    told = f"{part.fingerprint} {part.next_row} {part.accepted} "
+    yield Put(*progress, f"{after.next_row} {after.accepted}")
+    yield Put(*recorded, told if is_learned else f"{told}0", 0 if is_learned else None)
 
 
 def _read_life(fields: Fields) -> Life:

@@ -17,7 +17,7 @@ from topk_bandit.store.log import Appended
 from topk_bandit.store.recorded import is_pending
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.closed import must_turn
-from topk_bandit.store.redis.fields import fields_of_commit, read_fields, sought_fields, stamps_in
+from topk_bandit.store.redis.fields import Sendable, fields_of_commit, read_fields, sought_fields, stamps_in
 from topk_bandit.store.redis.records import closed_parts, pack_new, read_filed, read_record, repack, settle
 from topk_bandit.store.redis.replies import verify_reading
 from topk_bandit.store.rules.decisions import Known, dated_event, settled_slates
@@ -239,11 +239,10 @@ class _Sent:
             if recorded.is_open:
                 packed = known.packed.get(key)
                 self.kept[key] = pack_new(recorded, told) if packed is None else repack(recorded, packed)
-        self._read = stamps_in(known.fields)
-        self._puts = fields_of_commit(known, known.fields, commit, version)
-        self.has_fields = bool(self._read or self._puts)
-        held = (*self._read.values(), *(put.value or b"" for put in self._puts))
-        self.arguments = (message_of(self._document()), *self.events, *self.kept.values(), *held)
+        read, puts = stamps_in(known.fields), fields_of_commit(known, known.fields, commit, version)
+        self.has_fields = bool(read or puts)
+        self._fields = Sendable.of(read, puts, first=_FIRST_TEXT + len(self.events) + len(self.kept))
+        self.arguments = (message_of(self._document()), *self.events, *self.kept.values(), *self._fields.texts)
 
     def _document(self) -> dict[str, Any]:
         known, commit = self.known, self.commit
@@ -262,9 +261,7 @@ class _Sent:
             "counts": {name: count for name, count in counts.items() if count},
         }
         if self.has_fields:
-            document["first_read"] = _FIRST_TEXT - 1 + len(self.events) + len(self.kept)
-            document["read"] = list(self._read)
-            document["fields"] = [(*put[:2], put.value is not None, *put[3:]) for put in self._puts]
+            document |= self._fields.document
         if commit.skip is not None:
             document["mends"] = True
         if commit.before_ms is not None:

@@ -12,58 +12,43 @@ from typing import TYPE_CHECKING, Any, final
 
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.studies import (
-    DesignCancelled,
-    DesignChosen,
-    DesignFailed,
-    DesignProgress,
     DesignState,
-    QuestionAnswered,
-    QuestionsAsked,
     StudyCreated,
     StudyName,
 )
-from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
+from topk_bandit.store.journaled_studies import JournaledStudies
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
 from topk_bandit.store.redis.arrivals import read_parts
 from topk_bandit.store.redis.study_arrivals import StudyArrivals, meta_of
+from topk_bandit.store.redis.study_journal import StudyJournal
 from topk_bandit.store.redis.study_replies import read_entries, read_requests, read_study
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
 from topk_bandit.store.study_codec import (
-    encode_answer,
-    encode_progress,
     encode_shape,
     encode_study_event,
     settings_digest,
     shape_of,
 )
 from topk_bandit.store.study_log import (
-    MOST_ATTEMPTS,
-    MOST_IMPORTED,
-    AnswerStatus,
-    AskOutcome,
-    AskStatus,
     StudyLogSlice,
-    StudyStore,
 )
-from topk_bandit.store.study_refusals import STUDY_REFUSALS, study_refusal
+from topk_bandit.store.study_refusals import STUDY_REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.domain.studies import (
-        Answer,
-        AnswersImported,
-        DesignEnd,
         LoggedStudyEvent,
         StudyEvent,
         StudySettings,
     )
     from topk_bandit.store.archive_lines import ArchivedImport
-    from topk_bandit.store.log import ImportPart
+    from topk_bandit.store.journaled_studies import SoughtStudy
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
+    from topk_bandit.store.rules.studies import KnownStudy, StudyCommit
     from topk_bandit.store.study_archives import StudyRequest
     from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
     from topk_bandit.store.study_log import StudyRecord
@@ -75,7 +60,7 @@ _SCANNED = 1000
 
 
 @final
-class RedisStudies(StudyStore):
+class RedisStudies(JournaledStudies):
     """A `StudyStore` in Redis or Valkey; see `RedisStore.studies`.
 
     Parameters
@@ -88,6 +73,7 @@ class RedisStudies(StudyStore):
         self._link = link
         self._keys = keys
         self._studies = Aggregates(link, _kind(keys))
+        self._journal = StudyJournal(link, self._studies, keys)
         self._arrivals = StudyArrivals(link, self._studies, keys)
         self._tenants = Tenants(link, keys)
 
@@ -98,12 +84,11 @@ class RedisStudies(StudyStore):
         known = await self._studies.find(name)
         if known is None:
             reserved_ms = await self._studies.reserve(name, incarnation=incarnation, quota=quota)
-            return await self._begin_design(name, settings, incarnation, reserved_ms)
-        if known.settings_digest != settings_digest(settings):
-            raise study_refusal("study_exists", name)
-        if known.state in {DesignState.DESIGNING, DesignState.READY}:
-            return known
-        return await self._begin_design(name, settings, incarnation, reserved_ms=0)
+            known = await self._begin_design(name, settings, incarnation, reserved_ms)
+        digest = settings_digest(settings)
+        if known.settings_digest == digest and known.state in {DesignState.CANCELLED, DesignState.FAILED}:
+            await self._list(name)
+        return await self._restart(name, digest)
 
     async def get_study(self, name: StudyName) -> StudyRecord:
         """See `StudyStore.get_study`."""
@@ -135,78 +120,11 @@ class RedisStudies(StudyStore):
         await asyncio.gather(*(self._unlist(*entry) for entry in ended))
         return tuple(unfinished[:limit])
 
-    async def claim_design(self, name: StudyName, *, owner: str, lease_ms: int) -> StudyRecord | None:
-        """See `StudyStore.claim_design`."""
-        keys = self._keys.study(name)
-        status, *meta = await self._studies.ask(scripts.STUDY_CLAIM, name, (keys.meta, keys.lease), (owner, lease_ms))
-        return read_study(name, *meta) if status == b"claimed" else None
+    async def _read(self, name: StudyName, sought: SoughtStudy) -> KnownStudy:
+        return await self._journal.read(name, sought)
 
-    async def report_design(
-        self, record: StudyRecord, *, owner: str, lease_ms: int, progress: DesignProgress | None
-    ) -> bool:
-        """See `StudyStore.report_design`."""
-        keys = self._keys.study(record.name)
-        noted = b"" if progress is None else encode_progress(progress, self._link.data_version)
-        arguments = (record.incarnation, record.attempt, owner, lease_ms, noted)
-        return bool(await self._link.run(scripts.STUDY_REPORT, (keys.meta, keys.lease), arguments))
-
-    async def end_design(self, record: StudyRecord, end: DesignEnd) -> StudyRecord:
-        """See `StudyStore.end_design`."""
-        keys = self._keys.study(record.name)
-        arguments = (record.incarnation, record.attempt, *_encode_end(end, self._link.data_version))
-        (_, meta), _ = await self._studies.tell(
-            scripts.STUDY_END_DESIGN, record.name, (keys.meta, keys.log, keys.lease), arguments
-        )
-        return read_study(record.name, meta)
-
-    async def ask(
-        self, record: StudyRecord, *, request_id: str, count: int, lists: Sequence[int], asked: int
-    ) -> AskOutcome:
-        """See `StudyStore.ask`."""
-        keys = self._keys.study(record.name)
-        event = self._encode_event(QuestionsAsked(request_id, tuple(lists)))
-        (status, *numbers), _ = await self._studies.tell(
-            scripts.STUDY_ASK,
-            record.name,
-            (keys.meta, keys.log, keys.requests),
-            (record.incarnation, request_id, count, len(lists), asked, event),
-        )
-        return AskOutcome(AskStatus(status.decode()), *map(int, numbers))
-
-    async def record_answers(
-        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
-    ) -> Sequence[AnswerStatus]:
-        """See `StudyStore.record_answers`."""
-        keys = self._keys.study(record.name)
-        triples = [
-            part
-            for question, answer in answers
-            for part in (question, encode_answer(answer), self._encode_event(QuestionAnswered(question, answer)))
-        ]
-        (_, *statuses), _ = await self._studies.tell(
-            scripts.STUDY_ANSWER, record.name, (keys.meta, keys.log, keys.answers), (record.incarnation, *triples)
-        )
-        return [AnswerStatus(status.decode()) for status in statuses]
-
-    async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
-        """See `StudyStore.find_import`."""
-        keys = self._keys.study(name)
-        _, next_row, accepted = await self._studies.ask(
-            scripts.STUDY_FIND_IMPORT, name, (keys.meta, keys.imports), (import_id,)
-        )
-        return ImportProgress(int(next_row), int(accepted))
-
-    async def record_import(self, record: StudyRecord, part: ImportPart, event: AnswersImported) -> ImportOutcome:
-        """See `StudyStore.record_import`."""
-        keys = self._keys.study(record.name)
-        rows = (part.import_id, part.first_row, part.fingerprint, part.next_row, part.accepted)
-        (status, *details), _ = await self._studies.tell(
-            scripts.STUDY_RECORD_IMPORT,
-            record.name,
-            (keys.meta, keys.log, keys.imports),
-            (record.incarnation, *rows, self._encode_event(event), MOST_IMPORTED),
-        )
-        return ImportOutcome(RecordStatus(status.decode()), *map(int, details))
+    async def _commit(self, known: KnownStudy, commit: StudyCommit, *, is_durable: bool) -> int | None:
+        return await self._journal.commit(known, commit, is_durable=is_durable)
 
     async def read_study(self, name: StudyName, *, start: int, limit: int) -> StudyLogSlice:
         """See `StudyStore.read_study`."""
@@ -260,7 +178,7 @@ class RedisStudies(StudyStore):
     async def _begin_design(
         self, name: StudyName, settings: StudySettings, incarnation: str, reserved_ms: int
     ) -> StudyRecord:
-        """List a design, and then create its study or try it again."""
+        """List a design, and then create its study."""
         await self._list(name)
         keys = self._keys.study(name)
         created = (
@@ -268,12 +186,11 @@ class RedisStudies(StudyStore):
             self._encode_event(StudyCreated(settings)),
             settings.budget,
         )
-        limits = (reserved_ms, RESERVATION_MS, MOST_ATTEMPTS)
         return await self._studies.create(
             scripts.STUDY_CREATE,
             name,
             keys.all,
-            (incarnation, settings_digest(settings), *created, *limits),
+            (incarnation, settings_digest(settings), *created, reserved_ms, RESERVATION_MS),
         )
 
     async def _is_unfinished(self, listed: bytes) -> bool:
@@ -303,16 +220,3 @@ def _pair_scores(listed: Any) -> list[tuple[bytes, int]]:  # noqa: ANN401 - flat
     if listed and isinstance(listed[0], bytes):
         listed = list(zip(listed[::2], listed[1::2], strict=True))
     return [(member, int(score)) for member, score in listed]
-
-
-def _encode_end(end: DesignEnd, version: int) -> tuple[str, bytes, bytes, bytes]:
-    """Return state, event, progress and failure as the script takes them."""
-    event = encode_study_event(end, version)
-    match end:
-        case DesignChosen(design=design):
-            figures = DesignProgress(design.steps, design.log_det, design.gap, design.target_gap)
-            return DesignState.READY.value, event, encode_progress(figures, version), b""
-        case DesignCancelled():
-            return DesignState.CANCELLED.value, event, b"", b""
-        case DesignFailed():
-            return DesignState.FAILED.value, event, b"", event

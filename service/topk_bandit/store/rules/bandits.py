@@ -5,7 +5,6 @@ Each rule finds its own effect, so that a call may be sent again: it then change
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import BanditReset, ItemsChanged, SettingsChanged
@@ -13,12 +12,12 @@ from topk_bandit.store.log import (
     MOST_IMPORT_PARTS,
     MOST_SKIPPED,
     ImportOutcome,
-    ImportProgress,
     LostEvents,
     RecordStatus,
 )
 from topk_bandit.store.refusals import refusal
-from topk_bandit.store.rules.decisions import Commit, Decision, KnownImport, Life, Loss, appended
+from topk_bandit.store.rules.decisions import Commit, Decision, Life, Loss, appended
+from topk_bandit.store.rules.imports import KnownImport, recall_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +30,6 @@ __all__ = [
     "change_items",
     "change_settings",
     "note_loss",
-    "progress_after",
-    "recall_part",
     "record_part",
     "reset",
     "skip",
@@ -87,23 +84,11 @@ def change_items(known: Known, *, upserted: Sequence[Item], retired: Sequence[st
     return Decision(None, commit)
 
 
-def recall_part(known: Known, part: ImportPart) -> ImportOutcome | None:
-    """Return what became of a part of an import, None if it is new; see `Store.find_import_part`."""
-    before = _imported(known)
-    if before.outcome is not None and before.fingerprint == part.fingerprint:
-        return replace(before.outcome, status=RecordStatus.REPEATED)
-    if before.outcome is not None or part.first_row < before.progress.next_row:
-        raise refusal("import_reused", known.name, part.first_row)
-    if part.first_row > before.progress.next_row:
-        raise refusal("import_gap", known.name, before.progress.next_row)
-    return None
-
-
 def record_part(
     known: Known, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
 ) -> Decision[ImportOutcome]:
     """Decide what becomes of a part of an import; see `Store.record_import`."""
-    outcome = recall_part(known, part)
+    outcome = recall_part(_imported(known), part)
     if outcome is not None:
         return Decision(outcome, Commit())
     if (known.incarnation, known.items_position) != (incarnation, items_position):
@@ -119,11 +104,6 @@ def record_part(
         items_position=items_position,
     )
     return Decision(outcome, commit)
-
-
-def progress_after(known: Known, part: ImportPart) -> ImportProgress:
-    """Return how far an import is after a part of it."""
-    return ImportProgress(part.next_row, _imported(known).progress.accepted + part.accepted)
 
 
 def skip(known: Known, wanted: Skip) -> Decision[bool]:

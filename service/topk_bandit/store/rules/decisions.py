@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from topk_bandit.domain.bandits import Imported, ItemsChanged, Recommended
-from topk_bandit.store.log import ImportOutcome, ImportProgress, LostEvents
+from topk_bandit.store.log import LostEvents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Event, Item
-    from topk_bandit.store.log import ImportPart, Skip
+    from topk_bandit.store.log import ImportOutcome, ImportPart, Skip
     from topk_bandit.store.recorded import Recorded
+    from topk_bandit.store.rules.imports import KnownImport
 
 __all__ = [
     "Commit",
     "Decision",
     "Known",
-    "KnownImport",
     "Life",
     "Loss",
     "appended",
@@ -59,24 +59,6 @@ class Life:
     reset_by: str = ""
     skipped: frozenset[int] = frozenset()
     loss: Loss = field(default_factory=Loss)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownImport:
-    """How far an import is, and what became of one of its parts.
-
-    Attributes
-    ----------
-    fingerprint, outcome
-        Of the part that begins where it was asked for; empty and None for one that is not recorded.
-    n_parts
-        How many parts of imports the bandit has.
-    """
-
-    progress: ImportProgress = field(default_factory=ImportProgress)
-    fingerprint: str = ""
-    outcome: ImportOutcome | None = None
-    n_parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

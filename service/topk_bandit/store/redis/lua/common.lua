@@ -79,16 +79,6 @@ local function announce(meta)
   end
 end
 
--- Return how the text of an event begins.
-local function head(kind)
-  return '{"v":' .. data_version .. ',"type":"' .. kind .. '",'
-end
-
--- Return a document without its data version.
-local function unstamped(document)
-  return (string.gsub(document, '^{"v":%d+,', '{', 1))
-end
-
 -- Return what a reader is given where events are passed over, by position.
 local function skipped_of(meta, packed)
   local is_read, skipped = pcall(cjson.decode, packed or '{}')
@@ -165,22 +155,25 @@ local function confirm(meta, answer)
   return commit(answer)
 end
 
--- Tell how far an import is, or what became of a part of it; a first row "-" is that of no part.
-local function find_import(imports, import_id, first_row, fingerprint)
-  local known = redis.call('HMGET', imports, import_id, import_id .. '\n' .. first_row)
-  local next_row, accepted = string.match(known[1] or '0 0', '^(%d+) (%d+)$')
-  if known[2] then
-    local recorded, part_end, part_accepted, position = string.match(known[2], '^(%x+) (%d+) (%d+) (%d+)$')
-    if recorded ~= fingerprint then
-      return {'import_reused', first_row}
+-- Return whether a field is not as it was read: `read` of a decision has its key and its name, and a text what it held.
+local function is_changed(wanted)
+  for i, read in ipairs(wanted.read or {}) do
+    if (redis.call('HGET', KEYS[read[1]], read[2]) or '') ~= ARGV[wanted.first_read + i] then
+      return true
     end
-    return {'repeated', part_end, part_accepted, position}
   end
-  if first_row ~= '-' and tonumber(first_row) < tonumber(next_row) then
-    return {'import_reused', first_row}
+end
+
+-- Write the fields of a decision. Each has its key, its name, whether it is kept, and, if its value ends with the position of an
+-- event, the place of that one among those that are appended from `first` on.
+local function write_fields(wanted, first)
+  for i, field in ipairs(wanted.fields or {}) do
+    local place, name, is_kept, event = unpack(field)
+    if is_kept then
+      local value = ARGV[wanted.first_read + #wanted.read + i]
+      write('HSET', KEYS[place], name, event and value .. text(first + event) or value)
+    else
+      write('HDEL', KEYS[place], name)
+    end
   end
-  if first_row ~= '-' and tonumber(first_row) > tonumber(next_row) then
-    return {'import_gap', next_row}
-  end
-  return {'at', next_row, accepted}
 end

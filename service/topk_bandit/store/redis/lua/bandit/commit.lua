@@ -31,12 +31,7 @@ local function is_stale()
       return true
     end
   end
-  for i, read in ipairs(wanted.read or {}) do
-    if (redis.call('HGET', KEYS[read[1]], read[2]) or '') ~= ARGV[wanted.first_read + i] then
-      return true
-    end
-  end
-  return wanted.before_ms and at_ms >= wanted.before_ms
+  return is_changed(wanted) or wanted.before_ms and at_ms >= wanted.before_ms
 end
 
 -- What finds its effect there already writes too: without it the server would confirm at once that replicas and disk have
@@ -81,16 +76,7 @@ for _, slate in ipairs(wanted.slates) do
     keep_open(slate)
   end
 end
--- Each field has its key, its name, whether it is kept, and, if its value ends with the position of an event, that one's place.
-for i, field in ipairs(wanted.fields or {}) do
-  local place, name, is_kept, event = unpack(field)
-  if is_kept then
-    local value = ARGV[wanted.first_read + #wanted.read + i]
-    write('HSET', KEYS[place], name, event and value .. position_of(event) or value)
-  else
-    write('HDEL', KEYS[place], name)
-  end
-end
+write_fields(wanted, first)
 for _, id in ipairs(wanted.lost) do
   write('ZREM', keys.deadlines, id)
 end
