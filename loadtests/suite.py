@@ -8,7 +8,6 @@ from decision import decision
 from designs import design_growth, design_large, design_lists, design_subsets
 from doors import doors
 from exports import export
-from fleet_costs import fleet_costs
 from forever import forever
 from growth import growth
 from inference import rank_aggregation, variational_posterior
@@ -51,7 +50,6 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "doors": doors,
     "long-log": long_log,
     **benchmarks(),
-    "fleet-costs": fleet_costs,
     "several-workers": several_workers,
     "export": export,
     "operating": operating,

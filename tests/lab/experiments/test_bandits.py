@@ -135,7 +135,7 @@ def test_every_experiment_has_a_plan_and_names_all_that_its_numbers_depend_on() 
             if name in arguments.OF_FACTORS:
                 assert plan.settings["factors"] == "synthetic"
                 assert plan.settings["seed"] == 0
-    assert set(plans._MAKERS) == {*arguments.NAMES, "fleet", "shops"}
+    assert set(plans._MAKERS) == {*arguments.NAMES, "shops"}
 
 
 def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -287,32 +287,3 @@ def test_without_a_package_all_says_so_before_it_begins(
     told = capsys.readouterr().err
     assert told == f"topk-bandit: {purpose} needs {package}: pip install 'topk-bandit[experiments]'\n"
     assert not (tmp_path / "none").exists()
-
-
-def test_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._FEW_WORKERS", (1, 4))
-    monkeypatch.setattr("topk_bandit.lab.experiments.fleet_plans._HALVINGS", 4)
-    words = ("fleet", "--trials=1", "--seconds=2", "--pairs=90,180", "--bandits=2,5")
-    assert experiment(tmp_path, *words) == 0
-    lines = table(tmp_path / "fleet.csv")
-    most = {
-        line["method"]: float(line["mean"]) for line in lines if (line["panel"], line["workers"]) == ("most_1", "4")
-    }
-    assert most["all follow"] > 1.5 * most["services apart"]
-    refused = [line for line in lines if line["metric"] == "refused"]
-    assert len(refused) == 2 * 2 * 3 * 3  # numbers of pairs, popularities, who serves, numbers of workers
-    deaths = [float(line["mean"]) for line in lines if line["metric"] == "failed"]
-    assert len(deaths) == 2 * 2 * 3
-    assert 0.0 <= min(deaths) < max(deaths) < 0.8
-    assert (tmp_path / "fleet.png").read_bytes().startswith(PNG)
-    page = (tmp_path / "fleet.md").read_text()
-    assert "## 180 pairs a second, 5 bandits, Zipf: what callers see" in page
-    assert f"Wrote {tmp_path / 'fleet.md'}" in capsys.readouterr().out
-    settings = json.loads((tmp_path / "fleet.json").read_text())["settings"]
-    assert settings["costs"]["rewards_between"] == 128
-    assert "23 November 2026" in settings["costs_from"]
-
-
-def test_fleet_needs_as_many_numbers_of_bandits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert experiment(tmp_path, "fleet", "--pairs=30,60", "--bandits=2") == 1
-    assert "--bandits: expected 2 numbers" in capsys.readouterr().err

@@ -40,10 +40,7 @@ Asking people:
   dopewolfe     which K of all items to ask about: ranking loss and NDCG
   aggregation   rank aggregation with features, as the items become many
 
-The service:
-  fleet         fleets of workers in simulation, with measured costs: what 1,000 and 10,000 pairs a second need
-
-  all           all of these but shops and fleet, and report.html
+  all           all of these but shops, and report.html
 
 Each takes --quick, for a look with few trials. Same seed, same numbers, whatever the number of processes. What was
 stopped goes on with the same command. dope and dopewolfe can be run on your own rankings: --data rankings.csv (or
@@ -55,7 +52,7 @@ NAMES = (
     "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
     "late-rewards", "drift", "warm-start", "off-policy", "dope", "dopewolfe", "aggregation",
 )  # fmt: skip
-"""All experiments, in the order of the report; `shops`, which takes hours, and `fleet` are run alone."""
+"""All experiments, in the order of the report; `shops`, which takes hours, is run alone."""
 
 QUICK: dict[str, dict[str, object]] = {
     "table-1": {"rounds": 128},
@@ -71,7 +68,6 @@ QUICK: dict[str, dict[str, object]] = {
     "late-rewards": {"trials": 2, "rounds": 40},
     "drift": {"trials": 2, "rounds": 80},
     "shops": {"seeds": 2, "rounds": (40, 80), "shops": ("additive", "clicks-8", "candidates")},
-    "fleet": {"trials": 1, "seconds": 4, "pairs": (100,), "bandits": (10,)},
     "warm-start": {"trials": 2, "rounds": 60},
     "off-policy": {"trials": 2, "rounds": 500},
     "dope": {"trials": 2, "questions": (10, 40)},
@@ -99,7 +95,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_off_policy(words)
     _add_shops(words)
     _add_preferences(words)
-    _add_fleet(words)
     _add_everything(words)
 
 
@@ -133,18 +128,6 @@ def _add_shops(words: _Words) -> None:
         "--policies", type=_split_names, metavar="NAME,NAME,...", help=f"some of {policies} (default: all)"
     )
     _add_source(word)
-
-
-def _add_fleet(words: _Words) -> None:
-    word = _add_experiment(
-        words, "fleet", "what 1,000 and 10,000 pairs a second need, simulated with measured costs", trials=2
-    )
-    _add_numbers(word, "--pairs", default=(1000, 10_000), help_text="pairs of a Recommend and a Reward, a second")
-    _add_numbers(word, "--bandits", default=(100, 100_000), help_text="bandits that share them, as many numbers")
-    word.add_argument("--seconds", type=_positive, default=60, metavar="COUNT", help="to simulate (default: 60)")
-    word.add_argument(
-        "--costs", type=Path, metavar="FILE", help="JSON of `loadtests/bench.py --only fleet-costs` (default: ours)"
-    )
 
 
 def _add_off_policy(words: _Words) -> None:
