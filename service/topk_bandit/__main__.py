@@ -1,8 +1,28 @@
-"""Run the command line: ``python -m topk_bandit``."""
+"""The command line: ``topk-bandit``, and ``python -m topk_bandit``."""
+
+from __future__ import annotations
 
 import sys
 
-from topk_bandit.commands.cli import main
+__all__ = ["main"]
+
+_INCOMPLETE = """\
+topk-bandit: {} is missing. In an upgrade from 0.1, pip removes files that other packages of topk-bandit have since.
+Once is enough: pip install --force-reinstall --no-deps topk-bandit-domain topk-bandit-client topk-bandit-core
+"""
+
+
+def main() -> int:
+    """Run the command; return its exit status."""
+    try:
+        from topk_bandit.commands.cli import main as run  # noqa: PLC0415 - what it needs may be missing
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("topk_bandit."):
+            raise
+        sys.stderr.write(_INCOMPLETE.format(error.name))
+        return 1
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

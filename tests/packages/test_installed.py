@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 import urllib.request
@@ -103,6 +104,16 @@ def test_the_service_runs_without_the_other_packages(install: Callable[..., Path
     ):
         told = run(programs, "topk-bandit", *command.split(), status=1)
         assert told == f"topk-bandit: this command needs topk-bandit-{package}: pip install 'topk-bandit[{package}]'\n"
+
+
+def test_a_service_without_its_other_packages_says_how_to_mend_it(install: Callable[..., Path]) -> None:
+    """As pip leaves it that upgrades the version before, of which all files were its own."""
+    programs = install("topk-bandit")
+    (domain,) = programs.parent.glob("lib/*/site-packages/topk_bandit/domain")
+    shutil.rmtree(domain)
+    told = run(programs, "topk-bandit", "--version", status=1)
+    assert told.startswith("topk-bandit: topk_bandit.domain is missing.")
+    assert "pip install --force-reinstall --no-deps topk-bandit-domain topk-bandit-client topk-bandit-core" in told
 
 
 def test_the_laboratory_runs_an_experiment(whole: Path, tmp_path: Path) -> None:
