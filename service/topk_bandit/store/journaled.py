@@ -116,6 +116,29 @@ class Commits(NamedTuple):
     durability: Durability | NotDurableError = IN_MEMORY
 
 
+@dataclass(slots=True)
+class _Batch:
+    """What has gone wrong for rewards that come together.
+
+    Attributes
+    ----------
+    missed
+        That some were not durable in time; None as long as all were.
+    away
+        That the store could not be asked; None as long as it could.
+    """
+
+    missed: NotDurableError | None = None
+    away: UnavailableError | None = None
+
+    def note(self, outcome: TopkBanditError | Durability) -> None:
+        """Note what became of some of them."""
+        if isinstance(outcome, NotDurableError):
+            self.missed = self.missed or outcome
+        elif isinstance(outcome, UnavailableError):
+            self.away = self.away or outcome
+
+
 class JournaledStore(Store):
     """The commands of a `Store` that rules decide, for stores that read and commit."""
 
@@ -342,29 +365,19 @@ class JournaledStore(Store):
         """See `Store.record_rewards`."""
         posted = [replace(one, value=_finite(one.value)) for one in rewards]
         outcomes: list[RewardReceipt | Exception] = []
-        missed: NotDurableError | None = None
-        while len(outcomes) < len(posted):
+        batch = _Batch()
+        while len(outcomes) < len(posted) and batch.away is None:
             part = posted[len(outcomes) : len(outcomes) + REWARDS_AT_ONCE]
-            try:
-                outcomes += await self._record_part(name, part, missed, told=told)
-            except TopkBanditError as error:
-                outcomes += [error] * len(part)
-                if isinstance(error, UnavailableError):
-                    return [*outcomes, *[_untried(error)] * (len(posted) - len(outcomes))]
-            missed = missed or next((one for one in outcomes if isinstance(one, NotDurableError)), None)
-        return outcomes
+            outcomes += await self._record_part(name, part, batch, told=told)
+        left = len(posted) - len(outcomes)
+        return outcomes if batch.away is None else [*outcomes, *[_untried(batch.away)] * left]
 
     async def _record_part(
-        self,
-        name: BanditName,
-        part: Sequence[Reward],
-        missed: NotDurableError | None,
-        *,
-        told: AppendedEvents | None,
+        self, name: BanditName, part: Sequence[Reward], batch: _Batch, *, told: AppendedEvents | None
     ) -> list[RewardReceipt | Exception]:
         """Decide rewards, and commit them together; one whose slate has changed meanwhile is decided again.
 
-        Where `missed` says that one before was waited for in vain, these are not waited for too.
+        An error is the outcome of those alone that were not committed before it.
         """
         outcomes: dict[int, RewardReceipt | Exception] = {}
         is_damaged = False
@@ -376,22 +389,28 @@ class JournaledStore(Store):
             if is_damaged:  # each alone: one whose record can't be read stops no other
                 posted = dict(islice(posted.items(), 1))
             try:
-                outcomes |= await self._attempt_rewards(name, posted, missed, told=told)
+                outcomes |= await self._attempt_rewards(name, posted, batch, told=told)
             except CorruptDataError as error:
                 if len(posted) == 1:
                     outcomes |= dict.fromkeys(posted, error)
                 is_damaged = True
+            except TopkBanditError as error:
+                batch.note(error)
+                outcomes |= dict.fromkeys(left, error)
         return [outcomes.get(place, _too_fast(name)) for place in range(len(part))]
 
     async def _attempt_rewards(
         self,
         name: BanditName,
         posted: Mapping[int, Reward],
-        missed: NotDurableError | None,
+        batch: _Batch,
         *,
         told: AppendedEvents | None,
     ) -> dict[int, RewardReceipt | Exception]:
-        """Decide rewards of different slates and commit them; leave out those that have to be decided again."""
+        """Decide rewards of different slates and commit them; leave out those that have to be decided again.
+
+        Once rewards of the batch were waited for in vain, others are not waited for too.
+        """
         known = await self._read(name, Sought(tuple(one.recommendation_id for one in posted.values())))
         outcomes: dict[int, RewardReceipt | Exception] = {}
         decided: dict[int, Decision[RewardReceipt]] = {}
@@ -401,7 +420,9 @@ class JournaledStore(Store):
             except TopkBanditError as error:
                 outcomes[place] = error
         commits = [(known, one.commit or Commit()) for one in decided.values()]
+        missed = batch.missed
         committed, durability = await self._commit(name, commits, is_durable=missed is None, tells=True)
+        batch.note(durability)
         for (place, decision), outcome in zip(decided.items(), committed, strict=True):
             if isinstance(outcome, Committed):
                 _tell(told, outcome)

@@ -80,6 +80,7 @@ class _Study:
             all(getattr(self.state, name) == getattr(known.record, name) for name in same)
             and self.lease == known.lease
             and all(self.answers.get(one) == known.answers.get(one) for one in commit.answers)
+            and (commit.part is None or self.state.imported == known.record.imported)
             and (commit.request is None or self.requests.get(commit.request.request_id) == known.request)
             and all(known.imported == self.import_at(*part.place) for part, _ in filter(None, [commit.part]))
         )

@@ -132,7 +132,7 @@ class RedisJournal:
         _, now_ms, bandit, told, *next_deadlines_ms = reply
         slates, stamps, packed = dict[str, "Recorded | None"](), dict[str, str](), dict[str, bytes]()
         for key, text in zip((one.decode() for one in told[::2]), told[1::2], strict=True):
-            slates[key], stamps[key], packed[key] = _readable(key, text), _stamp_of(text), text
+            slates[key], stamps[key], packed[key] = _readable(key, text), _stamp_of(text) if text else "", text
         known = replace(self._known(name, now_ms, bandit), slates=slates, stamps=stamps, packed=packed)
         return Due(
             known,
@@ -257,7 +257,7 @@ class _Sent:
             "most": [[_PLACES[name], limit] for name, limit in commit.most.items()],
             "events": len(self.events),
             "slates": [self._slate(key, recorded) for key, recorded in commit.slates.items()],
-            "lost": commit.lost,
+            "lost": [{"id": key, "stamp": known.stamps[key]} for key in commit.lost],
             "counts": {name: count for name, count in counts.items() if count},
         }
         if self.has_fields:

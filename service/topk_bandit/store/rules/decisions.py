@@ -107,7 +107,7 @@ class Commit:
     """What a decision changes, all of it or nothing, if what it was made from is as it was.
 
     A store compares the bandit's incarnation and revision, each of the slates, and the import and the life if they were
-    asked for. What is new may have positions in the log that nobody knows before: see `appended`. After an
+    asked for. Positions that are known only once it is committed are negative numbers: see `appended`. After an
     `ItemsChanged` or an `Imported` its position is the bandit's `items_position` or `imported_position`.
 
     Attributes
@@ -121,7 +121,8 @@ class Commit:
     late, clamped
         How many rewards were late, or taken as an end of the range.
     before_ms
-        By when it is committed, by the store's clock; None for any time.
+        By when it is committed, by the store's clock; None for any time. A rule that goes by the time says here how
+        long its answer holds: else a store would ask it again and again, and be answered the same.
     items_position
         That the bandit still has to have; None for any.
     most

@@ -12,8 +12,10 @@ lapsed     (there is none in time)                           counts it as late
 void       refuses it, unless it is the same once more       counts it as late
 ========== ================================================= ============================================
 
-The same reward once more changes nothing, and another value in its place is refused. What is set aside goes the same
-way, and its events say so. See decisions 6, 23, 27 and 62.
+Before the table counts what was posted before: the same reward once more changes nothing, in time and after it, and
+another value in its place is refused. A slate that is set aside goes the same way, and each of its events has `aside`.
+A deadline has passed for a reward by the store's clock; for a correction, once the slate has ended. See decisions 6,
+23, 26, 27 and 62.
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ class KnownStudy:
 class StudyCommit:
     """What a decision changes, all of it or nothing, if what it was made from is as it was.
 
-    A store compares the study's incarnation, attempt, state and how much was asked, and all that was asked for.
+    A store compares the study's incarnation, attempt, state, how much was asked, and the lease; and of what was asked
+    for the request, the answers, and the import with how many answers were imported.
 
     Attributes
     ----------

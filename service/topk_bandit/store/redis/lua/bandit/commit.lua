@@ -31,6 +31,12 @@ local function is_stale()
       return true
     end
   end
+  for _, lost in ipairs(wanted.lost) do
+    local record = redis.call('HGET', keys.recommendations, lost.id)
+    if (record and redis.sha1hex(record) or '') ~= lost.stamp then
+      return true
+    end
+  end
   return is_changed(wanted) or wanted.before_ms and at_ms >= wanted.before_ms
 end
 
@@ -77,8 +83,8 @@ for _, slate in ipairs(wanted.slates) do
   end
 end
 write_fields(wanted, first)
-for _, id in ipairs(wanted.lost) do
-  write('ZREM', keys.deadlines, id)
+for _, lost in ipairs(wanted.lost) do
+  write('ZREM', keys.deadlines, lost.id)
 end
 for field, count in pairs(wanted.counts) do
   write('HINCRBY', keys.meta, field, count)
