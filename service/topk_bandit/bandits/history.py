@@ -37,7 +37,7 @@ class Totals(NamedTuple):
     observations, reward_sum
         What was learned, default rewards too, and what was counted of slates that were set aside.
     regret_bound_sum, estimated_regret_sum
-        Of the slates given out.
+        For the slates given out.
     """
 
     recommendations: float
@@ -112,7 +112,7 @@ class History:
         Parameters
         ----------
         at_ms, totals
-            Of the newest event, and after it.
+            The newest event's, and after it.
         """
         if self.current < 0:
             return

@@ -40,7 +40,7 @@ class HoldingsCursor(NamedTuple):
     Attributes
     ----------
     incarnation, first_position
-        Of the log, as the first page told.
+        The log's, as the first page told.
     at
         Where to go on within the stage; 0 at first.
     """

@@ -53,7 +53,7 @@ def make_room(items: Items, state: State, wanted: int, *, settings: BanditSettin
     wanted
         How many items are new; with those that are not retired there are no more than the capacity.
     settings
-        Of the bandit.
+        The bandit's.
     at_ms
         The store's clock.
     """

@@ -47,7 +47,7 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.UNAVAILABLE,
 }
-"""Of answers that are none of the service's, as from a proxy: the protocol's own table."""
+"""Codes for answers that do not come from the service but, for example, from a proxy: the protocol's own table."""
 
 _NAMES = {name.lower(): number for name, number in code_pb2.Code.items() if number} | {"canceled": code_pb2.CANCELLED}
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}

@@ -44,7 +44,7 @@ class Explanation:
     Attributes
     ----------
     context, features
-        Of the request: one of them is empty.
+        The request's: one of them is empty.
     candidates
         None if every available item was one.
     best_items

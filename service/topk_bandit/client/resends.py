@@ -44,7 +44,7 @@ class Resends:
         """Return how long a call may take before it is sent again: all that is left of its time if it is not to be.
 
         One that is sent again has as much time then as it had before, and each time four times as much: who hangs
-        costs little. Who is slow answers in the end: the last time it has at least half of all its time. A probe, by
+        costs little. A slow worker answers in the end: the last try has at least half of all the time. A probe, by
         which a connection that said nothing is tried again, is sent again if there is time for it: there is one at a
         time, and it would else wait for whoever hangs. Where each sending connects anew it may meet the worker that
         hangs again, and is sent once more.
@@ -61,5 +61,5 @@ class Resends:
             self._left = min(MOST_RESENDS, self._left + _EARNED)
 
     def sent(self) -> None:
-        """Note that a call is sent again. Of many at the same time all are, and the next ones pay for it."""
+        """Note that a call is sent again. Calls that are slow at the same time are all sent again; later ones pay."""
         self._left -= 1.0

@@ -38,7 +38,7 @@ WORKER_HEADER = "topk-bandit-worker"
 """Which worker answered, of how many, of which service, and which one owns the bandit."""
 
 MOST_OWNERS = 10_000
-"""Of more bandits all owners are forgotten, and heard of anew."""
+"""A client that knows the owners of more bandits forgets them all, and learns them from answers again."""
 
 SHARED_SECONDS = 1.0
 """So long calls about a bandit of which more is asked than its owner answers go to all workers in turn."""
@@ -50,7 +50,7 @@ RETRY_SECONDS = 300.0
 """How often another connection is tried at most where many were tried, and after which time where that is no use."""
 
 HOPE_SECONDS = 30.0
-"""How often a bandit that has moved makes tries begin anew at most."""
+"""After a bandit has moved to another worker, tries for connections start without pauses; at most once in this time."""
 
 _QUICK_ROUNDS = 4
 _FIRST_PAUSE_SECONDS = 0.1

@@ -701,7 +701,7 @@ class BanditStats:
     log_digest
         Of what the log up to `model_version` says: the same in every worker.
     posterior_digest
-        Of the answering worker's posterior: the same in every worker with the same `arithmetic`.
+        Those of the answering worker's posterior: the same in every worker with the same `arithmetic`.
     arithmetic
         What that posterior was computed with: by the answering worker, and before by whoever saved the snapshot that it
         started from, if that was an unlike one.

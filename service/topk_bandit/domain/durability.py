@@ -18,7 +18,7 @@ _WORDS = re.compile(r"(memory)|(fsync)|replicated:([1-9])")
 class Durability:
     """Where a write is when it is acknowledged, besides the memory of the server that took it.
 
-    Of two classes the larger one withstands what the smaller one does.
+    The larger of two classes withstands all that the smaller one does.
 
     Attributes
     ----------

@@ -121,7 +121,7 @@ class Feature:
 FeatureSchema: TypeAlias = tuple[Feature, ...]
 
 FeatureValue: TypeAlias = float | bool | str | tuple[str, ...] | tuple[float, ...]
-"""Of a numeric, boolean and categorical feature, of a label set and of a vector."""
+"""The values that a numeric, boolean or categorical feature, a label set and a vector have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class HistoryPoint:
     observations, reward_sum
         What was learned, default rewards too.
     regret_bound_sum, estimated_regret_sum
-        Of the slates given out, in reward units.
+        For the slates given out, in reward units.
     """
 
     start_ms: int
@@ -266,7 +266,7 @@ class Verification:
     version
         Log position that both models have folded.
     log_digest, posterior_digest, arithmetic
-        Of the live model.
+        The live model's.
     replayed_log_digest, replayed_posterior_digest, replayed_arithmetic
         Of the replayed one.
     difference
@@ -319,7 +319,7 @@ class EventPage:
     Attributes
     ----------
     incarnation
-        Of the bandit: another one's log is another log.
+        The bandit's: another one's log is another log.
     next_position
         Where to go on, also if there is nothing yet.
     log_position
@@ -343,7 +343,7 @@ class CallStatus:
     calls, failed
         How many there were, and how many of them ended with a failure of the service.
     median, p90, p99
-        Seconds that so many of them took at most.
+        The latency in seconds that this share of the calls did not exceed.
     """
 
     method: str

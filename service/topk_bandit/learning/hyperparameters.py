@@ -153,7 +153,7 @@ def profile_likelihood(
     ratios
         Values of r > 0, shape (G,).
     prior
-        Of the slope, if the rows have the h of a prior mean.
+        The slope's, if the rows have the h of a prior mean.
     """
     return _profile(
         *_whiten_observed(covariance, observed_rows, noise_factor(observed_rows)), observed_rows, ratios, prior=prior
@@ -228,7 +228,7 @@ def best_noise(
     observed_rows
         At least one row.
     prior
-        Of the slope, if the rows have the h of a prior mean.
+        The slope's, if the rows have the h of a prior mean.
     told
         What rows that left told of single items.
     """

@@ -39,7 +39,7 @@ and the scale for known and preferences for constant, and in shops where they ar
 rounds."""
 
 _JITTER = 1e-5
-"""Of the prior variance: features are float32 numbers."""
+"""Added to the diagonal, as a share of the prior variance: features are float32 numbers, and rounded."""
 
 
 class RegretFigures(NamedTuple):
@@ -170,7 +170,7 @@ def _largest(n_draws: int, size: int, count: int, rng: np.random.Generator) -> F
 def _quantile(ascending: FloatArray, probability: float) -> float:
     """Return a quantile of numbers in ascending order, by a line between two of them; numpy's takes much longer.
 
-    Of few draws it is exceeded as often as it says (Weibull, 1939).
+    With few draws, too, it is exceeded as often as it says (Weibull, 1939).
     """
     place, below = math.modf(probability * (len(ascending) + 1))
     first, second = ascending[int(below) - 1 : int(below) + 1].tolist()

@@ -119,7 +119,7 @@ class ItemFeatures:
         Parameters
         ----------
         places
-            Of these items, distinct.
+            For these items, distinct.
         features
             Theirs, in the same order.
         free

@@ -295,11 +295,11 @@ class KnownParts:
     Attributes
     ----------
     place
-        Of each of the n items among the m, from 1 on, -1 for the others, and 0 for theta_all; shape (n + 1,).
+        For each of the n items among the m, from 1 on, -1 for the others, and 0 for theta_all; shape (n + 1,).
     taken
         kappa I - S of theta_all, kappa_0 I - S_i of the items, and zeros for all others, shape (m + 2, C, C).
     means
-        Of rewards, ones and h, likewise, shape (T, m + 2, C).
+        For rewards, ones and h, likewise, shape (T, m + 2, C).
     weights
         g by position, and 1, shape (k + 1,).
     """
@@ -357,7 +357,7 @@ class KnownParts:
         Parameters
         ----------
         rankings, weighted
-            Of the rows, and their contexts times their weights in the mean: shapes (N, k) and (N, C).
+            For the rows, and their contexts times their weights in the mean: shapes (N, k) and (N, C).
         centre
             As in `of_items`.
         """

@@ -230,7 +230,7 @@ def choose(
     prior_mean
         h, made for `kernel`; None for a constant prior mean.
     prior
-        Of the slope, if there is a prior mean.
+        The slope's, if there is a prior mean.
     """
     fewer = project(kernel, rows, most_rows=MOST_ROWS, noise_variance=noise_variance)
     best = Choice(kernel, shared)

@@ -73,7 +73,7 @@ _LAST = 1e-5
 """Rows that are to leave are weighed by this where a basis is chosen: they come after next to all others."""
 
 _OUTGROWN = 2
-"""Of items' parts with so many times as many directions as there are rows too little is spanned by these."""
+"""Rows span too little of items' parts that have so many times as many directions as there are rows."""
 
 FEWEST_ROWS = 256
 """So many rows are kept if there is room for them, however few items they show: pairs of these may count, too."""

@@ -206,11 +206,11 @@ class State:
         Parameters
         ----------
         kernel
-            Of the state, or another one of its family; with the features of the items, if they have any.
+            The state's, or another one of its family; with the features of the items, if they have any.
         checkpoint, limits, half_life, leaving
-            Of the state.
+            The state's.
         prior_mean
-            Of the state, made for its kernel.
+            The state's, made for its kernel.
         """
         kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
         kernel = kernel if checkpoint.observed_rows.parts is None else kernel.uncentre()

@@ -646,7 +646,7 @@ class Posterior:
         Parameters
         ----------
         contexts, rankings
-            Of the slates, shapes (A, C) and (A, k).
+            For the slates, shapes (A, C) and (A, k).
 
         Returns
         -------

@@ -105,7 +105,7 @@ class PriorMean:
     def with_kernel(self, kernel: KendallKernel) -> PriorMean:
         """Return the prior mean of the same utilities, taken through another kernel's features.
 
-        Of the items that only that kernel has the study knows nothing.
+        The study knows nothing of items that only that kernel has.
         """
         weights = _position_weights(kernel)
         scale = float(np.sqrt((self.position_weights @ self.position_weights) / (weights @ weights)))

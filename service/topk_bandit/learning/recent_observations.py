@@ -90,11 +90,11 @@ class RecentObservations:
     Attributes
     ----------
     ids
-        Of the slates, oldest first; empty for one whose reward can't be corrected any more.
+        For the slates, oldest first; empty for one whose reward can't be corrected any more.
     contexts, rankings, rewards
         Shapes (R, C), without what all contexts share, (R, k) and (R,).
     norms
-        Of the contexts as they came, shape (R,).
+        For the contexts as they came, shape (R,).
     times
         When they were rewarded, in the unit of `State.rewarded`; shape (R,).
     verdicts
@@ -211,7 +211,7 @@ class RecentObservations:
         Parameters
         ----------
         rewards, norms
-            Of rewards around their `centre`, and of the contexts' norms; None where contexts are always usual.
+            For rewards around their `centre`, and of the contexts' norms; None where contexts are always usual.
         n_new
             So many of the last ones were not judged before.
         """

@@ -75,7 +75,7 @@ def local_search(
     at_context
         The posterior at one context.
     covariance
-        Of the items' parts there, `ItemDraws.covariance`, shape (E, E).
+        For the items' parts there, `ItemDraws.covariance`, shape (E, E).
     beta
         At least 0.
     starts

@@ -48,13 +48,13 @@ class Normals(NamedTuple):
     Attributes
     ----------
     prior
-        Of each context coordinate and pair of items i < j, shape (C, n (n - 1) / 2).
+        For each context coordinate and pair of items i < j, shape (C, n (n - 1) / 2).
     constant
-        Of each context coordinate, shape (C,).
+        For each context coordinate, shape (C,).
     content
-        Of each context coordinate and number of the items' features, shape (C, q); none where content does not count.
+        For each context coordinate and number of the items' features, shape (C, q); none where content does not count.
     noise
-        Of the rows, rewarded and then pending, shape (N + P,).
+        For the rows, rewarded and then pending, shape (N + P,).
     """
 
     prior: FloatArray

@@ -38,7 +38,7 @@ class UtilityPosterior:
     prior_variance
         The v that was chosen.
     log_marginal_likelihood
-        Of the answers under that prior, in nats.
+        For the answers under that prior, in nats.
     level
         Mean of the ratings, which utilities are above or below; 0 for other answers.
     """

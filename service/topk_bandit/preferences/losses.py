@@ -86,7 +86,7 @@ def ndcg(gains: ArrayLike, estimated: ArrayLike, *, depth: int | None = None) ->
     Parameters
     ----------
     gains
-        Of the items, not negative, shape (..., n): relevance itself for linear gains; 2^relevance - 1, or
+        For the items, not negative, shape (..., n): relevance itself for linear gains; 2^relevance - 1, or
         exp(relevance / temperature), for exponential ones.
     estimated
         Shape (..., n).

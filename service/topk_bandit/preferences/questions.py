@@ -38,7 +38,7 @@ _UNKNOWN = 1e-3
 """What is known of every direction beforehand, as a share of one question's information."""
 
 _LISTS_AT_ONCE = 1000
-"""Of so many lists the matrices are in memory together: 25 MB with the most directions and the longest lists."""
+"""How many lists have their matrices in memory at once: 25 MB with the most directions and the longest lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,7 +29,7 @@ def draw_rankings(utilities: ArrayLike, shown: ArrayLike, *, rng: np.random.Gene
     Parameters
     ----------
     utilities
-        Of all items, shape (n,).
+        For all items, shape (n,).
     shown
         Items of each list, none twice, shape (A, K), K at least 2; one answer a row, so repeat a list to ask again.
 

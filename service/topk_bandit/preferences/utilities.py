@@ -25,7 +25,7 @@ class Utilities:
     Attributes
     ----------
     mean, standard_deviation
-        Of each item's utility, shape (n,). Only differences of utilities mean something.
+        For each item's utility, shape (n,). Only differences of utilities mean something.
     """
 
     mean: FloatArray

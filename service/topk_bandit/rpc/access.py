@@ -34,7 +34,7 @@ _audit = logging.getLogger(AUDIT_LOGGER)
 
 _ANYBODY = Key("", EVERY_TENANT, frozenset(Scope))
 LONGEST_NAME = 200
-"""So much of a name is told that was not checked yet."""
+"""A name that was not checked yet is cut to so many characters in logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Access:
 
 
 class AdmittedElsewhere(Access):
-    """Who may call where another worker has admitted each call, and has it in its audit log: whoever can connect."""
+    """Lets everybody who can connect call: another worker has admitted each call, and has it in its audit log."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -42,13 +42,13 @@ IDLE_SECONDS = 20.0
 """Also for a connection on which nothing was asked yet."""
 
 UNREAD_SECONDS = 20.0
-"""Who takes nothing of an answer for so long has no connection any more."""
+"""A connection is closed if its caller reads nothing of an answer for so many seconds."""
 
 LINGER_SECONDS = 1.0
 """How long the rest of a body that nobody wants is thrown away, so that its sender can read why."""
 
 PATIENCE_SECONDS = 0.1
-"""Of a request so much later the library awaits what is missing."""
+"""After so many seconds an incomplete request is handed to aiohttp, which waits for the rest of it."""
 
 _TELLING_SECONDS = 0.5
 """So much longer than its time may a call take to be told that it is given up, and a connection to end."""

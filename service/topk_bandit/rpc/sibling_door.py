@@ -29,7 +29,7 @@ class SiblingDoor:
     Parameters
     ----------
     path
-        Of the socket. Who can open it may do everything.
+        The socket's. Who can open it may do everything.
     services
         What is served; its guard admits all calls.
     clock

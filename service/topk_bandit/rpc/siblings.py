@@ -278,7 +278,7 @@ class _Unheard:
 
 
 ALONE = Siblings(1, (), hooks=_Unheard())
-"""Of a worker that has no siblings, and of the door that they ask at."""
+"""What a worker without siblings uses, and the door at which siblings ask."""
 
 
 class _NotAnsweredError(Exception):
@@ -295,7 +295,7 @@ class _Sibling:
     Parameters
     ----------
     path
-        Of its socket.
+        The socket's.
     clock
         Seconds, by which it is silent.
 

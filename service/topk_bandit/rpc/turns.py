@@ -20,7 +20,7 @@ TAKING_IN_SHARE = 3.0
 service could not refuse what is too much soon enough, and with four it did so no sooner."""
 
 ALONE_SECONDS = 0.001
-"""Whoever comes so long after the last request began to leave the event loop alone begins at once."""
+"""A request begins at once if so many seconds have passed since the last one began to leave the event loop alone."""
 
 
 class Turns:

@@ -153,7 +153,7 @@ class Correctable:
     Attributes
     ----------
     incarnation, revision
-        Of the bandit, as they were when the model was looked at.
+        The bandit's, as they were when the model was looked at.
     version
         Up to which position the model knows the log.
     last_position
@@ -269,7 +269,7 @@ class LogSlice:
     skipped
         The positions whose events were passed over by `Store.skip_event`, wherever in the log they are.
     revision
-        Of the bandit: while it is the same, no other events are passed over.
+        The bandit's: while it is the same, no other events are passed over.
     checksum
         Of the last of the events, empty without any: in one store equal for equal events at the same place.
     """
@@ -290,13 +290,13 @@ class Appended:
     Attributes
     ----------
     incarnation, revision
-        Of the bandit, at that moment.
+        The bandit's, at that moment.
     before
         The checksum of the event before, "-" where it can't be told.
     events
         One at least, in order and without gaps.
     checksum
-        Of the last of them.
+        For the last of them.
     n_bytes
         About how much memory they take.
     """
@@ -336,7 +336,7 @@ class Skip:
     at_ms
         The time that it has there: that of the event before it.
     incarnation, revision, items_position
-        Of the bandit, when this was put together.
+        The bandit's, when this was put together.
     settings, items
         Told anew, at the end of the log; None for what the event can't have changed.
     """
@@ -533,7 +533,7 @@ class Store(Protocol):
 
         An upserted item replaces the one of its id: it has the features that are told now, and no others.
 
-        Of a retired item no more is kept than tells its id from others: a digest of eight bytes.
+        Only a digest of eight bytes is kept of a retired item's id, to recognise it.
 
         Raises
         ------
@@ -826,7 +826,8 @@ class Store(Protocol):
     async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:
         """Return some of the slates that are open, and the cursor that the others come after; 0 begins and ends.
 
-        What is open all the while comes at least once. `NotFoundError` if there is no such bandit.
+        A slate that is open from the first call to the last is returned at least once. `NotFoundError` if there is no
+        such bandit.
         """
         ...
 

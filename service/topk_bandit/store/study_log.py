@@ -200,8 +200,8 @@ class StudyStore(Protocol):
     async def end_design(self, record: StudyRecord, end: DesignEnd) -> StudyRecord:
         """Append how a record's attempt ended, unless it has ended already; return the study as it is now.
 
-        Whoever holds the lease: of several ends the first one counts. `NotFoundError` when the study is gone or was
-        created anew.
+        It does not matter which process holds the lease; the first of several ends counts. `NotFoundError` when the
+        study is gone or was created anew.
         """
         ...
 
@@ -266,7 +266,8 @@ class StudyStore(Protocol):
     async def scan_requests(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[StudyRequest]]:
         """Return some of the requests that were given questions, and the cursor that the others come after.
 
-        0 begins and ends. What is there all the while comes at least once; of no study there is nothing.
+        0 begins and ends. A request that is there from the first call to the last is returned at least once. A study
+        that does not exist has none.
         """
         ...
 

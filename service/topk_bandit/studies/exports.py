@@ -32,7 +32,7 @@ class StudyPlace(NamedTuple):
     Attributes
     ----------
     incarnation, log_position, asked
-        Of the study, as the first page told.
+        The study's, as the first page told.
     at
         Where to go on within the stage; 0 at first.
     """

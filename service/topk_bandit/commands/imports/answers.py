@@ -30,7 +30,7 @@ _SAID = frozenset({"answer", "label", "outcome", "response", "result", "vote"})
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 
 _FEWEST = 2
-"""Of so many items one can be said to be better."""
+"""An answer compares at least so many items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

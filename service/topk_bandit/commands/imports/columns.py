@@ -30,9 +30,9 @@ class Columns(Cells):
     Attributes
     ----------
     schema
-        Of the bandit's contexts; None for contexts of numbers.
+        For the bandit's contexts; None for contexts of numbers.
     slate_size, context_dimension
-        Of the bandit.
+        The bandit's.
     """
 
     schema: FeatureSchema | None

@@ -44,7 +44,7 @@ class DecisionLog:
     item
         Path to the id in an action, with dots, such as ``TAction.topic``.
     schema
-        Of the bandit's contexts.
+        For the bandit's contexts.
     ignored
         Features that are passed over.
     """

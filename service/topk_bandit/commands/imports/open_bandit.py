@@ -43,7 +43,7 @@ class Feedback:
     columns
         The columns that may have each of `_NAMES`.
     slate_size
-        Of the bandit; slates of one need no ``slate_id``.
+        The bandit's; slates of one need no ``slate_id``.
     told
         Those of the columns that flags name.
     """

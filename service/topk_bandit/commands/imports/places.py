@@ -36,7 +36,7 @@ def explain(error: InvalidArgument, places: Sequence[str], *, begun: int, import
     Parameters
     ----------
     places
-        Of the rows that were sent.
+        For the rows that were sent.
     begun
         How many rows are imported.
     """

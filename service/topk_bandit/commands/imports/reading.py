@@ -69,7 +69,7 @@ class Reading(Generic[_Row]):
     Attributes
     ----------
     name
-        Of the file.
+        The file's.
     open_rows
         Returns its rows from the first on, with those that say nothing.
     reader

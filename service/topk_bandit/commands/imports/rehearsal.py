@@ -73,7 +73,7 @@ class JudgeOfObservations:
     Attributes
     ----------
     settings
-        Of the bandit.
+        The bandit's.
     item_ids
         Its items, without retired ones.
     clamped

@@ -63,7 +63,7 @@ class Ages:
     Attributes
     ----------
     half_life
-        Of the bandit; None for none.
+        The bandit's; None for none.
     now
         When the file is read.
     """
@@ -111,7 +111,7 @@ class UnknownTexts:
     Parameters
     ----------
     schema
-        Of the bandit's contexts; None without one.
+        For the bandit's contexts; None without one.
     """
 
     def __init__(self, schema: FeatureSchema | None) -> None:

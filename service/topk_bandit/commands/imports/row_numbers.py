@@ -54,7 +54,7 @@ def without_row_numbers(place: str, values: Mapping[str, Any], numbers: dict[str
     Parameters
     ----------
     numbers
-        Of each column that may have them what was there before.
+        For each column that may have them what was there before.
 
     Raises
     ------

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ask", "learn", "run"]
 
 _SHOWN = 3
-"""Of how many queries the screen shows the utilities."""
+"""How many queries have their utilities on the screen."""
 
 
 def run(given: argparse.Namespace) -> int:

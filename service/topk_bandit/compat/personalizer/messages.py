@@ -46,7 +46,7 @@ class RankCall:
     Attributes
     ----------
     features
-        Of the context.
+        The context's.
     event_id
         Empty for one that is still to be made.
     deferred

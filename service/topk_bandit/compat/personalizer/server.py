@@ -37,7 +37,7 @@ _BASE = "/personalizer"
 _VERSION = r"/{version:v1\.[01](?:-preview(?:\.[0-9])?)?}"
 _VERSION_OF_QUERY = "2022-09-01-preview"
 _EVENT = "{event_id:[^/]+}"
-"""Of the library's own pattern braces are no part, and .NET writes ids in such."""
+"""aiohttp's own pattern of a path segment leaves out braces, and .NET writes ids in braces."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

@@ -140,7 +140,7 @@ class Plan:
     settings
         All that the numbers depend on, kept beside them.
     families
-        Of each method; of a family a figure shows the method with the best last mean. None: each is its own.
+        For each method; of a family a figure shows the method with the best last mean. None: each is its own.
     across
         Panels side by side in the figure.
     notes
@@ -187,7 +187,7 @@ class Results:
     Attributes
     ----------
     values
-        Of each panel, shape (trials, methods, points).
+        For each panel, shape (trials, methods, points).
     """
 
     plan: Plan

@@ -30,7 +30,7 @@ class RankingPreferences(NamedTuple):
     Attributes
     ----------
     coordinates
-        Of each row, in the span of the differences within lists, shape (N, r).
+        For each row, in the span of the differences within lists, shape (N, r).
     of_coordinates, of_features
         The weights theta, shapes (r,) and (d,).
     """

@@ -49,7 +49,7 @@ class RankedLists:
     features
         Shape (N, d): the rows of the first list, then those of the next; within a list best first.
     positions
-        Of each row within its list, shape (N,).
+        For each row within its list, shape (N,).
     rows
         Rows of each list.
     """

@@ -74,7 +74,7 @@ def sublinear(titles_and_regrets: Sequence[tuple[str, FloatArray]]) -> list[Targ
     Parameters
     ----------
     titles_and_regrets
-        Of each setting its name and the cumulative regret (trials, rounds) of the policy in question.
+        For each setting its name and the cumulative regret (trials, rounds) of the policy in question.
     """
     return [_sublinear(title, regret) for title, regret in titles_and_regrets if regret.shape[1] >= _LEAST_ROUNDS]
 

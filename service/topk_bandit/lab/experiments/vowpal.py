@@ -149,9 +149,9 @@ def slates_lines(
     offered
         The items of each slot.
     cost
-        Of the slate; empty when a slate is asked for.
+        The slate's; empty when a slate is asked for.
     labels
-        Of each slot, "place:probability" of what was chosen; None when a slate is asked for.
+        For each slot, "place:probability" of what was chosen; None when a slate is asked for.
     """
     actions = [f"slates action {slot} |a i{item}" for slot, items in enumerate(offered) for item in items]
     slots = [f"slates slot {label}|s p{slot}" for slot, label in enumerate(_add_spaces(labels or [""] * len(offered)))]

@@ -106,7 +106,7 @@ async def _compare(worker: Worker, truth: StudyModel, expected: Preferences | st
 
 
 def check_priors(archive: Archive, known: dict[tuple[str, int], Prior | None]) -> Iterator[str]:
-    """Yield each prior that a bandit's log has, and that no answers of the study come to.
+    """Yield each prior in a bandit's log that does not follow from the study's answers.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def fit_paper_posterior(
     Parameters
     ----------
     features
-        Of all items, shape (n, d).
+        For all items, shape (n, d).
     orderings
         The answers: choices and rankings, of which each is a number of choices.
     prior

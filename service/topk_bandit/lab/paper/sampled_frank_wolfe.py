@@ -36,7 +36,7 @@ class SampledFrankWolfe:
     Attributes
     ----------
     features
-        Of all items, shape (N, d).
+        For all items, shape (N, d).
     size
         K.
     weights

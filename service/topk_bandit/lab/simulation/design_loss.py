@@ -69,7 +69,7 @@ class World:
     Attributes
     ----------
     features
-        Of each item of each list, shape (N, d).
+        For each item of each list, shape (N, d).
     lists
         Rows of the lists, shape (L, K).
     theta

@@ -92,7 +92,7 @@ class DenseRidge:
     Parameters
     ----------
     dim
-        Of the weights.
+        For the weights.
     ridge
         r.
     """
@@ -138,7 +138,7 @@ class SparseRidge:
     Parameters
     ----------
     dim
-        Of the weights.
+        For the weights.
     ridge
         r.
     row_size

@@ -66,7 +66,7 @@ class Items:
     theta
         Weights of the features where they are known; None draws them anew for each run, from N(0, I).
     prior_variance
-        Of the weights of coordinates: their mean square, known or expected.
+        For the weights of coordinates: their mean square, known or expected.
     """
 
     features: FloatArray

@@ -13,16 +13,16 @@ from typing import Any
 __all__ = ["FOR_LOOPS", "FOR_PYTHON", "REASSOCIATE", "WITHOUT_LOCK"]
 
 FOR_PYTHON: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-"""Of a function that Python calls, and that takes a tenth of a millisecond or less.
+"""For a function that Python calls, and that takes a tenth of a millisecond or less.
 
 It keeps the interpreter's lock: who gives it up may wait longer for it than such a function takes (decision 67).
 """
 
 WITHOUT_LOCK: dict[str, Any] = {**FOR_PYTHON, "nogil": True}
-"""Of a function that Python calls, and that may take longer: other threads go on meanwhile."""
+"""For a function that Python calls, and that may take longer: other threads go on meanwhile."""
 
 FOR_LOOPS: dict[str, Any] = {**FOR_PYTHON, "no_cpython_wrapper": True, "cache": False}
-"""Of a function that only compiled functions call."""
+"""For a function that only compiled functions call."""
 
 REASSOCIATE = {"reassoc", "contract", "nsz"}
-"""Of sums whose order the compiler may choose, so that it can use wide registers."""
+"""For sums whose order the compiler may choose, so that it can use wide registers."""

@@ -36,7 +36,7 @@ _SAME, _SMALLEST = 1e-12, 1e-200
 _WIDE = 100.0
 _FLOOR = 1e-8
 _LEAST_NOISE = 1e-6
-"""Of the rewards' variance; with less of it the sums would be too near to singular for the numbers that they are in."""
+"""The least noise, as a share of the rewards' variance: with less the sums would be too near to singular for floats."""
 
 
 class RegressionRows:
@@ -128,7 +128,7 @@ class RewardModel:
     folds
         The log in `FOLDS` parts, one after the other.
     coefficients
-        Of each fold, learned from those before it: what b was shown in a fold may depend on its own rewards, but those
+        For each fold, learned from those before it: what b was shown in a fold may depend on its own rewards, but those
         before it do not depend on its noise. The first fold's are learned from the second one.
     """
 

@@ -31,7 +31,7 @@ class Target:
     slates
         Shape (N, L, k); one may be listed twice.
     probabilities
-        Of the slates listed, shape (N, L).
+        For the slates listed, shape (N, L).
     uniform_share
         Of a slate drawn uniformly from all eligible ones, shape (N,): what the probabilities lack to one.
     n_eligible

@@ -109,7 +109,7 @@ class AscentResult:
     Attributes
     ----------
     keys, weights
-        Of the support, the largest weights first, shapes (S, k) and (S,).
+        The support's, the largest weights first, shapes (S, k) and (S,).
     log_det
         Of V.
     gap

@@ -32,7 +32,7 @@ class Lists:
     all_rows
         Transposes of the lists' matrices, shape (L, M, d).
     log_det
-        Of the average information in the coordinates that were given.
+        For the average information in the coordinates that were given.
     """
 
     all_rows: FloatArray

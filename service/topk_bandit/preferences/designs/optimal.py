@@ -145,7 +145,7 @@ def rating_matrices(features: ArrayLike) -> FloatArray:
     Parameters
     ----------
     features
-        Of each list's items, shape (L, K, d).
+        For each list's items, shape (L, K, d).
 
     Returns
     -------
@@ -165,7 +165,7 @@ def ranking_matrices(features: ArrayLike) -> FloatArray:
     Parameters
     ----------
     features
-        Of each list's items, shape (L, K, d), K at least 2.
+        For each list's items, shape (L, K, d), K at least 2.
 
     Returns
     -------
@@ -231,7 +231,7 @@ def d_optimal_subsets(
     Parameters
     ----------
     features
-        Of all items, shape (N, d).
+        For all items, shape (N, d).
     subset_size
         K: at least 2 where items are ranked, at least 1 where they are rated.
     gap_tolerance

@@ -39,7 +39,7 @@ class Span:
     Attributes
     ----------
     coordinates
-        Of the items that the span was made of, about the mean of their group, shape (N, r).
+        For the items that the span was made of, about the mean of their group, shape (N, r).
     basis
         Turns features into coordinates, but for a constant of their group, shape (d, r). So ``basis @ theta`` are the
         weights of the features as given.

@@ -45,7 +45,7 @@ class _Subsets:
     items
         In coordinates in which the average item's information is the identity, shape (N, d).
     log_det
-        Of the average item's information in the coordinates that were given.
+        For the average item's information in the coordinates that were given.
     groups
         The items of each group that has enough of them.
     size

@@ -144,7 +144,7 @@ def fit(
     features
         Row i is item i, shape (n, d); d may be 0.
     comparisons
-        Of these items.
+        For these items.
     loss
         How a score difference is compared with what was observed.
     weights_ridge, residual_ridge
@@ -206,7 +206,7 @@ class _Problem:
     Attributes
     ----------
     features, compared, rows
-        Of all items, (n, d); indices of the items compared; and their features.
+        For all items, (n, d); indices of the items compared; and their features.
     first, second, values
         Comparisons, as indices into `compared`.
     """

@@ -32,7 +32,7 @@ class LeastSquares:
     Attributes
     ----------
     posterior
-        Of the weights theta; without a prior, the least-squares estimate and its covariance.
+        For the weights theta; without a prior, the least-squares estimate and its covariance.
     noise_variance
         Variance of a rating around its item's utility, given or estimated.
     """
@@ -55,7 +55,7 @@ def fit(
     Parameters
     ----------
     features
-        Of the items that `ratings` refers to, shape (N, d).
+        For the items that `ratings` refers to, shape (N, d).
     noise_variance
         None estimates it: without a prior as the residual sum of squares over the number of ratings less d; with a
         prior as what makes the ratings most probable, between 10^-6 and 1 times their mean square about the prior's

@@ -52,7 +52,7 @@ class Likelihood:
     Attributes
     ----------
     features
-        Of the items that occur, shape (n, d).
+        For the items that occur, shape (n, d).
     items, starts, places
         As those of `Orderings`, the items counted among those that occur.
     wins

@@ -48,10 +48,10 @@ class PlackettLuce:
     Attributes
     ----------
     posterior
-        Of the weights theta: the mode as its mean, and the inverse of the negative Hessian where the last step began
+        For the weights theta: the mode as its mean, and the inverse of the negative Hessian where the last step began
         as its covariance (Laplace's approximation; without a prior, the asymptotic covariance of the estimate).
     log_likelihood
-        Of the answers at the mode, in nats, without the prior.
+        For the answers at the mode, in nats, without the prior.
     iterations
         Newton steps taken on all answers.
     """
@@ -73,7 +73,7 @@ def log_likelihood(theta: ArrayLike, features: ArrayLike, orderings: Orderings) 
     theta
         Weights, shape (d,).
     features
-        Of the items, shape (n, d).
+        For the items, shape (n, d).
 
     Raises
     ------
@@ -113,7 +113,7 @@ def fit(
     Parameters
     ----------
     features
-        Of the items that `orderings` refers to, shape (N, d). Only differences within an answer matter.
+        For the items that `orderings` refers to, shape (N, d). Only differences within an answer matter.
     tolerance
         The step is the last one that gains less than this, in nats, by Newton's model of the objective (or less than
         its rounding). It is sqrt(2 tolerance) posterior standard deviations long, and ends far nearer the maximum.

@@ -25,7 +25,7 @@ _Progress = TypeVar("_Progress", bound=ArrivalProgress)
 _Name = TypeVar("_Name")
 
 ImportParts = dict[tuple[str, int], tuple[str, "ImportOutcome"]]
-"""Of each part of an import, by its id and first row, its fingerprint and what a call that repeats it is told."""
+"""The fingerprint and the outcome of each part of an import, by its id and first row."""
 
 
 class _OnItsWay(Protocol[_Progress]):

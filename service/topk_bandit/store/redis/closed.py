@@ -17,7 +17,7 @@ _TOLD = re.compile(rb"([1-9]\d*)((?: \d+ \d+){%d})" % SLICES)
 def must_turn(told: object, *, now_ms: int, retention_ms: int) -> bool:
     """Tell whether a slice is to be forgotten, or another one begun, by the `closed` of a bandit's `meta`.
 
-    Of what is no such text nothing is known, and somebody else tells of damage.
+    A text of another form says nothing; the script that reads it reports the damage.
     """
     read = _TOLD.fullmatch(told) if isinstance(told, bytes) else None
     if read is None:

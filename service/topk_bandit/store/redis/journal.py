@@ -56,7 +56,7 @@ class _Read(Known):
     Attributes
     ----------
     stamps
-        Of the slates; empty for one that is not recorded.
+        For the slates; empty for one that is not recorded.
     packed
         The texts of those that are open.
     fields
@@ -143,7 +143,7 @@ class RedisJournal:
     def presume(self, name: BanditName, key: str, *, items_position: int | None) -> Known | None:
         """Return what was known when this process saw a bandit, and this slate, last; None if it did not.
 
-        What it says of the time is before all deadlines. With an `items_position` the slate is taken to be new.
+        Its `now_ms` is 0, before all deadlines: the commit compares them. With an `items_position` the slate is new.
         """
         seen, is_new = self._seen.get(name), items_position is not None
         kept = None if is_new else self._records.get(name, key)

@@ -148,7 +148,7 @@ class IndexKeys(NamedTuple):
     entries
         The tenant's ids; one may stand for nothing that is about to be created, or was deleted just now.
     reservations
-        Who reserved each of them last, and when.
+        By which incarnation each of them was reserved last, and when.
     """
 
     entries: str

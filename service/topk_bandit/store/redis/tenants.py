@@ -16,7 +16,7 @@ _PAGE = 256
 
 
 class Tenants:
-    """Who is listed; one may be that has nothing any more.
+    """The tenants that are listed; one may be listed that has nothing any more.
 
     Parameters
     ----------

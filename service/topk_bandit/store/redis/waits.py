@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["WAIT_SHARE", "check_achieved", "waits"]
 
 WAIT_SHARE = 1 / 3
-"""Of a call's time, how much each of the two may wait, so that a call that waits in vain is still answered in time."""
+"""The share of a call's time that each of the two may wait: the call is answered in time if both wait in vain."""
 
 _Command = tuple[bytes | str | int, ...]
 

@@ -68,7 +68,7 @@ class Known:
     Attributes
     ----------
     name, incarnation, revision, settings
-        Of the bandit.
+        The bandit's.
     now_ms
         The store's clock.
     items_position, imported_position, log_position, first_position

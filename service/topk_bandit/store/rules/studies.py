@@ -77,7 +77,7 @@ class KnownStudy:
     now_ms
         The store's clock.
     lease
-        Of the design.
+        The design's.
     request
         What the request that was asked for was given; None for one that is new.
     answers

@@ -35,7 +35,7 @@ class Reading(NamedTuple):
     discount
         What a click is worth is multiplied by this for each position above it.
     attention_cost
-        Of each item looked at.
+        For each item looked at.
     diversity_bonus
         Times one minus the mean cosine of the items shown, pair by pair.
     noise

@@ -148,7 +148,7 @@ local function checksum_before(first)
   return follows and before[2][6] or '-'
 end
 
--- Write what changes nothing, and return the answer of a call that finds its effect there already. The server counts what
+-- Write something that changes nothing, and return an answer: for a call whose effect is there already. The server counts what
 -- a connection wrote, so that without this it would confirm at once that replicas and disk have what another wrote.
 local function confirm(meta, answer)
   write('HINCRBY', meta, 'log_position', 0)

@@ -61,8 +61,8 @@ local function split(buckets, count)
   return count + 1
 end
 
--- Put entries into the newest slice, in the place of those of the same records there; in older slices these are never seen
--- again.
+-- Put entries into the newest slice, in the place of those of the same records there. Older slices may still have some, which
+-- `find_filed` does not reach any more.
 local function put(key, count)
   local buckets = setmetatable({}, {__index = function(read, place)
     read[place] = redis.call('HGET', key, text(place)) or ''

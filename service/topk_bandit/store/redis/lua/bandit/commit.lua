@@ -40,8 +40,8 @@ local function is_stale()
   return is_changed(wanted) or wanted.before_ms and at_ms >= wanted.before_ms
 end
 
--- What finds its effect there already writes too: without it the server would confirm at once that replicas and disk have
--- what another connection wrote.
+-- A stale decision writes too, but changes nothing: WAIT counts what a connection wrote, and would else confirm at once that
+-- replicas and disk have what another connection wrote.
 if is_stale() then
   return confirm(keys.meta, {'stale'})
 end
