@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -409,8 +410,8 @@ def test_a_design_that_failed_tells_why(server: RunningServer, stub: PreferenceS
 async def fail(store: MemoryStudies, failed: DesignFailed) -> None:
     """Let the store's only study be one whose newest attempt failed."""
     [known] = store._studies.values()
-    known.attempt = failed.attempt
-    known.end(failed, at_ms=0)
+    known.state = replace(known.state, attempt=failed.attempt)
+    await store.end_design(known.record(), failed)
 
 
 def wait_request(seconds: float | None = None) -> operations_pb2.WaitOperationRequest:

@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.study import imports
-from topk_bandit.store.memory import studies as memory
+from topk_bandit.store.rules import studies as rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -121,7 +121,7 @@ def test_more_answers_than_a_study_takes_are_refused_before_any_is_sent(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in imports, memory:
+    for module in imports, rules:
         monkeypatch.setattr(module, "MOST_IMPORTED", 1100)
     whole = write(tmp_path / "whole.jsonl", [LISTS] * 1100)
     assert called(server, write(tmp_path / "first.jsonl", [LISTS]), "ranking", "--import-id", "year") == 0
