@@ -410,7 +410,7 @@ def test_a_design_that_failed_tells_why(server: RunningServer, stub: PreferenceS
 async def fail(store: MemoryStudies, failed: DesignFailed) -> None:
     """Let the store's only study be one whose newest attempt failed."""
     [known] = store._studies.values()
-    known.state = replace(known.state, attempt=failed.attempt)
+    known.state = replace(known.state, attempt=failed.attempt, state=DesignState.DESIGNING)
     await store.end_design(known.record(), failed)
 
 
