@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import AppendedEvents, BanditRecord, Correctable, ImportPart, LostEvents, Skip
     from topk_bandit.store.rules.decisions import Known
 
-__all__ = ["REWARDS_AT_ONCE", "Commits", "Committed", "Due", "JournaledStore", "Sought"]
+__all__ = ["REWARDS_AT_ONCE", "TRIES", "Commits", "Committed", "Due", "JournaledStore", "Sought", "too_fast"]
 
 REWARDS_AT_ONCE = 100
 """How many rewards of a batch are decided and committed together."""
 
-_TRIES = 64
+TRIES = 64
+"""How often a call is decided anew whose decisions are stale when they are committed."""
 
 _Answer = TypeVar("_Answer")
 
@@ -346,7 +347,7 @@ class JournaledStore(Store):
 
     async def expire_due(self, name: BanditName, *, limit: int) -> Expiry:
         """See `Store.expire_due`."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             due = await self._read_due(name, limit=limit)
             if due is None:
                 return Expiry(0, None)
@@ -357,7 +358,7 @@ class JournaledStore(Store):
                     await self._forget_closed(name)
                 filed = 0 if commit is None else len(commit.slates) - decision.answer
                 return Expiry(decision.answer, due.next_deadline_ms, filed)
-        raise _too_fast(name)
+        raise too_fast(name)
 
     async def record_rewards(
         self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
@@ -381,7 +382,7 @@ class JournaledStore(Store):
         """
         outcomes: dict[int, RewardReceipt | Exception] = {}
         is_damaged = False
-        for _ in range(_TRIES + len(part)):
+        for _ in range(TRIES + len(part)):
             left = {place: one for place, one in enumerate(part) if place not in outcomes}
             if not left:
                 break
@@ -397,7 +398,7 @@ class JournaledStore(Store):
             except TopkBanditError as error:
                 batch.note(error)
                 outcomes |= dict.fromkeys(left, error)
-        return [outcomes.get(place, _too_fast(name)) for place in range(len(part))]
+        return [outcomes.get(place, too_fast(name)) for place in range(len(part))]
 
     async def _attempt_rewards(
         self,
@@ -454,7 +455,7 @@ class JournaledStore(Store):
             committed = await self._commit_one(name, presumed, decision.commit, is_durable=is_durable, tells=tells)
             if committed is not None:
                 return decision, committed
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             known = await self._read(name, sought)
             decision = rule(known)
             if decision.commit is None:
@@ -462,7 +463,7 @@ class JournaledStore(Store):
             committed = await self._commit_one(name, known, decision.commit, is_durable=is_durable, tells=tells)
             if committed is not None:
                 return decision, committed
-        raise _too_fast(name)
+        raise too_fast(name)
 
     async def _commit_one(
         self, name: BanditName, known: Known, commit: Commit, *, is_durable: bool, tells: bool
@@ -511,7 +512,8 @@ def _dated(receipt: RewardReceipt, committed: Committed) -> RewardReceipt:
     return RewardReceipt(receipt.outcome, position, committed.durability)
 
 
-def _too_fast(name: BanditName) -> UnavailableError:
+def too_fast(name: object) -> UnavailableError:
+    """Return the error for a bandit or a study of which each decision was stale."""
     return UnavailableError(f"{name} changes faster than can be decided")
 
 

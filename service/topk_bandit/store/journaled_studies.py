@@ -6,7 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from topk_bandit.domain.errors import NotFoundError, UnavailableError
+from topk_bandit.domain.errors import NotFoundError
+from topk_bandit.store.journaled import TRIES, too_fast
 from topk_bandit.store.log import ImportProgress
 from topk_bandit.store.rules import studies
 from topk_bandit.store.rules.decisions import position_of
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from topk_bandit.store.study_log import AnswerStatus, AskOutcome, StudyRecord
 
 __all__ = ["JournaledStudies", "SoughtStudy"]
-
-_TRIES = 64
 
 _Answer = TypeVar("_Answer")
 
@@ -140,7 +139,7 @@ class JournaledStudies(StudyStore):
         is_durable: bool = True,
     ) -> tuple[_Answer, int]:
         """Return what a rule decides, and the position of the first event that was committed of it, 0 without any."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             known = await self._read(name, sought)
             decision = rule(known)
             if decision.commit is None:
@@ -148,4 +147,4 @@ class JournaledStudies(StudyStore):
             first = await self._commit(known, decision.commit, is_durable=is_durable)
             if first is not None:
                 return decision.answer, first
-        raise UnavailableError(f"{name} changes faster than can be decided")
+        raise too_fast(name)

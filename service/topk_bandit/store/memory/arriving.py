@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from topk_bandit.store.line_imports import ArrivalProgress
-from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from topk_bandit.domain.bandits import Item, LoggedEvent
     from topk_bandit.domain.studies import LoggedStudyEvent
@@ -19,13 +18,10 @@ if TYPE_CHECKING:
     from topk_bandit.store.study_archives import StudyRequest
     from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
 
-__all__ = ["Arrivals", "ArrivingBandit", "ArrivingStudy", "ImportParts", "progress_of", "repeated_parts"]
+__all__ = ["Arrivals", "ArrivingBandit", "ArrivingStudy"]
 
 _Progress = TypeVar("_Progress", bound=ArrivalProgress)
 _Name = TypeVar("_Name")
-
-ImportParts = dict[tuple[str, int], tuple[str, "ImportOutcome"]]
-"""The fingerprint and the outcome of each part of an import, by its id and first row."""
 
 
 class _OnItsWay(Protocol[_Progress]):
@@ -130,24 +126,3 @@ class ArrivingStudy:
         self.events += arriving.events
         self.requests += arriving.requests
         self.imports |= {(one.import_id, one.first_row): one for one in arriving.imports}
-
-
-def progress_of(parts: Iterable[ArchivedImport]) -> dict[str, ImportProgress]:
-    """Return how far each import is, by its id."""
-    progress: dict[str, ImportProgress] = {}
-    for part in parts:
-        before = progress.get(part.import_id, ImportProgress())
-        ends = max(before.next_row, part.next_row)
-        progress[part.import_id] = ImportProgress(ends, before.accepted + part.accepted)
-    return progress
-
-
-def repeated_parts(parts: Iterable[ArchivedImport]) -> ImportParts:
-    """Return what a call is told that repeats one of the parts."""
-    return {
-        (part.import_id, part.first_row): (
-            part.fingerprint,
-            ImportOutcome(RecordStatus.REPEATED, part.next_row, part.accepted, part.position),
-        )
-        for part in parts
-    }

@@ -18,7 +18,6 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
-from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.arrivals import item_digest, settings_of
 from topk_bandit.store.arriving import Arrival, Arrived
 from topk_bandit.store.codec import decode_snapshot, encode_event
@@ -29,15 +28,14 @@ from topk_bandit.store.log import (
     Appended,
     BanditRecord,
     Holdings,
-    ImportOutcome,
-    ImportProgress,
     LogSlice,
     LostEvents,
     Snapshot,
     StoreReport,
     TextSlice,
 )
-from topk_bandit.store.memory.arriving import Arrivals, ArrivingBandit, progress_of, repeated_parts
+from topk_bandit.store.memory.arriving import Arrivals, ArrivingBandit
+from topk_bandit.store.memory.imports import Imports
 from topk_bandit.store.recorded import RecordState
 from topk_bandit.store.refusals import refusal
 from topk_bandit.store.rules.decisions import (
@@ -45,11 +43,9 @@ from topk_bandit.store.rules.decisions import (
     Life,
     Loss,
     moved_positions,
-    position_of,
     settled_events,
     settled_slates,
 )
-from topk_bandit.store.rules.imports import KnownImport, progress_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -62,6 +58,7 @@ if TYPE_CHECKING:
         Prior,
     )
     from topk_bandit.domain.durability import Durability
+    from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.arriving import Arriving
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.rules.decisions import Commit
@@ -89,8 +86,7 @@ class _Bandit:
     retired: set[str] = field(default_factory=set)
     recorded: dict[str, Recorded] = field(default_factory=dict)
     deadlines: dict[str, int] = field(default_factory=dict)
-    imports: dict[str, ImportProgress] = field(default_factory=dict)
-    import_parts: dict[tuple[str, int], tuple[str, ImportOutcome]] = field(default_factory=dict)
+    imports: Imports = field(default_factory=Imports)
     snapshots: tuple[Snapshot, ...] = ()
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
     arrived: str = ""
@@ -137,15 +133,9 @@ class _Bandit:
             items={key: self.items[key] for key in sought.items if key in self.items},
             retired=frozenset(key for key in sought.items if item_digest(key) in self.retired),
             item_count=len(self.items),
-            imported=None if sought.part is None else self.import_at(*sought.part),
+            imported=None if sought.part is None else self.imports.at(*sought.part),
             life=self.life if sought.life else None,
         )
-
-    def import_at(self, import_id: str, first_row: int) -> KnownImport:
-        """Return what is known of an import and of a part of it."""
-        fingerprint, outcome = self.import_parts.get((import_id, first_row), ("", None))
-        progress = self.imports.get(import_id, ImportProgress())
-        return KnownImport(progress, fingerprint, outcome, len(self.import_parts))
 
     def is_as_known(self, known: Known, commit: Commit, *, now_ms: int) -> bool:
         """Return whether all that a decision was made from is as it was."""
@@ -156,13 +146,10 @@ class _Bandit:
             and (commit.before_ms is None or now_ms < commit.before_ms)
             and all(self.recorded.get(key) is known.slates[key] for key in commit.slates)
             and known.life in {None, self.life}
-            and (
-                commit.part is None
-                or known.imported == self.import_at(commit.part[0].import_id, commit.part[0].first_row)
-            )
+            and self.imports.is_as_known(known.imported, commit.part)
         )
 
-    def take(self, known: Known, commit: Commit, *, first: int) -> None:
+    def take(self, commit: Commit, *, first: int) -> None:
         """Take over all of a commit but its events; the first of these is at position `first`."""
         for name, place in moved_positions(commit).items():
             setattr(self, name, first + place)
@@ -176,11 +163,7 @@ class _Bandit:
                 self.retired.add(item_digest(item_id))
             else:
                 self.items[item_id] = item
-        if commit.part is not None:
-            part, outcome = commit.part
-            self.imports[part.import_id] = progress_after(known.imported or KnownImport(), part)
-            outcome = replace(outcome, position=position_of(outcome.position, first))
-            self.import_parts[part.import_id, part.first_row] = part.fingerprint, outcome
+        self.imports.take(commit.part, first=first)
         self._note(commit)
 
     def _note(self, commit: Commit) -> None:
@@ -244,8 +227,7 @@ def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
         retired=arrived.retired,
         recorded=slates,
         deadlines={key: one.recommendation.deadline_ms for key, one in slates.items() if one.is_open},
-        imports=progress_of(arrived.imports.values()),
-        import_parts=repeated_parts(arrived.imports.values()),
+        imports=Imports.of(arrived.imports.values()),
         snapshots=(decode_snapshot(arrived.snapshot),) if arrived.snapshot else (),
         arrived=arrival.import_id,
     )
@@ -401,7 +383,7 @@ class MemoryStore(JournaledStore):
             self._append(bandit, event, at_ms=now_ms)
         for key, recorded in settled_slates(commit, first=before + 1, at_ms=now_ms).items():
             bandit.keep(key, recorded)
-        bandit.take(known, commit, first=before + 1)
+        bandit.take(commit, first=before + 1)
         return Committed(before + 1 if commit.events else 0, now_ms, bandit.appended(after=before))
 
     async def _forget_closed(self, name: BanditName) -> None:
@@ -475,11 +457,7 @@ class MemoryStore(JournaledStore):
         cursor: int,  # noqa: ARG002
     ) -> tuple[int, Sequence[ArchivedImport]]:
         """See `Store.scan_imports`; all come at once, whatever the cursor."""
-        parts = self._bandit(name).import_parts.items()
-        return 0, [
-            ArchivedImport(import_id, first_row, fingerprint, one.next_row, one.accepted, one.position)
-            for (import_id, first_row), (fingerprint, one) in parts
-        ]
+        return 0, self._bandit(name).imports.archived()
 
     async def find_arrival(self, name: BanditName) -> Arrival | None:
         """See `Store.find_arrival`."""

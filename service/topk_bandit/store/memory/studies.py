@@ -16,12 +16,10 @@ from topk_bandit.domain.studies import (
     QuestionAnswered,
     StudyCreated,
 )
-from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.journaled_studies import JournaledStudies
-from topk_bandit.store.log import ImportProgress
-from topk_bandit.store.memory.arriving import Arrivals, ArrivingStudy, progress_of, repeated_parts
-from topk_bandit.store.rules.imports import KnownImport, progress_after
-from topk_bandit.store.rules.studies import KnownStudy, Lease
+from topk_bandit.store.memory.arriving import Arrivals, ArrivingStudy
+from topk_bandit.store.memory.imports import Imports
+from topk_bandit.store.rules.studies import COMPARED, COUNTED, KnownStudy, Lease
 from topk_bandit.store.study_codec import (
     decode_study_event,
     encode_answer,
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from topk_bandit.domain.studies import StudyEvent, StudyName, StudySettings
+    from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.journaled_studies import SoughtStudy
-    from topk_bandit.store.memory.arriving import ImportParts
     from topk_bandit.store.rules.studies import StudyCommit
     from topk_bandit.store.study_archives import StudyRequest
     from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["MemoryStudies"]
 
 _VALUES = ("attempt", "state", "progress", "failure")
-_COUNTS = ("asked", "answered", "imported")
 
 
 @dataclass(slots=True)
@@ -57,8 +54,7 @@ class _Study:
     events: list[LoggedStudyEvent] = field(default_factory=list)
     requests: dict[str, StudyRequest] = field(default_factory=dict)
     answers: dict[int, bytes] = field(default_factory=dict)
-    imports: dict[str, ImportProgress] = field(default_factory=dict)
-    import_parts: ImportParts = field(default_factory=dict)
+    imports: Imports = field(default_factory=Imports)
     arrived: str = ""
 
     def record(self) -> StudyRecord:
@@ -67,22 +63,17 @@ class _Study:
     def known(self, sought: SoughtStudy, *, now_ms: int) -> KnownStudy:
         answers = {one: self.answers[one] for one in sought.questions if one in self.answers}
         request = None if sought.request_id is None else self.requests.get(sought.request_id)
-        imported = None if sought.part is None else self.import_at(*sought.part)
+        imported = None if sought.part is None else self.imports.at(*sought.part)
         return KnownStudy(self.record(), now_ms, self.lease, request, answers, imported)
 
-    def import_at(self, import_id: str, first_row: int) -> KnownImport:
-        fingerprint, outcome = self.import_parts.get((import_id, first_row), ("", None))
-        return KnownImport(self.imports.get(import_id, ImportProgress()), fingerprint, outcome)
-
     def is_as_known(self, known: KnownStudy, commit: StudyCommit) -> bool:
-        same = ("incarnation", "attempt", "state", "asked")
         return (
-            all(getattr(self.state, name) == getattr(known.record, name) for name in same)
+            all(getattr(self.state, name) == getattr(known.record, name) for name in COMPARED)
             and self.lease == known.lease
             and all(self.answers.get(one) == known.answers.get(one) for one in commit.answers)
             and (commit.part is None or self.state.imported == known.record.imported)
             and (commit.request is None or self.requests.get(commit.request.request_id) == known.request)
-            and all(known.imported == self.import_at(*part.place) for part, _ in filter(None, [commit.part]))
+            and self.imports.is_as_known(known.imported, commit.part)
         )
 
     def take(self, known: KnownStudy, commit: StudyCommit, *, at_ms: int) -> int:
@@ -97,16 +88,13 @@ class _Study:
         if commit.request is not None:
             self.requests[commit.request.request_id] = commit.request
         self.answers |= commit.answers
-        if commit.part is not None:
-            part, outcome = commit.part
-            self.imports[part.import_id] = progress_after(known.imported or KnownImport(), part)
-            self.import_parts[part.place] = part.fingerprint, replace(outcome, position=first)
+        self.imports.take(commit.part, first=first)
         return first if commit.events else 0
 
     def _changed(self, before: StudyRecord, after: StudyRecord) -> StudyRecord:
         """Return the state with what differs between two records."""
         values = {name: getattr(after, name) for name in _VALUES if getattr(after, name) != getattr(before, name)}
-        counts = {name: getattr(self.state, name) + getattr(after, name) - getattr(before, name) for name in _COUNTS}
+        counts = {name: getattr(self.state, name) + getattr(after, name) - getattr(before, name) for name in COUNTED}
         return replace(self.state, **values, **counts)
 
     def append(self, event: StudyEvent, *, at_ms: int) -> None:
@@ -195,11 +183,7 @@ class MemoryStudies(JournaledStudies):
     async def scan_imports(self, name: StudyName, *, cursor: int) -> tuple[int, Sequence[ArchivedImport]]:  # noqa: ARG002
         """See `StudyStore.scan_imports`; all at once."""
         study = self._studies.get(name)
-        told = study.import_parts if study is not None else {}
-        return 0, [
-            ArchivedImport(*key, fingerprint, made.next_row, made.accepted, made.position)
-            for key, (fingerprint, made) in told.items()
-        ]
+        return 0, [] if study is None else study.imports.archived()
 
     async def find_arrival(self, name: StudyName) -> StudyArrival | None:
         """See `StudyStore.find_arrival`."""
@@ -250,14 +234,12 @@ def _make_arrived(record: StudyRecord, arriving: ArrivingStudy) -> _Study:
     """Return the study of a record, with what has arrived of it."""
     answered = (one.event for one in arriving.events)
     answers = {one.question: encode_answer(one.answer) for one in answered if isinstance(one, QuestionAnswered)}
-    parts = arriving.imports.values()
     return _Study(
         replace(record, answered=len(answers)),
         events=arriving.events,
         requests={one.request_id: one for one in arriving.requests},
         answers=answers,
-        imports=progress_of(parts),
-        import_parts=repeated_parts(parts),
+        imports=Imports.of(arriving.imports.values()),
         arrived=arriving.arrival.import_id,
     )
 

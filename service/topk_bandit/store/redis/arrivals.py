@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.line_imports import ArrivalProgress
+from topk_bandit.store.log import ImportProgress
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Incarnate, OfTenant
-from topk_bandit.store.redis.replies import checksum_of, fields_of, verify_reading
+from topk_bandit.store.redis.replies import checksum_of, verify_reading
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
+from topk_bandit.store.redis.texts import part_field, part_text, progress_text, read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.redis.aggregate import Aggregates
     from topk_bandit.store.redis.keys import ArrivalKeys, StudyArrivalKeys
     from topk_bandit.store.redis.link import Link
-    from topk_bandit.store.redis.replies import Hash
 
-__all__ = ["Arrivals", "Write", "entry", "import_writes", "part_field", "read_part", "read_parts"]
+__all__ = ["Arrivals", "Write", "entry", "import_writes"]
 
 Write = tuple[str, str, tuple[bytes | str | int, ...]]
 """What is to be written: a command, the field of a key among those of what arrives, and operands."""
@@ -128,30 +129,11 @@ def entry(position: int, at_ms: int, event: bytes, deadline_ms: int | None = Non
 
 def import_writes(imports: Mapping[tuple[str, int], ArchivedImport], progress: Mapping[str, bytes]) -> Iterator[Write]:
     """Yield what is to be written of parts of imports; `progress` is how far each import was."""
-    reached = {name: tuple(map(int, told.split())) if told else (0, 0) for name, told in progress.items()}
+    reached = {name: read_progress(told) for name, told in progress.items()}
     for (import_id, first_row), part in imports.items():
-        next_row, accepted = reached[import_id]
-        reached[import_id] = max(next_row, part.next_row), accepted + part.accepted
-        told = f"{part.fingerprint} {part.next_row} {part.accepted} {part.position}"
+        before = reached[import_id]
+        reached[import_id] = ImportProgress(max(before.next_row, part.next_row), before.accepted + part.accepted)
+        told = part_text(part.fingerprint, part.next_row, part.accepted, part.position)
         yield "HSET", "imports", (part_field(import_id, first_row), told)
-    for import_id, (next_row, accepted) in reached.items():
-        yield "HSET", "imports", (import_id, f"{next_row} {accepted}")
-
-
-def part_field(import_id: str, first_row: int) -> str:
-    """Return the field of an imports hash that a part is in."""
-    return f"{import_id}\n{first_row}"
-
-
-@verify_reading
-def read_parts(entries: Hash) -> tuple[ArchivedImport, ...]:
-    """Return the parts of imports among entries of an imports hash."""
-    split = ((field.decode().partition("\n"), told) for field, told in fields_of(entries).items())
-    return tuple(read_part((import_id, int(row)), told) for (import_id, mark, row), told in split if mark)
-
-
-@verify_reading
-def read_part(part: tuple[str, int], told: bytes) -> ArchivedImport:
-    """Return a part of an import."""
-    fingerprint, *numbers = told.decode().split()
-    return ArchivedImport(*part, fingerprint, *map(int, numbers))
+    for import_id, after in reached.items():
+        yield "HSET", "imports", (import_id, progress_text(after))

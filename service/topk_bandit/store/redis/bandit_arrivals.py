@@ -9,9 +9,10 @@ from topk_bandit.store.arriving import Arrival, Arrived
 from topk_bandit.store.codec import encode_event, encode_item_state
 from topk_bandit.store.log import BanditRecord
 from topk_bandit.store.redis import scripts
-from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes, part_field, read_part
+from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes
 from topk_bandit.store.redis.records import pack_record, read_record
 from topk_bandit.store.redis.replies import read_entries
+from topk_bandit.store.redis.texts import bucket_of, part_field, read_part, rests_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.link import Link
 
 __all__ = ["BanditArrivals"]
-
-_BUCKET = 3
-"""So many digits of a digest name the bucket that the others are in."""
 
 
 class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
@@ -57,7 +55,7 @@ class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
     async def record(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
         """See `Store.record_arrival`."""
         keys, begins = self._spaces.arrival(name), before.next_line == 0
-        buckets = sorted({digest[:_BUCKET] for digest in arriving.retired})
+        buckets = sorted({bucket_of(digest)[0] for digest in arriving.retired})
         imports = sorted({import_id for import_id, _ in arriving.imports})
         retired = dict.fromkeys(buckets, b"") if begins else await self._read_known(keys.retired, buckets)
         progress = dict.fromkeys(imports, b"") if begins else await self._read_known(keys.imports, imports)
@@ -109,7 +107,6 @@ def _buckets(retired: Sequence[str], known: Mapping[str, bytes]) -> dict[str, by
     """Return the buckets with what is retired now."""
     filled = dict(known)
     for digest in dict.fromkeys(retired):
-        bucket, rest = digest[:_BUCKET], bytes.fromhex(digest[_BUCKET:])
-        there = {filled[bucket][place : place + 8] for place in range(0, len(filled[bucket]), 8)}
-        filled[bucket] += b"" if rest in there else rest
+        bucket, rest = bucket_of(digest)
+        filled[bucket] += b"" if rest in rests_in(filled[bucket]) else rest
     return filled

@@ -33,7 +33,6 @@ from topk_bandit.store.log import (
 )
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
-from topk_bandit.store.redis.arrivals import read_parts
 from topk_bandit.store.redis.bandit_arrivals import BanditArrivals
 from topk_bandit.store.redis.closed import NOTHING_CLOSED
 from topk_bandit.store.redis.damage import find_damaged
@@ -48,7 +47,6 @@ from topk_bandit.store.redis.programs import Programs
 from topk_bandit.store.redis.records import read_record
 from topk_bandit.store.redis.replies import (
     read_bandit,
-    read_holdings,
     read_items,
     read_slice,
     read_texts,
@@ -57,6 +55,7 @@ from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
+from topk_bandit.store.redis.texts import read_holdings, read_parts
 from topk_bandit.store.redis.unlisted import find_gone, find_unlisted
 from topk_bandit.store.redis.write_times import time_writes
 from topk_bandit.store.refusals import REFUSALS, refusal

@@ -14,7 +14,7 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import SLICES, BanditKeys
-from topk_bandit.store.redis.replies import read_holdings
+from topk_bandit.store.redis.texts import read_holdings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

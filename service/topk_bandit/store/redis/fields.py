@@ -1,7 +1,7 @@
 """What rules know and change of a bandit beside its slates, as fields of its hashes.
 
-An item's field is its id. A retired one is remembered by eight bytes in one of 4,096 buckets. An import's field is its
-id, and that of one of its parts ends with the first row. All else is a field of the bandit's meta hash.
+An item's field is its id. Imports and retired items have those of `topk_bandit.store.redis.texts`. All else is a field
+of the bandit's meta hash.
 """
 
 from __future__ import annotations
@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topk_bandit.store.arrivals import item_digest
 from topk_bandit.store.codec import canonical, decode_item, encode_event, encode_item_state, encode_settings
-from topk_bandit.store.log import ImportOutcome, ImportProgress, LostEvents, RecordStatus
+from topk_bandit.store.log import ImportOutcome, LostEvents, RecordStatus
 from topk_bandit.store.redis.replies import checksum_of, verify_reading
+from topk_bandit.store.redis.texts import (
+    bucket_of,
+    part_field,
+    part_text,
+    progress_text,
+    read_part,
+    read_progress,
+    rests_in,
+)
 from topk_bandit.store.rules.decisions import Life, Loss, moved_positions
 from topk_bandit.store.rules.imports import KnownImport, progress_after
 
@@ -42,8 +51,6 @@ __all__ = [
 _META, _ITEMS, _RETIRED, _IMPORTS = 1, 9, 10, 11
 """Where `BanditKeys.of_decisions` has these; the first place is 1."""
 
-_BUCKET_DIGITS = 3
-_DIGEST_BYTES = 8
 _LIFE = ("reset_by", "skipped", "loss_after", "loss_end", "lost_events", "lost_rewards")
 
 
@@ -88,7 +95,7 @@ def sought_fields(sought: Sought) -> list[Field]:
     """Return the fields that a rule needs."""
     fields = [Field(_META, name) for name in _LIFE] if sought.life else []
     for item_id in sought.items:
-        fields += [Field(_ITEMS, item_id), _bucket_of(item_id)]
+        fields += [Field(_ITEMS, item_id), _retired(item_id)[0]]
     if sought.part is not None:
         fields += [Field(_META, "import_parts"), *import_fields(_IMPORTS, sought.part)]
     return list(dict.fromkeys(fields))
@@ -99,7 +106,8 @@ def read_fields(sought: Sought, fields: Fields) -> dict[str, Any]:
     """Return what the fields say, by the names of `Known`."""
     states = {item_id: fields[Field(_ITEMS, item_id)] for item_id in sought.items}
     items = {item_id: decode_item(item_id, state) for item_id, state in states.items() if state}
-    retired = (key for key in sought.items if _rest_of(key) in _parts_of(fields[_bucket_of(key)]))
+    digests = {item_id: _retired(item_id) for item_id in sought.items}
+    retired = (item_id for item_id, (bucket, rest) in digests.items() if rest in rests_in(fields[bucket]))
     known: dict[str, Any] = {"items": items, "retired": frozenset(retired)}
     if sought.part is not None:
         n_parts = int(fields[Field(_META, "import_parts")])
@@ -156,17 +164,10 @@ def settings_fields(settings: BanditSettings) -> dict[str, str]:
     }
 
 
-def _bucket_of(item_id: str) -> Field:
-    return Field(_RETIRED, item_digest(item_id)[:_BUCKET_DIGITS])
-
-
-def _rest_of(item_id: str) -> bytes:
-    """Return what is in the bucket of a retired item: one in 10^14 new ids is taken for one of 10^5 retired ones."""
-    return bytes.fromhex(item_digest(item_id)[_BUCKET_DIGITS:])
-
-
-def _parts_of(bucket: bytes) -> set[bytes]:
-    return {bucket[place : place + _DIGEST_BYTES] for place in range(0, len(bucket), _DIGEST_BYTES)}
+def _retired(item_id: str) -> tuple[Field, bytes]:
+    """Return the bucket that an item is in once it is retired, and what is in it then."""
+    bucket, rest = bucket_of(item_digest(item_id))
+    return Field(_RETIRED, bucket), rest
 
 
 def _item_puts(items: Mapping[str, Item | None], fields: Fields) -> Iterator[Put]:
@@ -174,37 +175,35 @@ def _item_puts(items: Mapping[str, Item | None], fields: Fields) -> Iterator[Put
     for item_id, item in items.items():
         yield Put(_ITEMS, item_id, None if item is None else encode_item_state(item))
         if item is None:
-            bucket = _bucket_of(item_id)
-            buckets[bucket] = buckets.get(bucket, fields[bucket]) + _rest_of(item_id)
+            bucket, rest = _retired(item_id)
+            buckets[bucket] = buckets.get(bucket, fields[bucket]) + rest
     yield from (Put(*field, bucket) for field, bucket in buckets.items())
 
 
 def import_fields(place: int, part: tuple[str, int]) -> tuple[Field, Field]:
     """Return where it is kept how far an import is, and what became of a part of it; `place` is that of the hash."""
-    import_id, first_row = part
-    return Field(place, import_id), Field(place, f"{import_id}\n{first_row}")
+    return Field(place, part[0]), Field(place, part_field(*part))
 
 
 @verify_reading
 def read_import(place: int, part: tuple[str, int], fields: Fields, *, n_parts: int = 0) -> KnownImport:
     """Return what the fields of an import say."""
     going_on, recorded = (fields[one] for one in import_fields(place, part))
-    progress = ImportProgress(*map(int, going_on.split(b" "))) if going_on else ImportProgress()
+    progress = read_progress(going_on)
     if not recorded:
         return KnownImport(progress, n_parts=n_parts)
-    fingerprint, *numbers = recorded.split(b" ")
-    next_row, accepted, position = map(int, numbers)
-    outcome = ImportOutcome(RecordStatus.RECORDED, next_row, accepted, position)
-    return KnownImport(progress, fingerprint.decode(), outcome, n_parts)
+    made = read_part(part, recorded)
+    outcome = ImportOutcome(RecordStatus.RECORDED, made.next_row, made.accepted, made.position)
+    return KnownImport(progress, made.fingerprint, outcome, n_parts)
 
 
 def import_puts(place: int, known: KnownImport, part: ImportPart, outcome: ImportOutcome) -> Iterator[Put]:
     """Yield what is kept of a part of an import, and of how far this is after it."""
     progress, recorded = import_fields(place, part.place)
-    after, is_learned = progress_after(known, part), outcome.position < 0
-    told = f"{part.fingerprint} {part.next_row} {part.accepted} "
-    yield Put(*progress, f"{after.next_row} {after.accepted}")
-    yield Put(*recorded, told if is_learned else f"{told}0", 0 if is_learned else None)
+    is_learned = outcome.position < 0
+    told = part_text(part.fingerprint, part.next_row, part.accepted, None if is_learned else outcome.position)
+    yield Put(*progress, progress_text(progress_after(known, part)))
+    yield Put(*recorded, told, 0 if is_learned else None)
 
 
 def _read_life(fields: Fields) -> Life:

@@ -17,7 +17,7 @@ from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings, written_event
-from topk_bandit.store.log import BanditRecord, Holdings, LogSlice, TextSlice
+from topk_bandit.store.log import BanditRecord, LogSlice, TextSlice
 from topk_bandit.store.rules.decisions import dated_event
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ __all__ = [
     "fields_of",
     "read_bandit",
     "read_entries",
-    "read_holdings",
     "read_items",
     "read_logged",
     "read_recommendation",
@@ -86,19 +85,6 @@ def read_bandit(name: BanditName, meta: Hash) -> BanditRecord:
         lost_events=int(fields[b"lost_events"]),
         lost_rewards=int(fields[b"lost_rewards"]),
     )
-
-
-@verify_reading
-def read_holdings(name: BanditName, meta: Hash, retired: Hash) -> Holdings:
-    """Return what is told of a bandit beside its log, its items and its slates."""
-    digests = (
-        f"{bucket.decode()}{joined[place : place + 8].hex()}"
-        for bucket, joined in fields_of(retired).items()
-        for place in range(0, len(joined), 8)
-    )
-    fields = fields_of(meta)
-    positions = int(fields[b"first_position"]), int(fields[b"imported_position"])
-    return Holdings(read_bandit(name, meta), *positions, tuple(sorted(digests)))
 
 
 @verify_reading

@@ -19,12 +19,12 @@ from topk_bandit.domain.studies import (
 from topk_bandit.store.journaled_studies import JournaledStudies
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
-from topk_bandit.store.redis.arrivals import read_parts
 from topk_bandit.store.redis.study_arrivals import StudyArrivals, meta_of
 from topk_bandit.store.redis.study_journal import StudyJournal
 from topk_bandit.store.redis.study_replies import read_entries, read_requests, read_study
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
+from topk_bandit.store.redis.texts import read_parts
 from topk_bandit.store.study_codec import (
     encode_shape,
     encode_study_event,

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.studies import QuestionAnswered, StudyName
 from topk_bandit.store.redis import scripts
-from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes, part_field
+from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes
 from topk_bandit.store.redis.study_replies import read_entries
+from topk_bandit.store.redis.texts import part_field
 from topk_bandit.store.study_arriving import StudyArrival
 from topk_bandit.store.study_codec import encode_answer, encode_progress, encode_shape, encode_study_event
 from topk_bandit.store.study_log import ARRIVAL_MS, StudyRecord

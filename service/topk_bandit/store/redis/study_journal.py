@@ -11,7 +11,7 @@ from topk_bandit.store.redis.fields import Field, Fields, Put, Sendable, import_
 from topk_bandit.store.redis.replies import fields_of, verify_reading
 from topk_bandit.store.redis.study_replies import read_study
 from topk_bandit.store.rules.imports import KnownImport
-from topk_bandit.store.rules.studies import KnownStudy, Lease
+from topk_bandit.store.rules.studies import COMPARED, COUNTED, KnownStudy, Lease
 from topk_bandit.store.study_archives import StudyRequest
 from topk_bandit.store.study_codec import encode_progress, encode_study_event
 
@@ -31,8 +31,6 @@ __all__ = ["StudyJournal"]
 _META, _REQUESTS, _ANSWERS, _IMPORTS, _LEASE = 1, 3, 4, 5, 6
 """Where `StudyKeys.all` has these; the first place is 1."""
 
-_SAME = ("incarnation", "attempt", "state", "asked")
-_COUNTS = ("asked", "answered", "imported")
 _FIRST_TEXT = 2  # among the arguments of `lua/study/commit.lua`, of which the first is 1
 _OWNER, _UNTIL = Field(_LEASE, "owner"), Field(_LEASE, "until_ms")
 
@@ -89,7 +87,7 @@ def _sought_fields(sought: SoughtStudy) -> list[Field]:
 def _read_known(name: StudyName, sought: SoughtStudy, now_ms: bytes, meta: list[bytes], fields: Fields) -> _Read:
     told = fields_of(meta)
     answers = {question: fields[Field(_ANSWERS, str(question))] for question in sought.questions}
-    same = {Field(_META, one): told[one.encode()] for one in _SAME}
+    same = {Field(_META, one): told[one.encode()] for one in COMPARED}
     if sought.part is not None:
         same[Field(_META, "imported")] = told[b"imported"]
     return _Read(
@@ -129,5 +127,5 @@ def _puts(known: KnownStudy, commit: StudyCommit, version: int) -> Iterator[Put]
 
 def _counts(known: KnownStudy, commit: StudyCommit) -> dict[str, int]:
     after = commit.record or known.record
-    more = {name: getattr(after, name) - getattr(known.record, name) for name in _COUNTS}
+    more = {name: getattr(after, name) - getattr(known.record, name) for name in COUNTED}
     return {name: count for name, count in more.items() if count}

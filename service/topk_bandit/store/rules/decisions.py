@@ -32,6 +32,8 @@ __all__ = [
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
+_MOVED: dict[type, str] = {ItemsChanged: "items_position", Imported: "imported_position"}
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -179,8 +181,7 @@ def position_of(position: int, first: int) -> int:
 
 def moved_positions(commit: Commit) -> dict[str, int]:
     """Return which positions of the bandit, by their names, are those of events of a commit, by their places."""
-    moving = {ItemsChanged: "items_position", Imported: "imported_position"}
-    return {moving[type(event)]: place for place, event in enumerate(commit.events) if type(event) in moving}
+    return {_MOVED[type(event)]: place for place, event in enumerate(commit.events) if type(event) in _MOVED}
 
 
 def settled_events(commit: Commit, *, at_ms: int) -> tuple[Event, ...]:

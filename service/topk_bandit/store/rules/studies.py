@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from topk_bandit.store.study_log import StudyRecord
 
 __all__ = [
+    "COMPARED",
+    "COUNTED",
     "KnownStudy",
     "Lease",
     "StudyCommit",
@@ -56,6 +58,12 @@ __all__ = [
     "report",
     "restart",
 ]
+
+COMPARED = ("incarnation", "attempt", "state", "asked")
+"""What of a study's record a commit compares: people who answer different questions do not wait for each other."""
+
+COUNTED = ("asked", "answered", "imported")
+"""What of it a commit adds to, instead of replacing it."""
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 

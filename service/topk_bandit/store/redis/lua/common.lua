@@ -92,15 +92,9 @@ local newest = nil  -- the log's newest position, once this script knows it
 local newest_checksum = nil  -- that of the entry that this script appended last
 local before = nil  -- the entry that the log ended with when this script began to append, if there was one
 
--- Return the first 16 hexadecimal digits of the SHA-1 of an entry's text without its checksum, and that text.
+-- Return the first 16 hexadecimal digits of the SHA-1 of an entry's text without its checksum.
 local function checksum_of(position, at_ms, deadline_ms, event)
-  local told = position .. '-0 ' .. at_ms .. ' ' .. deadline_ms .. ' ' .. event
-  return string.sub(redis.sha1hex(told), 1, 16), told
-end
-
--- Return an entry as `entry_text` does.
-local function checked_text(...)
-  return table.concat({checksum_of(...)}, ' ')
+  return string.sub(redis.sha1hex(position .. '-0 ' .. at_ms .. ' ' .. deadline_ms .. ' ' .. event), 1, 16)
 end
 
 -- Return a log's newest position and the entry there, or raise an error where entries at its end are gone: behind a gap
