@@ -478,6 +478,32 @@ def test_what_can_not_be_read_keeps_no_other_deadline_open(valkey: RunningServer
     run(stores, scenario)
 
 
+def test_a_record_that_can_be_read_again_before_it_is_given_up_keeps_its_deadline(
+    valkey: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is mended between what finds it damaged and what would take its deadline off."""
+    stores = RedisStores(valkey.url)
+    keys = KeySpace(stores.prefix).bandit(NAME)
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, settings(reward_wait_ms=0, default_reward=1.0), incarnation="first", quota=9)
+        await recommend(store, "a")
+        with valkey.client() as client:
+            whole = client.hget(keys.recommendations, "a")
+            client.hset(keys.recommendations, "a", "something else")
+            commit = store._commit
+
+            async def mend_and_commit(*decided: Any, is_durable: bool, tells: bool) -> Any:  # noqa: ANN401
+                client.hset(keys.recommendations, "a", whole)
+                return await commit(*decided, is_durable=is_durable, tells=tells)
+
+            monkeypatch.setattr(store, "_commit", mend_and_commit)
+            assert await expire(store) == 1
+        assert isinstance((await whole_log(store, NAME))[-1].event, Expired)
+
+    run(stores, scenario)
+
+
 def test_a_closed_record_no_longer_has_what_was_shown(valkey: RunningServer) -> None:
     stores = RedisStores(valkey.url)
     keys = KeySpace(stores.prefix).bandit(NAME)
