@@ -122,9 +122,10 @@ async def _show(store: RedisStore, record: BanditRecord, number: int, slate: lis
         model_version=number,
         observations=number,
     )
-    outcome = await store.record_recommendation(
+    written = await store.record_recommendation(
         NAME, request, recommendation, incarnation=record.incarnation, items_position=record.items_position
     )
+    outcome = written.answer
     if outcome.recommendation is None:
         raise RuntimeError("the items were changed meanwhile")
     return recommendation.recommendation_id

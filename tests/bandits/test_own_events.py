@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tests.servers import RunningServer
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.store.log import AppendedEvents, Store
+    from topk_bandit.store.log import Store
 
 END = LogEnd("first", 1, 7, "c7")
 
@@ -151,9 +151,8 @@ class Pair:
             self.take(await self.recommend(), fate)
         elif act == "reward" and self.open:
             chosen = self.open.pop(self.rng.randrange(len(self.open)))
-            appended: AppendedEvents = []
-            await self.store.record_reward(NAME, chosen, self.rng.random(), told=appended)
-            self.take(appended[0], fate)
+            written = await self.store.record_reward(NAME, chosen, self.rng.random())
+            self.take(written.appended[0], fate)
         elif act == "items":
             item = Item(f"i{self.rng.randrange(8)}", available=self.rng.random() < 0.7)
             await self.store.change_items(NAME, upserted=[item], retired=[])
@@ -172,13 +171,12 @@ class Pair:
     async def record(self, model: Model) -> Appended | None:
         asked = request(f"r{self.rng.random()}", context=(self.rng.random(), 0.5))
         slate = choose_slate(model, asked)
-        appended: AppendedEvents = []
-        await self.store.record_recommendation(
-            NAME, asked, slate, incarnation=model.incarnation, items_position=model.items_position, told=appended
+        written = await self.store.record_recommendation(
+            NAME, asked, slate, incarnation=model.incarnation, items_position=model.items_position
         )
         self.open.append(slate.recommendation_id)
-        assert appended[0] is not None
-        return appended[0]
+        assert written.appended[0] is not None
+        return written.appended[0]
 
     def take(self, appended: Appended | None, fate: str) -> None:
         if appended is not None and fate == "told":

@@ -80,6 +80,7 @@ from topk_bandit.store.log import (
     RecordStatus,
     Skip,
     Snapshot,
+    Written,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
-    from topk_bandit.store.log import AppendedEvents, BanditRecord, RecordOutcome, Store
+    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
 OTHER = BanditName(tenant="shop", bandit="other")
@@ -127,9 +128,12 @@ async def create(
     return await store.create_bandit(name, having, incarnation=incarnation, quota=quota)
 
 
-async def record(
-    store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME, told: AppendedEvents | None = None
-) -> RecordOutcome:
+async def record(store: Store, recommendation_id: str = "rec-1", *, name: BanditName = NAME) -> RecordOutcome:
+    """Record a recommendation that was decided just now; return the answer."""
+    return (await write_record(store, recommendation_id, name=name)).answer
+
+
+async def write_record(store: Store, recommendation_id: str, *, name: BanditName = NAME) -> Written[RecordOutcome]:
     """Record a recommendation that was decided just now."""
     now = await store.get_bandit(name)
     return await store.record_recommendation(
@@ -138,14 +142,12 @@ async def record(
         recommendation(recommendation_id),
         incarnation=now.incarnation,
         items_position=now.items_position,
-        told=told,
     )
 
 
-async def read_again(store: Store, told: AppendedEvents, *, name: BanditName = NAME) -> list[type]:
-    """Hold what a call tells to be what reading gives; return the kinds of its events, and forget them."""
-    [appended] = told
-    told.clear()
+async def read_again(store: Store, written: Written[object], *, name: BanditName = NAME) -> list[type]:
+    """Hold what a call appended to be what reading returns; return the kinds of its events."""
+    [appended] = written.appended
     assert appended is not None
     first = appended.events[0].position
     part = await store.read_log(name, start=first, limit=len(appended.events))
@@ -211,9 +213,10 @@ async def filled(store: Store) -> None:
 
 
 async def record_at(store: Store, *, incarnation: str, items_position: int) -> RecordOutcome:
-    return await store.record_recommendation(
+    written = await store.record_recommendation(
         NAME, request(), recommendation(), incarnation=incarnation, items_position=items_position
     )
+    return written.answer
 
 
 FAILING: dict[str, tuple[Callable[[Store], Awaitable[object]], type[TopkBanditError], str]] = {
@@ -762,7 +765,7 @@ class StoreContract:
             await record(store, odd, name=name)
             await store.update_settings(name, OVERDUE, revision=1)
             await record(store, f"{odd}2", name=name)
-            assert (await store.record_reward(name, odd, 1.0)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(name, odd, 1.0)).answer.outcome == RewardOutcome.ACCEPTED
             assert await expired(store, name) == 1
             events = [logged.event for logged in await whole_log(store, name)]
             assert events[1] == ItemsChanged(upserted=(Item(odd),), retired=(odd,))
@@ -779,7 +782,8 @@ class StoreContract:
             await create(store)
             given = replace(recommendation(), deadline_ms=17, degraded=False)
             asked = request(candidates=("apple", "pear"))
-            outcome = await store.record_recommendation(NAME, asked, given, incarnation="first", items_position=0)
+            written = await store.record_recommendation(NAME, asked, given, incarnation="first", items_position=0)
+            outcome = written.answer
             logged = (await whole_log(store, NAME))[-1]
             dated = replace(given, deadline_ms=logged.at_ms + HOUR_MS)
             assert (outcome.status, outcome.recommendation, outcome.position) == (RecordStatus.RECORDED, dated, 2)
@@ -794,14 +798,15 @@ class StoreContract:
             asked, first = request(context=(0.0, 1.0)), recommendation()
             assert await store.find_recommendation(NAME, asked, "rec-1") is None
             given = (
-                await store.record_recommendation(NAME, asked, first, incarnation="first", items_position=0)
+                (await store.record_recommendation(NAME, asked, first, incarnation="first", items_position=0)).answer
             ).recommendation
             await store.record_reward(NAME, "rec-1", 1.0)
             await store.change_items(NAME, upserted=ITEMS, retired=[])
             same = replace(asked, request_id="another id", context=(-0.0, 1.0))
-            again = await store.record_recommendation(
+            written = await store.record_recommendation(
                 NAME, same, recommendation(mean=5.0), incarnation="other", items_position=0
             )
+            again = written.answer
             assert (again.status, again.recommendation, again.position) == (RecordStatus.REPEATED, given, 0)
             assert await store.find_recommendation(NAME, same, "rec-1") == given
 
@@ -810,9 +815,10 @@ class StoreContract:
     def test_a_request_whose_slate_has_ended_is_answered_as_before_while_the_log_has_it(self, stores: Stores) -> None:
         async def again(store: Store, asked: RecommendationRequest | None = None) -> Recommendation | None:
             asked = asked or request()
-            outcome = await store.record_recommendation(
+            written = await store.record_recommendation(
                 NAME, asked, recommendation(mean=5.0), incarnation="first", items_position=0
             )
+            outcome = written.answer
             found = await store.find_recommendation(NAME, asked, "rec-1")
             assert found == outcome.recommendation
             return found
@@ -836,7 +842,7 @@ class StoreContract:
                     await call(store, request(context=(7.0, 7.0)))
                 assert reused.value.reason == "REQUEST_ID_REUSED"
             assert await dump(store, NAME) == before
-            assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).answer.outcome == RewardOutcome.DUPLICATE
 
         run(stores, scenario)
 
@@ -871,9 +877,10 @@ class StoreContract:
         changed = asyncio.Event()
 
         async def record_knowing(store: Store, number: int, known: int) -> RecordOutcome:
-            return await store.record_recommendation(
+            written = await store.record_recommendation(
                 NAME, request(), recommendation(f"rec-{number}"), incarnation="first", items_position=known
             )
+            return written.answer
 
         async def decide(store: Store, number: int) -> None:
             """Decide, and again when overtaken, as a caller does; each other one is overtaken at first."""
@@ -909,8 +916,9 @@ class StoreContract:
         async def scenario(store: Store) -> None:
             await create(store)
             await record(store)
-            assert (await store.record_reward(NAME, "rec-1", 0.1 + 0.2)).outcome == RewardOutcome.ACCEPTED
-            assert (await store.record_reward(NAME, "rec-1", 0.30000000000000004)).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 0.1 + 0.2)).answer.outcome == RewardOutcome.ACCEPTED
+            written = await store.record_reward(NAME, "rec-1", 0.30000000000000004)
+            assert written.answer.outcome == RewardOutcome.DUPLICATE
             assert (await whole_log(store, NAME))[-1].event == Rewarded(
                 "rec-1", 0.30000000000000004, await shown(store)
             )
@@ -925,16 +933,16 @@ class StoreContract:
             for key in ("rec-1", "rec-2"):
                 await record(store, key)
             for key in ("rec-2", "rec-1"):
-                receipt = await store.record_reward(NAME, key, 1.0)
+                receipt = (await store.record_reward(NAME, key, 1.0)).answer
                 assert receipt == RewardReceipt(RewardOutcome.ACCEPTED, (await store.get_bandit(NAME)).log_position)
                 [logged] = (await store.read_log(NAME, start=receipt.log_position, limit=9)).events
                 assert logged.event == Rewarded(key, 1.0, await shown(store, key))
             await record(store, "rec-3")
-            assert await store.record_reward(NAME, "rec-2", 1.0) == RewardReceipt(RewardOutcome.DUPLICATE, 4)
+            assert (await store.record_reward(NAME, "rec-2", 1.0)).answer == RewardReceipt(RewardOutcome.DUPLICATE, 4)
             await store.update_settings(NAME, OVERDUE, revision=1)
             await record(store, "late")
             for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
-                assert await store.record_reward(NAME, "late", 1.0) == RewardReceipt(outcome, 0)
+                assert (await store.record_reward(NAME, "late", 1.0)).answer == RewardReceipt(outcome, 0)
 
         run(stores, scenario)
 
@@ -946,8 +954,8 @@ class StoreContract:
         async def scenario(store: Store) -> None:
             await create(store)
             await record(store)
-            assert (await store.record_reward(NAME, "rec-1", value)).outcome == RewardOutcome.ACCEPTED
-            assert (await store.record_reward(NAME, "rec-1", equal)).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", value)).answer.outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rec-1", equal)).answer.outcome == RewardOutcome.DUPLICATE
             assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", value, await shown(store))
 
         run(stores, scenario)
@@ -971,12 +979,12 @@ class StoreContract:
                     assert await dump(store, NAME) == before
                     continue
                 posted = value if key == "outside" else inside
-                assert (await store.record_reward(NAME, key, posted)).outcome == RewardOutcome.ACCEPTED
+                assert (await store.record_reward(NAME, key, posted)).answer.outcome == RewardOutcome.ACCEPTED
                 learned = end if key == "outside" else inside
                 assert (await whole_log(store, NAME))[-1].event == Rewarded(key, learned, await shown(store, key))
             assert (await store.get_bandit(NAME)).clamped_rewards == clamp
             if clamp:
-                assert (await store.record_reward(NAME, "outside", value)).outcome == RewardOutcome.DUPLICATE
+                assert (await store.record_reward(NAME, "outside", value)).answer.outcome == RewardOutcome.DUPLICATE
                 with pytest.raises(ConflictError):
                     await store.record_reward(NAME, "outside", 2 * value)
             assert (await store.get_bandit(NAME)).clamped_rewards == clamp
@@ -990,11 +998,11 @@ class StoreContract:
                 await record(store, key)
             await store.record_reward(NAME, "before", 7.0)
             await store.update_settings(NAME, settings(reward_range=RewardRange(0.0, 1.0)), revision=1)
-            assert (await store.record_reward(NAME, "before", 7.0)).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "before", 7.0)).answer.outcome == RewardOutcome.DUPLICATE
             with pytest.raises(InvalidArgumentError):
                 await store.record_reward(NAME, "after", 7.0)
             await store.update_settings(NAME, SETTINGS, revision=2)
-            assert (await store.record_reward(NAME, "after", 7.0)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "after", 7.0)).answer.outcome == RewardOutcome.ACCEPTED
 
         run(stores, scenario)
 
@@ -1005,8 +1013,8 @@ class StoreContract:
             await record(store)
             if noticed:
                 assert await expired(store) == 1
-            assert (await store.record_reward(NAME, "rec-1", 3.0)).outcome == RewardOutcome.LATE
-            assert (await store.record_reward(NAME, "rec-1", 3.0)).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 3.0)).answer.outcome == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "rec-1", 3.0)).answer.outcome == RewardOutcome.DUPLICATE
             assert await expired(store) == 0
             assert [e.event for e in await whole_log(store, NAME)][2:] == [Expired("rec-1", -0.5, await shown(store))]
             now = await store.get_bandit(NAME)
@@ -1020,10 +1028,10 @@ class StoreContract:
             await record(store, "early")
             await record(store, "tardy")
             await stores.pass_time(399)
-            assert (await store.record_reward(NAME, "early", 1.0)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "early", 1.0)).answer.outcome == RewardOutcome.ACCEPTED
             assert await expired(store) == 0
             await stores.pass_time(1)
-            assert (await store.record_reward(NAME, "tardy", 1.0)).outcome == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "tardy", 1.0)).answer.outcome == RewardOutcome.LATE
 
         run(stores, scenario)
 
@@ -1038,7 +1046,7 @@ class StoreContract:
             then = await shown(store)
             for number, value in enumerate(SEVERAL):
                 last = final and number == len(SEVERAL) - 1
-                receipt = await store.record_reward(NAME, "rec-1", value, reward_id=f"r {number}", final=last)
+                receipt = (await store.record_reward(NAME, "rec-1", value, reward_id=f"r {number}", final=last)).answer
                 assert receipt == RewardReceipt(RewardOutcome.ACCEPTED, 4 + number)
             assert (await store.get_bandit(NAME)).pending == (1 if final else 2)
             if not final:
@@ -1048,8 +1056,8 @@ class StoreContract:
             events = [logged.event for logged in await whole_log(store, NAME)][3:]
             assert events[: len(collected) - final] == collected[: len(collected) - final]
             assert events[len(collected) - final] == Rewarded("rec-1", COME_TO[kind], then)
-            assert (await store.record_reward(NAME, "rec-1", 0.1, reward_id="r 0")).log_position == 4
-            again = await store.record_reward(NAME, "rec-1", 0.3, reward_id="r 3", final=final)
+            assert (await store.record_reward(NAME, "rec-1", 0.1, reward_id="r 0")).answer.log_position == 4
+            again = (await store.record_reward(NAME, "rec-1", 0.3, reward_id="r 3", final=final)).answer
             assert again == RewardReceipt(RewardOutcome.DUPLICATE, 7)
 
         run(stores, scenario)
@@ -1072,7 +1080,7 @@ class StoreContract:
                     await call()
                 assert named in {getattr(refused.value, "field", ""), getattr(refused.value, "reason", "")}
             assert await dump(store, NAME) == before
-            ended = await store.record_reward(NAME, "rec-1", 0.25, reward_id="click", final=True)
+            ended = (await store.record_reward(NAME, "rec-1", 0.25, reward_id="click", final=True)).answer
             assert ended == RewardReceipt(RewardOutcome.ACCEPTED, 4)
             assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", 0.25, await shown(store))
             with pytest.raises(ConflictError) as final:
@@ -1098,12 +1106,14 @@ class StoreContract:
                 (Reward("rec-1", 0.5, "click"), RewardReceipt(RewardOutcome.DUPLICATE, 6)),
                 (Reward("z-other", 0.0, "order"), ConflictError),
             ]
-            told = await store.record_rewards(NAME, [reward for reward, _ in posted])
+            told = (await store.record_rewards(NAME, [reward for reward, _ in posted])).answer
             assert [type(one) if isinstance(one, Exception) else one for one in told] == [
                 outcome for _, outcome in posted
             ]
-            assert [type(one) for one in await store.record_rewards(ABSENT, [Reward("rec-1", 1.0)])] == [NotFoundError]
-            assert await store.record_rewards(NAME, []) == []
+            assert [type(one) for one in (await store.record_rewards(ABSENT, [Reward("rec-1", 1.0)])).answer] == [
+                NotFoundError
+            ]
+            assert (await store.record_rewards(NAME, [])).answer == []
             events = [logged.event for logged in await whole_log(store, NAME)][3:]
             assert events == [
                 RewardCollected("rec-1", "click", 0.5),
@@ -1128,7 +1138,8 @@ class StoreContract:
                 await store.record_reward(NAME, "rec-1", 1.0, reward_id="more", final=True)
             assert (full.value.reason, full.value.retry_after) == ("REWARD_COUNT", None)
             assert await dump(store, NAME) == before
-            assert (await store.record_reward(NAME, "rec-1", 1.0, reward_id="0")).outcome is RewardOutcome.DUPLICATE
+            written = await store.record_reward(NAME, "rec-1", 1.0, reward_id="0")
+            assert written.answer.outcome is RewardOutcome.DUPLICATE
 
         run(stores, scenario)
 
@@ -1144,7 +1155,7 @@ class StoreContract:
                 assert await expired(store) == 2
             for key in ("rec-1", "z-none"):
                 for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
-                    receipt = await store.record_reward(NAME, key, 5.0, reward_id="order", final=True)
+                    receipt = (await store.record_reward(NAME, key, 5.0, reward_id="order", final=True)).answer
                     assert receipt == RewardReceipt(outcome, 0)
             assert await expired(store) == 0
             ends = [logged.event for logged in await whole_log(store, NAME)][4:]
@@ -1160,7 +1171,7 @@ class StoreContract:
             for number, value in enumerate((1.0, 2.0)):
                 await store.record_reward(NAME, "rec-1", value, reward_id=f"{number}")
             await store.update_settings(NAME, SETTINGS, revision=1)
-            assert (await store.record_reward(NAME, "rec-1", 4.0)).outcome is RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rec-1", 4.0)).answer.outcome is RewardOutcome.ACCEPTED
             assert (await whole_log(store, NAME))[-1].event == Rewarded("rec-1", 1.0, await shown(store))
             await record(store, "rec-2")
             await store.record_reward(NAME, "rec-2", 3.0, reward_id="not looked at")
@@ -1176,21 +1187,21 @@ class StoreContract:
             await record(store, "unseen")
             assert (await store.get_bandit(NAME)).pending == 0
             for outcome, position in ((ActivationOutcome.ACTIVATED, 4), (ActivationOutcome.DUPLICATE, 0)):
-                assert await store.activate(NAME, "shown") == ActivationReceipt(outcome, position)
+                assert (await store.activate(NAME, "shown")).answer == ActivationReceipt(outcome, position)
                 assert (await store.get_bandit(NAME)).pending == 1
             then = await shown(store, "shown")
             assert (await whole_log(store, NAME))[-1].event == Activated("shown", then, instead=False)
             await stores.pass_time(300)
             assert await expired(store) == 2
-            assert await store.activate(NAME, "unseen") == ActivationReceipt(ActivationOutcome.LATE)
-            assert await store.activate(NAME, "shown", ("pear", "apple")) == ActivationReceipt(
+            assert (await store.activate(NAME, "unseen")).answer == ActivationReceipt(ActivationOutcome.LATE)
+            assert (await store.activate(NAME, "shown", ("pear", "apple"))).answer == ActivationReceipt(
                 ActivationOutcome.DUPLICATE
             )
             ends = [logged.event for logged in await whole_log(store, NAME)][4:]
             assert ends == [Expired("shown", 0.5, then), Lapsed("unseen")]
             assert (await store.get_bandit(NAME)).pending == 0
             for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
-                assert (await store.record_reward(NAME, "unseen", 1.0)).outcome is outcome
+                assert (await store.record_reward(NAME, "unseen", 1.0)).answer.outcome is outcome
             assert (await store.get_bandit(NAME)).log_position == 6
 
         run(stores, scenario)
@@ -1209,7 +1220,7 @@ class StoreContract:
                 RewardCollected("rec-1", "a", 1.0),
                 Rewarded("rec-1", 3.0, then),
             ]
-            assert await store.activate(NAME, "rec-1") == ActivationReceipt(ActivationOutcome.DUPLICATE)
+            assert (await store.activate(NAME, "rec-1")).answer == ActivationReceipt(ActivationOutcome.DUPLICATE)
             assert (await store.get_bandit(NAME)).pending == 0
 
         run(stores, scenario)
@@ -1236,13 +1247,13 @@ class StoreContract:
             with pytest.raises(NotFoundError):
                 await store.activate(ABSENT, "rec-1")
             assert await dump(store, NAME) == before
-            receipt = await store.activate(NAME, "rec-1", ("plum", odd))
+            receipt = (await store.activate(NAME, "rec-1", ("plum", odd))).answer
             assert receipt.outcome is ActivationOutcome.ACTIVATED
             for slate in ((), ("pear", "apple"), (odd, "plum")):
                 with pytest.raises(ConflictError) as refused:
                     await store.activate(NAME, "rec-1", slate)
                 assert refused.value.reason == "ACTIVATION_EXISTS"
-            again = await store.activate(NAME, "rec-1", ("plum", odd))
+            again = (await store.activate(NAME, "rec-1", ("plum", odd))).answer
             assert again == ActivationReceipt(ActivationOutcome.DUPLICATE)
             await store.record_reward(NAME, "rec-1", 1.0)
             then = replace(await shown(store), slate=("plum", odd))
@@ -1259,12 +1270,12 @@ class StoreContract:
             await create(store)
             await record(store)
             await store.update_settings(NAME, settings(requires_activation=True), revision=1)
-            assert await store.activate(NAME, "rec-1") == ActivationReceipt(ActivationOutcome.DUPLICATE)
+            assert (await store.activate(NAME, "rec-1")).answer == ActivationReceipt(ActivationOutcome.DUPLICATE)
             with pytest.raises(ConflictError):
                 await store.activate(NAME, "rec-1", ("apple", "pear"))
             await record(store, "rec-2")
             await store.update_settings(NAME, SETTINGS, revision=2)
-            assert (await store.activate(NAME, "rec-2")).outcome is ActivationOutcome.ACTIVATED
+            assert (await store.activate(NAME, "rec-2")).answer.outcome is ActivationOutcome.ACTIVATED
 
         run(stores, scenario)
 
@@ -1274,9 +1285,9 @@ class StoreContract:
             await create(store, having=replace(OVERDUE, requires_activation=True))
             await record(store)
             if calls == "activate":
-                assert await store.activate(NAME, "rec-1") == ActivationReceipt(ActivationOutcome.LATE)
+                assert (await store.activate(NAME, "rec-1")).answer == ActivationReceipt(ActivationOutcome.LATE)
             else:
-                assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome is RewardOutcome.LATE
+                assert (await store.record_reward(NAME, "rec-1", 1.0)).answer.outcome is RewardOutcome.LATE
             assert await expired(store) == 0
             assert [logged.event for logged in await whole_log(store, NAME)][2:] == [Lapsed("rec-1")]
 
@@ -1290,7 +1301,7 @@ class StoreContract:
             assert await correct(store, 2.5) == RewardReceipt(RewardOutcome.ACCEPTED, 4)
             assert await correct(store, 2.5) == RewardReceipt(RewardOutcome.DUPLICATE)
             assert await correct(store, 99.0) == RewardReceipt(RewardOutcome.ACCEPTED, 5)
-            assert (await store.record_reward(NAME, "rec-1", 1.0)) == RewardReceipt(RewardOutcome.DUPLICATE, 3)
+            assert ((await store.record_reward(NAME, "rec-1", 1.0)).answer) == RewardReceipt(RewardOutcome.DUPLICATE, 3)
             with pytest.raises(ConflictError):
                 await store.record_reward(NAME, "rec-1", 5.0)
             assert await correct(store, None) == RewardReceipt(RewardOutcome.ACCEPTED, 6)
@@ -1298,7 +1309,7 @@ class StoreContract:
             with pytest.raises(NotReadyError) as void:
                 await correct(store, 1.0)
             assert void.value.reason == "REWARD_VOIDED"
-            assert (await store.record_reward(NAME, "rec-1", 1.0)) == RewardReceipt(RewardOutcome.DUPLICATE, 3)
+            assert ((await store.record_reward(NAME, "rec-1", 1.0)).answer) == RewardReceipt(RewardOutcome.DUPLICATE, 3)
             assert [logged.event for logged in await whole_log(store, NAME)][3:] == [
                 RewardAmended("rec-1", 2.5),
                 RewardAmended("rec-1", 5.0),
@@ -1367,7 +1378,7 @@ class StoreContract:
             with pytest.raises(InvalidArgumentError) as unnamed:
                 await correct(store, 1.0)
             assert unnamed.value.field == "reward_id"
-            again = await store.record_reward(NAME, "rec-1", 1.0, reward_id="a", final=True)
+            again = (await store.record_reward(NAME, "rec-1", 1.0, reward_id="a", final=True)).answer
             assert again == RewardReceipt(RewardOutcome.DUPLICATE, 3), "what was taken back ends nothing"
             await store.record_reward(NAME, "rec-1", 4.0, reward_id="c", final=True)
             assert await correct(store, 0.5, reward_id="c") == RewardReceipt(RewardOutcome.ACCEPTED, 9)
@@ -1445,9 +1456,9 @@ class StoreContract:
                 behind = (await store.get_bandit(NAME)).snapshot_position
                 await store.save_snapshot(NAME, Snapshot(position, b"all"), incarnation="first", behind=behind)
             assert len(await whole_log(store, NAME)) == 1
-            assert (await store.record_reward(NAME, "rewarded", 1.0)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rewarded", 1.0)).answer.outcome == RewardOutcome.ACCEPTED
             await stores.pass_time(500)
-            assert (await store.record_reward(NAME, "late", 1.0)).outcome == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "late", 1.0)).answer.outcome == RewardOutcome.LATE
             assert await expired(store) == 2
             ends = [logged.event for logged in await whole_log(store, NAME)][1:]
             assert ends == [
@@ -1530,7 +1541,8 @@ class StoreContract:
         async def scenario(*connected: Store) -> None:
             await create(connected[0])
             await record(connected[0])
-            receipts = await asyncio.gather(*(connected[i % 3].record_reward(NAME, "rec-1", 0.5) for i in range(50)))
+            sent = (connected[i % 3].record_reward(NAME, "rec-1", 0.5) for i in range(50))
+            receipts = [written.answer for written in await asyncio.gather(*sent)]
             assert receipts.count(RewardReceipt(RewardOutcome.ACCEPTED, 3)) == 1
             assert receipts.count(RewardReceipt(RewardOutcome.DUPLICATE, 3)) == 49
             rewards = [e.event for e in await whole_log(connected[0], NAME) if isinstance(e.event, Rewarded)]
@@ -1547,7 +1559,7 @@ class StoreContract:
             async with few_at_once:
                 key = f"rec-{number}"
                 await asyncio.sleep(0)  # for those who look for deadlines, where a store never waits
-                outcomes[key] = (await store.record_reward(NAME, key, float(number))).outcome
+                outcomes[key] = (await store.record_reward(NAME, key, float(number))).answer.outcome
                 if len(outcomes) % of_each == 0:
                     await stores.pass_time(1)
 
@@ -1725,8 +1737,8 @@ class StoreContract:
             assert await store.get_bandit(NAME) == before
             # Nobody knows of its first use any more: a reward for that is taken for the second.
             assert (await record(store, "rec-1")).status is RecordStatus.RECORDED
-            assert (await store.record_reward(NAME, "rec-1", 2.0)).outcome == RewardOutcome.ACCEPTED
-            assert (await store.record_reward(NAME, "open", 1.0)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rec-1", 2.0)).answer.outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "open", 1.0)).answer.outcome == RewardOutcome.ACCEPTED
 
         run(forgetful_stores, scenario)
 
@@ -1753,9 +1765,9 @@ class StoreContract:
             await record(store)
             await store.expire_due(NAME, limit=9)
             await forgetful_stores.pass_time(510)
-            assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome == RewardOutcome.LATE
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).answer.outcome == RewardOutcome.LATE
             await store.expire_due(NAME, limit=9)
-            assert (await store.record_reward(NAME, "rec-1", 1.0)).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).answer.outcome == RewardOutcome.DUPLICATE
 
         run(forgetful_stores, scenario)
 
@@ -1890,8 +1902,8 @@ class StoreContract:
             assert await store.find_arrival(other) is None
             with pytest.raises(NotFoundError):
                 await store.delete_bandit(other)
-            assert (await store.record_reward(NAME, "pending", 1.5)).outcome is RewardOutcome.ACCEPTED
-            assert (await store.record_reward(NAME, "rewarded", 1.5)).outcome is RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "pending", 1.5)).answer.outcome is RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "rewarded", 1.5)).answer.outcome is RewardOutcome.DUPLICATE
             assert (await store.find_import(NAME, "year")).next_row > 0
 
         run(stores, scenario)
@@ -1975,56 +1987,44 @@ class StoreContract:
 
         run(stores, scenario)
 
-    def test_a_call_tells_what_it_appended_as_reading_gives_it(self, stores: Stores) -> None:
+    def test_a_call_returns_what_it_appended_as_reading_does(self, stores: Stores) -> None:
         collecting = settings(requires_activation=True, reward_aggregation=Aggregation.SUM)
 
         async def scenario(store: Store) -> None:
-            told: AppendedEvents = []
             await create(store, having=settings(requires_activation=True, default_reward=0.5))
             await store.change_items(NAME, upserted=ITEMS, retired=[])
             for number in range(1, 5):
-                await record(store, f"rec-{number}", told=told)
-                assert await read_again(store, told) == [Recommended]
-            await store.activate(NAME, "rec-1", told=told)
-            assert await read_again(store, told) == [Activated]
-            await store.record_reward(NAME, "rec-1", 1 / 3, told=told)
-            assert await read_again(store, told) == [Rewarded]
-            await store.record_rewards(
-                NAME, [Reward("rec-2", -0.0), Reward("no", 1.0), Reward("rec-3", 5.0)], told=told
-            )
-            first, last = told
-            for one in ([first], [last]):
-                assert await read_again(store, one) == [Activated, Rewarded]
-            told.clear()
+                assert await read_again(store, await write_record(store, f"rec-{number}")) == [Recommended]
+            assert await read_again(store, await store.activate(NAME, "rec-1")) == [Activated]
+            assert await read_again(store, await store.record_reward(NAME, "rec-1", 1 / 3)) == [Rewarded]
+            rewards = [Reward("rec-2", -0.0), Reward("no", 1.0), Reward("rec-3", 5.0)]
+            together = await store.record_rewards(NAME, rewards)
+            assert len(together.appended) == 2
+            for one in together.appended:
+                assert await read_again(store, Written(None, (one,))) == [Activated, Rewarded]
             await store.update_settings(NAME, collecting, revision=1)
-            await store.record_reward(NAME, "rec-4", 2.0, reward_id="a", told=told)
-            assert await read_again(store, told) == [Activated, RewardCollected]
-            await store.record_reward(NAME, "rec-4", 3.0, reward_id="b", final=True, told=told)
-            assert await read_again(store, told) == [Rewarded]
-            await record(store, "rec-1", told=told)
-            await store.activate(NAME, "rec-4", told=told)
-            await store.record_reward(NAME, "rec-4", 3.0, reward_id="b", told=told)
-            assert not any(told)
+            collected = await store.record_reward(NAME, "rec-4", 2.0, reward_id="a")
+            assert await read_again(store, collected) == [Activated, RewardCollected]
+            ended = await store.record_reward(NAME, "rec-4", 3.0, reward_id="b", final=True)
+            assert await read_again(store, ended) == [Rewarded]
+            assert not any((await write_record(store, "rec-1")).appended)
+            assert not any((await store.activate(NAME, "rec-4")).appended)
+            assert not any((await store.record_reward(NAME, "rec-4", 3.0, reward_id="b")).appended)
 
         run(stores, scenario)
 
-    def test_a_late_call_tells_that_it_ended_the_slate(self, stores: Stores) -> None:
+    def test_a_late_call_returns_that_it_ended_the_slate(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
-            told: AppendedEvents = []
             await create(store, having=settings(reward_wait_ms=0, default_reward=-0.5))
             for number in range(1, 3):
                 await record(store, f"rec-{number}")
-            await store.record_reward(NAME, "rec-1", 1.0, told=told)
-            assert await read_again(store, told) == [Expired]
-            await store.record_reward(NAME, "rec-1", 1.0, told=told)
+            assert await read_again(store, await store.record_reward(NAME, "rec-1", 1.0)) == [Expired]
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).appended == (None,)
             await store.expire_due(NAME, limit=9)
-            await store.record_reward(NAME, "rec-2", 1.0, told=told)
-            assert told == [None, None]
-            told.clear()
+            assert (await store.record_reward(NAME, "rec-2", 1.0)).appended == (None,)
             await create(store, OTHER, having=settings(reward_wait_ms=0, requires_activation=True))
             await record(store, name=OTHER)
-            await store.activate(OTHER, "rec-1", told=told)
-            assert await read_again(store, told, name=OTHER) == [Lapsed]
+            assert await read_again(store, await store.activate(OTHER, "rec-1"), name=OTHER) == [Lapsed]
 
         run(stores, scenario)
 

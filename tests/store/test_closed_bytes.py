@@ -112,7 +112,7 @@ def test_what_is_left_of_a_closed_slate_takes_few_bytes(server: RunningServer, s
             before = client.dbsize()
         for number in range(0, MANY, 97):
             key = id_of(number)
-            assert (await store.record_reward(NAME, key, reward_of(number))).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, key, reward_of(number))).answer.outcome == RewardOutcome.DUPLICATE
             with pytest.raises(ConflictError, match="another reward"):
                 await store.record_reward(NAME, key, 2.0)
         with pytest.raises(NotFoundError):
@@ -139,7 +139,7 @@ def test_several_rewards_of_each_are_found_again_by_their_ids(valkey: RunningSer
         for number in range(0, many, 7):
             for one in range(rewards):
                 value, reward_id = number + one / 7.0, f"reward {one}"
-                again = await store.record_reward(NAME, id_of(number), value, reward_id=reward_id)
+                again = (await store.record_reward(NAME, id_of(number), value, reward_id=reward_id)).answer
                 assert again.outcome == RewardOutcome.DUPLICATE
                 with pytest.raises(ConflictError) as other:
                     await store.record_reward(NAME, id_of(number), value + 1.0, reward_id=reward_id)
@@ -234,9 +234,9 @@ def test_a_number_that_looks_like_an_id_is_not_taken_for_one(server: RunningServ
                 await store.record_reward(NAME, key, 1.0)
             await give(key)
         for one in (key, "other"):
-            assert (await store.record_reward(NAME, one, posted[one])).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, one, posted[one])).answer.outcome == RewardOutcome.ACCEPTED
         for one, number in posted.items():
-            assert (await store.record_reward(NAME, one, number)).outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, one, number)).answer.outcome == RewardOutcome.DUPLICATE
 
     run(RedisStores(server.unix_url), scenario)
 
@@ -262,7 +262,7 @@ def test_a_clock_that_was_set_back_ends_no_forgetting(valkey: RunningServer) -> 
         for number in (0, 1, 6):
             with pytest.raises(NotFoundError):
                 await store.record_reward(NAME, id_of(number), reward_of(number))
-        assert (await store.record_reward(NAME, id_of(11), reward_of(11))).outcome == RewardOutcome.DUPLICATE
+        assert (await store.record_reward(NAME, id_of(11), reward_of(11))).answer.outcome == RewardOutcome.DUPLICATE
 
     run(stores, scenario)
 

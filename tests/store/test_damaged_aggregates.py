@@ -69,9 +69,10 @@ def test_a_damaged_bandit_hides_no_other_and_is_deleted(
             assert [record.name.bandit for record in first] == ["b"]
             assert await store.list_tenants(after="", limit=9) == ("one", "two")
             assert (await store.measure("one")).items == 3 * len(ITEMS)
-            outcome = await store.record_recommendation(
+            written = await store.record_recommendation(
                 bandit("one", "b"), request(), recommendation("r"), incarnation="one-b", items_position=2
             )
+            outcome = written.answer
             assert outcome.status is RecordStatus.RECORDED
             with pytest.raises(CorruptDataError):
                 await store.get_bandit(bad)
@@ -186,12 +187,13 @@ def test_a_log_that_lost_its_end_goes_on_once_what_is_gone_is_passed_over(valkey
             await store.skip_event(name, Skip(position, EventSkipped("gone", 1), 1, "first", position - 2, 2))
         assert await damaged(store) == {}
         assert (await recommend(store, "c")).position == 5
-        assert (await store.record_reward(name, "a", 1.0)).log_position == 6
+        assert (await store.record_reward(name, "a", 1.0)).answer.log_position == 6
 
     async def recommend(store: RedisStore, one: str) -> RecordOutcome:
-        return await store.record_recommendation(
+        written = await store.record_recommendation(
             name, request(), recommendation(one), incarnation="first", items_position=2
         )
+        return written.answer
 
     run(stores, scenario)
 

@@ -48,9 +48,10 @@ def pair() -> Iterator[tuple[RunningServer, RunningServer]]:
 async def furnish(store: Store, *ids: str) -> None:
     await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
     for one in ids:
-        outcome = await store.record_recommendation(
+        written = await store.record_recommendation(
             NAME, request(), recommendation(one), incarnation="first", items_position=0
         )
+        outcome = written.answer
         assert outcome.status == RecordStatus.RECORDED
 
 
@@ -76,7 +77,7 @@ def test_a_receipt_says_what_was_achieved(pair: tuple[RunningServer, RunningServ
     async def scenario(store: Store) -> None:
         await furnish(store, "one")
         for outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE):
-            receipt = await store.record_reward(NAME, "one", 1.0)
+            receipt = (await store.record_reward(NAME, "one", 1.0)).answer
             assert (receipt.outcome, receipt.durability) == (outcome, wanted)
 
     run(RedisStores(pair[0].unix_url, durability=wanted), scenario)
@@ -109,10 +110,10 @@ def test_without_the_replica_nothing_is_acknowledged_and_everything_is_found_out
                 await store.find_import_part(NAME, PART)
             with pytest.raises(NotDurableError):
                 await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
-            receipt = await unpaid.record_reward(NAME, "two", 2.0)
+            receipt = (await unpaid.record_reward(NAME, "two", 2.0)).answer
             assert receipt.durability == IN_MEMORY
             assert rewards_of(await whole_log(store, NAME)) == 2
-        receipt = await store.record_reward(NAME, "one", 1.0)
+        receipt = (await store.record_reward(NAME, "one", 1.0)).answer
         assert (receipt.outcome, receipt.durability) == (RewardOutcome.DUPLICATE, REPLICATED)
         found = await store.find_import_part(NAME, PART)
         assert found is not None
@@ -134,7 +135,7 @@ def test_a_script_that_the_server_forgot_is_waited_for_too(pair: tuple[RunningSe
         await furnish(store, "one")
         with pair[0].client() as client:
             client.script_flush()
-        receipt = await store.record_reward(NAME, "one", 1.0)
+        receipt = (await store.record_reward(NAME, "one", 1.0)).answer
         assert (receipt.outcome, receipt.durability) == (RewardOutcome.ACCEPTED, REPLICATED)
 
     run(RedisStores(pair[0].unix_url, durability=REPLICATED), scenario)
@@ -150,7 +151,7 @@ def test_the_disk_is_waited_for() -> None:
             with server.client() as client:
                 client.config_set("appendfsync", "always")
             await furnish(store, "one")
-            assert (await store.record_reward(NAME, "one", 1.0)).durability == FSYNC
+            assert (await store.record_reward(NAME, "one", 1.0)).answer.durability == FSYNC
             with server.client() as client:
                 client.config_set("appendonly", "no")
             with pytest.raises(NotDurableError, match="appendonly"):
@@ -164,7 +165,7 @@ def with_class(durability: Durability | None) -> BanditSettings:
 
 
 async def receipt_of(store: Store, one: str) -> Durability:
-    receipt = await store.record_reward(NAME, one, 1.0)
+    receipt = (await store.record_reward(NAME, one, 1.0)).answer
     assert receipt.outcome is RewardOutcome.ACCEPTED
     return receipt.durability
 
@@ -183,7 +184,7 @@ def test_a_bandit_may_have_a_class_of_its_own(pair: tuple[RunningServer, Running
             assert await receipt_of(store, next(ids)) == required
             # More than is needed may have been waited for, once.
             assert await receipt_of(other, next(ids)) >= required
-            assert (await other.record_reward(NAME, "a", 1.0)).durability == required
+            assert (await other.record_reward(NAME, "a", 1.0)).answer.durability == required
 
     async def furnish_more(store: Store, *ids: str) -> None:
         for one in ids:
@@ -207,13 +208,13 @@ def test_only_the_bandit_that_asks_for_a_replica_waits_for_it(pair: tuple[Runnin
         with hanging(replica), waiting_little("WAIT"):
             with pytest.raises(NotDurableError, match="0 of 1 replicas"):
                 await store.record_reward(NAME, "one", 1.0)
-            assert (await store.record_reward(OTHER, "one", 1.0)).durability == FSYNC
+            assert (await store.record_reward(OTHER, "one", 1.0)).answer.durability == FSYNC
             with pytest.raises(NotDurableError, match="0 of 1 replicas"):
                 await store.change_items(NAME, upserted=ITEMS, retired=[])
             # What needs no replica any more is not refused for the lack of one.
             changed = await store.update_settings(NAME, SETTINGS, revision=1)
             assert changed.settings == SETTINGS
-        receipt = await store.record_reward(NAME, "one", 1.0)
+        receipt = (await store.record_reward(NAME, "one", 1.0)).answer
         assert (receipt.outcome, receipt.durability) == (RewardOutcome.DUPLICATE, FSYNC)
 
     run(RedisStores(primary.unix_url, durability=FSYNC), scenario)
@@ -349,7 +350,7 @@ def test_a_key_that_moves_between_servers_is_followed_while_it_is_waited_for() -
                     await asyncio.to_thread(begin_to_move)
                 if step == "after":
                     await asyncio.to_thread(give, slot, there, here)
-                receipt = await store.record_reward(NAME, one, value)
+                receipt = (await store.record_reward(NAME, one, value)).answer
                 assert (receipt.outcome, receipt.durability) == (RewardOutcome.ACCEPTED, FSYNC), step
             changed = await store.change_items(NAME, upserted=[Item("apple")], retired=[])
             assert changed.log_position == 8
@@ -367,7 +368,7 @@ def test_a_server_that_comes_back_is_found_again(start: object) -> None:
             await store.record_reward(NAME, "one", 1.0)
             server.kill()
             server.start()
-            receipt = await insist(lambda: store.record_reward(NAME, "two", 1.0))
+            receipt = (await insist(lambda: store.record_reward(NAME, "two", 1.0))).answer
             assert receipt.durability == FSYNC
             assert rewards_of(await whole_log(store, NAME)) == 2
 

@@ -50,9 +50,9 @@ def test_what_was_committed_before_the_store_went_away_is_no_error(monkeypatch: 
 
         monkeypatch.setattr(store, "_read", read_twice)
         posted = [Reward("a", 1.0, "one"), Reward("b", 1.0, "one"), Reward("a", 2.0, "two"), Reward("b", 2.0, "two")]
-        outcomes = await store.record_rewards(NAME, posted)
+        outcomes = (await store.record_rewards(NAME, posted)).answer
         assert words(outcomes) == ["accepted", "accepted", "away", "away"]
-        again = await store.record_rewards(NAME, posted)
+        again = (await store.record_rewards(NAME, posted)).answer
         assert words(again) == ["duplicate", "duplicate", "accepted", "accepted"]
 
     asyncio.run(scenario())
@@ -63,17 +63,17 @@ def test_others_are_not_waited_for_once_one_was_waited_for_in_vain(monkeypatch: 
         store, waited = await opened("a"), []
         commit = store._commit
 
-        async def commit_late(*decided: Any, is_durable: bool, tells: bool) -> Commits:  # noqa: ANN401
+        async def commit_late(*decided: Any, is_durable: bool, hands_on: bool) -> Commits:  # noqa: ANN401
             waited.append(is_durable)
-            done = await commit(*decided, is_durable=is_durable, tells=tells)
+            done = await commit(*decided, is_durable=is_durable, hands_on=hands_on)
             return done._replace(durability=NotDurableError("late")) if is_durable else done
 
         monkeypatch.setattr(store, "_commit", commit_late)
-        outcomes = await store.record_rewards(NAME, [Reward("a", 1.0, f"{number}") for number in range(4)])
+        outcomes = (await store.record_rewards(NAME, [Reward("a", 1.0, f"{number}") for number in range(4)])).answer
         assert waited == [True, False, False, False]
         assert {type(one) for one in outcomes} == {NotDurableError}
         monkeypatch.setattr(store, "_commit", commit)
-        (known,) = await store.record_rewards(NAME, [Reward("a", 1.0, "3")])
+        (known,) = (await store.record_rewards(NAME, [Reward("a", 1.0, "3")])).answer
         assert isinstance(known, RewardReceipt)
         assert known == replace(known, outcome=RewardOutcome.DUPLICATE)
 

@@ -53,7 +53,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.store.codec import encode_context
 from topk_bandit.store.data_versions import OLDEST
-from topk_bandit.store.log import Correctable, RecordStatus, Snapshot
+from topk_bandit.store.log import Correctable, RecordStatus, Snapshot, Written
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.redis.inspection import report
@@ -106,9 +106,10 @@ async def expire(store: Store) -> int:
 
 
 async def recommend(store: Store, key: str) -> RecordStatus:
-    outcome = await store.record_recommendation(
+    written = await store.record_recommendation(
         NAME, request(), recommendation(key), incarnation="first", items_position=0
     )
+    outcome = written.answer
     return outcome.status
 
 
@@ -195,6 +196,7 @@ def test_a_write_whose_reply_was_lost_has_its_effect_once(valkey: RunningServer,
             store._journal._records.drop(NAME, "overdue")
             proxy.lose(script, replies=losses)
             outcome = await insist(lambda: write(store))
+            outcome = outcome.answer if isinstance(outcome, Written) else outcome
             assert proxy.lost == losses
             assert again is None or outcome == again
             after = await store.get_bandit(NAME)
@@ -324,7 +326,7 @@ def test_a_server_that_hangs_is_waited_for_by_one_call_at_a_time(mortal: Running
         finally:
             mortal.send_signal(signal.SIGCONT)
         clock.seconds += 10.0
-        receipt = await insist(lambda: other.record_reward(NAME, "pending", 1.0))
+        receipt = (await insist(lambda: other.record_reward(NAME, "pending", 1.0))).answer
         assert receipt.outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE)
         assert (await other.get_bandit(NAME)).log_position == 5
         assert (await insist(lambda: store.get_bandit(NAME))).log_position == 5
@@ -371,8 +373,8 @@ def test_acknowledged_writes_survive_a_killed_server(mortal: RunningServer) -> N
         rewarded = [getattr(event.event, "recommendation_id", "") for event in events]
         assert set(accepted) <= set(rewarded)
         for key in accepted:
-            assert (await store.record_reward(NAME, key, 1.0)).outcome == RewardOutcome.DUPLICATE
-        assert (await store.record_reward(NAME, "pending", 1.0)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, key, 1.0)).answer.outcome == RewardOutcome.DUPLICATE
+        assert (await store.record_reward(NAME, "pending", 1.0)).answer.outcome == RewardOutcome.ACCEPTED
 
     run(stores, scenario)
 
@@ -414,7 +416,7 @@ def test_a_server_may_forget_the_scripts(valkey: RunningServer) -> None:
         await furnish(store)
         with valkey.client() as client:
             client.script_flush()
-            assert (await store.record_reward(NAME, "pending", 1.0)).outcome == RewardOutcome.ACCEPTED
+            assert (await store.record_reward(NAME, "pending", 1.0)).answer.outcome == RewardOutcome.ACCEPTED
             client.script_flush()
         assert len(await whole_log(store, NAME)) == 5
 
@@ -430,7 +432,7 @@ def test_a_replica_is_unavailable_until_it_is_promoted(own_valkey: RunningServer
                 with pytest.raises(UnavailableError):
                     await store.record_reward(NAME, "pending", 1.0)
             client.replicaof("NO", "ONE")
-        assert (await store.record_reward(NAME, "pending", 1.0)).outcome == RewardOutcome.ACCEPTED
+        assert (await store.record_reward(NAME, "pending", 1.0)).answer.outcome == RewardOutcome.ACCEPTED
 
     run(RedisStores(own_valkey.url), scenario)
 
@@ -493,9 +495,9 @@ def test_a_record_that_can_be_read_again_before_it_is_given_up_keeps_its_deadlin
             client.hset(keys.recommendations, "a", "something else")
             commit = store._commit
 
-            async def mend_and_commit(*decided: Any, is_durable: bool, tells: bool) -> Any:  # noqa: ANN401
+            async def mend_and_commit(*decided: Any, is_durable: bool, hands_on: bool) -> Any:  # noqa: ANN401
                 client.hset(keys.recommendations, "a", whole)
-                return await commit(*decided, is_durable=is_durable, tells=tells)
+                return await commit(*decided, is_durable=is_durable, hands_on=hands_on)
 
             monkeypatch.setattr(store, "_commit", mend_and_commit)
             assert await expire(store) == 1
@@ -882,7 +884,7 @@ def test_sentinel_leads_to_the_new_primary() -> None:
             await asyncio.to_thread(pair.until_ready_to_fail_over)
             async with listening(store) as following:
                 await asyncio.to_thread(pair.lose_primary)
-                receipt = await insist(lambda: store.record_reward(NAME, "pending", 1.0))
+                receipt = (await insist(lambda: store.record_reward(NAME, "pending", 1.0))).answer
                 assert receipt.outcome == RewardOutcome.ACCEPTED
                 assert await following() is None
             with pair.replica.client() as client:

@@ -18,7 +18,7 @@ from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Imported, Item
 from topk_bandit.domain.errors import TopkBanditError
-from topk_bandit.store.log import Correctable, ImportPart, Snapshot
+from topk_bandit.store.log import Correctable, ImportPart, Snapshot, Written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -88,9 +88,10 @@ class Agreement(RuleBasedStateMachine):
 
     async def outcome(self, call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:  # noqa: ANN401
         try:
-            return await call(store)
+            answer = await call(store)
         except TopkBanditError as error:
             return type(error), str(error), getattr(error, "reason", None)
+        return answer.answer if isinstance(answer, Written) else answer
 
     async def everything(self, store: Store, name: BanditName) -> Any:  # noqa: ANN401
         return (

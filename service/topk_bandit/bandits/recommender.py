@@ -267,19 +267,16 @@ class Recommender:
 
     async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
         """Note that a slate was shown, or another instead of it."""
-        with self._residents.appending(name) as told:
-            return await self._store.activate(name, recommendation_id, shown_slate, told=told)
+        return await self._residents.take_in(name, self._store.activate(name, recommendation_id, shown_slate))
 
     async def reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
     ) -> RewardReceipt:
         """Take in a slate's reward, or one of several; see `topk_bandit.store.log.Store.record_reward`."""
         reward = Reward(recommendation_id, value, reward_id, final)
+        recorded = self._store.record_reward(name, recommendation_id, value, reward_id=reward_id, final=final)
         try:
-            with self._residents.appending(name) as told:
-                receipt = await self._store.record_reward(
-                    name, recommendation_id, value, reward_id=reward_id, final=final, told=told
-                )
+            receipt = await self._residents.take_in(name, recorded)
         except TopkBanditError as error:
             self._note_reward(name, reward, error)
             raise
@@ -288,8 +285,7 @@ class Recommender:
 
     async def rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
         """Take in rewards, each with an outcome of its own; see `topk_bandit.store.log.Store.record_rewards`."""
-        with self._residents.appending(name) as told:
-            outcomes = await self._store.record_rewards(name, rewards, told=told)
+        outcomes = await self._residents.take_in(name, self._store.record_rewards(name, rewards))
         for reward, outcome in zip(rewards, outcomes, strict=True):
             self._note_reward(name, reward, outcome)
         return outcomes
@@ -396,17 +392,16 @@ class Recommender:
         rate = self._residents.find_slate_rate(name)
         most = model.settings.learned_per_second
         aside = is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
+        recorded = self._store.record_recommendation(
+            name,
+            request,
+            recommendation,
+            incarnation=model.incarnation,
+            items_position=model.items_position,
+            aside=aside,
+        )
         try:
-            with self._residents.appending(name) as told:
-                return await self._store.record_recommendation(
-                    name,
-                    request,
-                    recommendation,
-                    incarnation=model.incarnation,
-                    items_position=model.items_position,
-                    aside=aside,
-                    told=told,
-                )
+            return await self._residents.take_in(name, recorded)
         except NotFoundError:
             await self._residents.confirm_gone(name)
             raise

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
 from topk_bandit.bandits.follower import Follower
@@ -21,16 +21,18 @@ from topk_bandit.bandits.vanished import VanishedBandits, count_lost
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.learning.limits import Limits
-    from topk_bandit.store.log import AppendedEvents, Store
+    from topk_bandit.store.log import Appended, Store, Written
 
 __all__ = ["Residents"]
+
+_Answer = TypeVar("_Answer")
 
 _log = logging.getLogger(__name__)
 
@@ -203,26 +205,27 @@ class Residents:
         resident = self._residents.get(name)
         return 0.0 if resident is None else resident.rate.per_second
 
-    @contextmanager
-    def appending(self, name: BanditName) -> Iterator[AppendedEvents]:
-        """Have what the calls within append to a bandit's log folded, without reading it if they tell.
+    async def take_in(self, name: BanditName, call: Awaitable[Written[_Answer]]) -> _Answer:
+        """Await a call to the store, have what it appended folded, and return its answer.
 
-        The calls are given the list to tell it there. After one that tells nothing or has no answer, the log is read.
+        The log is read only where the call's events are not known: it failed, or its answer lacks them.
         """
-        told: AppendedEvents = []
         begun = self._residents.get(name)
         if begun is not None:
             begun.follower.own.begin()
+        appended: tuple[Appended | None, ...] = ()
         try:
-            yield told
+            written = await call
+            appended = written.appended
+            return written.answer
         finally:
             if begun is not None:
                 begun.follower.own.end()
             if (resident := self._residents.get(name)) is not None:
-                for appended in told:
-                    if appended is not None:
-                        resident.follower.own.hold(appended)
-                resident.wake(reads=not told or None in told)
+                for one in appended:
+                    if one is not None:
+                        resident.follower.own.hold(one)
+                resident.wake(reads=not appended or None in appended)
 
     async def get_model(self, name: BanditName) -> Model:
         """Return the bandit's model as it is here, loaded if there is none; the errors of `Follower.load`.

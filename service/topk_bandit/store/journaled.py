@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from topk_bandit.domain.bandits import Reward, RewardReceipt
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NotDurableError, TopkBanditError, UnavailableError
-from topk_bandit.store.log import Appended, Expiry, ImportOutcome, ImportProgress, RecordOutcome, RecordStatus, Store
+from topk_bandit.store.log import (
+    Appended,
+    Expiry,
+    ImportOutcome,
+    ImportProgress,
+    RecordOutcome,
+    RecordStatus,
+    Store,
+    Written,
+)
 from topk_bandit.store.refusals import finite_text
 from topk_bandit.store.rules import bandits, slates
 from topk_bandit.store.rules.decisions import Commit, Decision, position_of
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
         Recommendation,
         RecommendationRequest,
     )
-    from topk_bandit.store.log import AppendedEvents, BanditRecord, Correctable, ImportPart, LostEvents, Skip
+    from topk_bandit.store.log import BanditRecord, Correctable, ImportPart, LostEvents, Skip
     from topk_bandit.store.rules.decisions import Known
 
 __all__ = ["REWARDS_AT_ONCE", "TRIES", "Commits", "Committed", "Due", "JournaledStore", "Sought", "too_fast"]
@@ -119,16 +128,19 @@ class Commits(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """What has gone wrong for rewards that come together.
+    """What became of rewards that come together, so far.
 
     Attributes
     ----------
+    appended
+        What their commits appended.
     missed
         That some were not durable in time; None as long as all were.
     away
         That the store could not be asked; None as long as it could.
     """
 
+    appended: list[Appended | None] = field(default_factory=list)
     missed: NotDurableError | None = None
     away: UnavailableError | None = None
 
@@ -153,7 +165,7 @@ class JournaledStore(Store):
 
     @abstractmethod
     async def _commit(
-        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, tells: bool
+        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, hands_on: bool
     ) -> Commits:
         """Commit decisions about a bandit, each for itself and in order.
 
@@ -161,7 +173,7 @@ class JournaledStore(Store):
         ----------
         is_durable
             Whether to wait until all of them are as durable as was promised.
-        tells
+        hands_on
             Whether the caller hands on what is appended, so that it need not be announced to itself.
         """
 
@@ -184,13 +196,13 @@ class JournaledStore(Store):
             name,
             Sought(),
             lambda known: bandits.change_settings(known, settings, revision=revision, prior=prior),
-            tells=False,
+            hands_on=False,
         )
         return await self.get_bandit(name)
 
     async def reset_bandit(self, name: BanditName, *, request_id: str) -> BanditRecord:
         """See `Store.reset_bandit`."""
-        await self._decide(name, Sought(life=True), lambda known: bandits.reset(known, request_id), tells=False)
+        await self._decide(name, Sought(life=True), lambda known: bandits.reset(known, request_id), hands_on=False)
         return await self.get_bandit(name)
 
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
@@ -200,7 +212,7 @@ class JournaledStore(Store):
             name,
             Sought(items=tuple(ids)),
             lambda known: bandits.change_items(known, upserted=upserted, retired=retired),
-            tells=False,
+            hands_on=False,
         )
         return await self.get_bandit(name)
 
@@ -216,7 +228,7 @@ class JournaledStore(Store):
             found = recall_part(known.imported or KnownImport(), part)
             return Decision(found, Commit() if found else None)
 
-        decision, _ = await self._decide(name, Sought(part=part.place), rule, tells=False)
+        decision, _ = await self._decide(name, Sought(part=part.place), rule, hands_on=False)
         return decision.answer
 
     async def record_import(
@@ -229,14 +241,16 @@ class JournaledStore(Store):
             lambda known: bandits.record_part(
                 known, part, event, incarnation=incarnation, items_position=items_position
             ),
-            tells=False,
+            hands_on=False,
         )
         outcome = decision.answer
         return replace(outcome, position=position_of(outcome.position, committed.position))
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
         """See `Store.skip_event`."""
-        decision, _ = await self._decide(name, Sought(life=True), lambda known: bandits.skip(known, skip), tells=False)
+        decision, _ = await self._decide(
+            name, Sought(life=True), lambda known: bandits.skip(known, skip), hands_on=False
+        )
         return decision.answer
 
     async def note_loss(
@@ -248,7 +262,7 @@ class JournaledStore(Store):
             Sought(life=True),
             lambda known: bandits.note_loss(known, incarnation=incarnation, after=after, end=end, rewards=rewards),
             is_durable=False,
-            tells=False,
+            hands_on=False,
         )
         return decision.answer
 
@@ -261,8 +275,7 @@ class JournaledStore(Store):
         incarnation: str,
         items_position: int,
         aside: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RecordOutcome:
+    ) -> Written[RecordOutcome]:
         """See `Store.record_recommendation`."""
 
         def rule(known: Known) -> Decision[RecordOutcome]:
@@ -275,10 +288,9 @@ class JournaledStore(Store):
         decision, committed = await self._decide(name, sought, rule, presumed=presumed, is_durable=False)
         outcome = decision.answer
         if outcome.status is not RecordStatus.RECORDED or decision.commit is None:
-            return outcome
-        _tell(told, committed)
+            return Written(outcome)
         dated = replace(recommendation, deadline_ms=committed.at_ms + decision.commit.wait_ms)
-        return RecordOutcome(RecordStatus.RECORDED, dated, committed.position)
+        return Written(RecordOutcome(RecordStatus.RECORDED, dated, committed.position), (committed.appended,))
 
     async def find_recommendation(
         self, name: BanditName, request: RecommendationRequest, recommendation_id: str
@@ -292,18 +304,16 @@ class JournaledStore(Store):
         name: BanditName,
         recommendation_id: str,
         shown_slate: Sequence[str] = (),
-        *,
-        told: AppendedEvents | None = None,
-    ) -> ActivationReceipt:
+    ) -> Written[ActivationReceipt]:
         """See `Store.activate`."""
         decision, committed = await self._decide(
             name,
             Sought((recommendation_id,), tuple(shown_slate)),
             lambda known: slates.activate(known, recommendation_id, shown_slate),
         )
-        _tell(told, committed)
         receipt = decision.answer
-        return replace(receipt, log_position=position_of(receipt.log_position, committed.position))
+        dated = replace(receipt, log_position=position_of(receipt.log_position, committed.position))
+        return Written(dated, (committed.appended,))
 
     async def record_reward(
         self,
@@ -313,8 +323,7 @@ class JournaledStore(Store):
         *,
         reward_id: str = "",
         final: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RewardReceipt:
+    ) -> Written[RewardReceipt]:
         """See `Store.record_reward`."""
         reward = Reward(recommendation_id, _finite(value), reward_id, final)
         decision, committed = await self._decide(
@@ -323,8 +332,7 @@ class JournaledStore(Store):
             lambda known: slates.reward(known, reward),
             presumed=self._presume(name, recommendation_id),
         )
-        _tell(told, committed)
-        return _dated(decision.answer, committed)
+        return Written(_dated(decision.answer, committed), (committed.appended,))
 
     async def correct_reward(
         self,
@@ -341,7 +349,7 @@ class JournaledStore(Store):
             name,
             Sought((recommendation_id,)),
             lambda now: slates.correct(now, recommendation_id, wanted, reward_id=reward_id, looked_at=known),
-            tells=False,
+            hands_on=False,
         )
         return None if decision.answer is None else _dated(decision.answer, committed)
 
@@ -353,7 +361,7 @@ class JournaledStore(Store):
                 return Expiry(0, None)
             decision = slates.expire(due.known)
             commit = decision.commit
-            if commit is None or await self._commit_one(name, due.known, commit, is_durable=False, tells=False):
+            if commit is None or await self._commit_one(name, due.known, commit, is_durable=False, hands_on=False):
                 if due.forgets:
                     await self._forget_closed(name)
                 filed = 0 if commit is None else len(commit.slates) - decision.answer
@@ -361,20 +369,22 @@ class JournaledStore(Store):
         raise too_fast(name)
 
     async def record_rewards(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
-    ) -> Sequence[RewardReceipt | Exception]:
+        self, name: BanditName, rewards: Sequence[Reward]
+    ) -> Written[Sequence[RewardReceipt | Exception]]:
         """See `Store.record_rewards`."""
         posted = [replace(one, value=_finite(one.value)) for one in rewards]
         outcomes: list[RewardReceipt | Exception] = []
         batch = _Batch()
         while len(outcomes) < len(posted) and batch.away is None:
             part = posted[len(outcomes) : len(outcomes) + REWARDS_AT_ONCE]
-            outcomes += await self._record_part(name, part, batch, told=told)
+            outcomes += await self._record_part(name, part, batch)
         left = len(posted) - len(outcomes)
-        return outcomes if batch.away is None else [*outcomes, *[_untried(batch.away)] * left]
+        if batch.away is not None:
+            outcomes += [_untried(batch.away)] * left
+        return Written(outcomes, tuple(batch.appended))
 
     async def _record_part(
-        self, name: BanditName, part: Sequence[Reward], batch: _Batch, *, told: AppendedEvents | None
+        self, name: BanditName, part: Sequence[Reward], batch: _Batch
     ) -> list[RewardReceipt | Exception]:
         """Decide rewards, and commit them together; one whose slate has changed meanwhile is decided again.
 
@@ -390,7 +400,7 @@ class JournaledStore(Store):
             if is_damaged:  # each alone: one whose record can't be read stops no other
                 posted = dict(islice(posted.items(), 1))
             try:
-                outcomes |= await self._attempt_rewards(name, posted, batch, told=told)
+                outcomes |= await self._attempt_rewards(name, posted, batch)
             except CorruptDataError as error:
                 if len(posted) == 1:
                     outcomes |= dict.fromkeys(posted, error)
@@ -405,8 +415,6 @@ class JournaledStore(Store):
         name: BanditName,
         posted: Mapping[int, Reward],
         batch: _Batch,
-        *,
-        told: AppendedEvents | None,
     ) -> dict[int, RewardReceipt | Exception]:
         """Decide rewards of different slates and commit them; leave out those that have to be decided again.
 
@@ -422,11 +430,11 @@ class JournaledStore(Store):
                 outcomes[place] = error
         commits = [(known, one.commit or Commit()) for one in decided.values()]
         missed = batch.missed
-        committed, durability = await self._commit(name, commits, is_durable=missed is None, tells=True)
+        committed, durability = await self._commit(name, commits, is_durable=missed is None, hands_on=True)
         batch.note(durability)
         for (place, decision), outcome in zip(decided.items(), committed, strict=True):
             if isinstance(outcome, Committed):
-                _tell(told, outcome)
+                batch.appended.append(outcome.appended)
             if outcome is not None:
                 achieved = durability if missed is None else _unconfirmed(missed)
                 outcomes[place] = _outcome(decision.answer, outcome, achieved)
@@ -440,7 +448,7 @@ class JournaledStore(Store):
         *,
         presumed: Known | None = None,
         is_durable: bool = True,
-        tells: bool = True,
+        hands_on: bool = True,
     ) -> tuple[Decision[_Answer], Committed]:
         """Return what a rule decides, and what was committed of it.
 
@@ -452,7 +460,9 @@ class JournaledStore(Store):
             with suppress(TopkBanditError):
                 decision = rule(presumed)
         if presumed is not None and decision is not None and decision.commit is not None and decision.commit.events:
-            committed = await self._commit_one(name, presumed, decision.commit, is_durable=is_durable, tells=tells)
+            committed = await self._commit_one(
+                name, presumed, decision.commit, is_durable=is_durable, hands_on=hands_on
+            )
             if committed is not None:
                 return decision, committed
         for _ in range(TRIES):
@@ -460,15 +470,15 @@ class JournaledStore(Store):
             decision = rule(known)
             if decision.commit is None:
                 return decision, Committed()
-            committed = await self._commit_one(name, known, decision.commit, is_durable=is_durable, tells=tells)
+            committed = await self._commit_one(name, known, decision.commit, is_durable=is_durable, hands_on=hands_on)
             if committed is not None:
                 return decision, committed
         raise too_fast(name)
 
     async def _commit_one(
-        self, name: BanditName, known: Known, commit: Commit, *, is_durable: bool, tells: bool
+        self, name: BanditName, known: Known, commit: Commit, *, is_durable: bool, hands_on: bool
     ) -> Committed | None:
-        [committed], durability = await self._commit(name, [(known, commit)], is_durable=is_durable, tells=tells)
+        [committed], durability = await self._commit(name, [(known, commit)], is_durable=is_durable, hands_on=hands_on)
         for outcome in (committed, durability):
             if isinstance(outcome, Exception):
                 raise outcome
@@ -489,12 +499,6 @@ def _of_different_slates(left: Mapping[int, Reward]) -> dict[int, Reward]:
 
 def _finite(value: float) -> float:
     return float(finite_text("value", value))
-
-
-def _tell(told: AppendedEvents | None, committed: Committed) -> None:
-    """Put what was appended where it is wanted."""
-    if told is not None:
-        told.append(committed.appended)
 
 
 def _outcome(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 
@@ -44,7 +44,6 @@ __all__ = [
     "MOST_REWARDS",
     "MOST_SKIPPED",
     "Appended",
-    "AppendedEvents",
     "BanditRecord",
     "Correctable",
     "Expiry",
@@ -61,7 +60,10 @@ __all__ = [
     "Store",
     "StoreReport",
     "TextSlice",
+    "Written",
 ]
+
+_Answer = TypeVar("_Answer")
 
 DEFAULT_RECORD_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long a closed recommendation is remembered: seven days."""
@@ -309,8 +311,21 @@ class Appended:
     n_bytes: int
 
 
-AppendedEvents: TypeAlias = "list[Appended | None]"
-"""Where a call puts what it appended; None for an answer that tells nothing."""
+@dataclass(frozen=True, slots=True)
+class Written(Generic[_Answer]):
+    """The answer to a call that may append events, and what it appended.
+
+    Attributes
+    ----------
+    answer
+        What the call returns to its caller.
+    appended
+        One for each commit, in order; None where a commit's events can't be given without reading the log. Empty when
+        nothing was committed.
+    """
+
+    answer: _Answer
+    appended: tuple[Appended | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -574,8 +589,7 @@ class Store(Protocol):
         incarnation: str,
         items_position: int,
         aside: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RecordOutcome:
+    ) -> Written[RecordOutcome]:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
         It is active at once, unless the bandit's settings require activation. What is recorded as set `aside` stays so.
@@ -606,9 +620,7 @@ class Store(Protocol):
         name: BanditName,
         recommendation_id: str,
         shown_slate: Sequence[str] = (),
-        *,
-        told: AppendedEvents | None = None,
-    ) -> ActivationReceipt:
+    ) -> Written[ActivationReceipt]:
         """Append `Activated`: a recommendation was shown, or `shown_slate` instead of it.
 
         After the deadline it is LATE, and `Lapsed` is appended if it was not yet. It is DUPLICATE for a recommendation
@@ -633,8 +645,7 @@ class Store(Protocol):
         *,
         reward_id: str = "",
         final: bool = False,
-        told: AppendedEvents | None = None,
-    ) -> RewardReceipt:
+    ) -> Written[RewardReceipt]:
         """Decide a recommendation's reward, or take in one of several.
 
         ACCEPTED appends `Rewarded`, with what was shown, and before that `Activated` if there was none. After the
@@ -663,8 +674,8 @@ class Store(Protocol):
         ...
 
     async def record_rewards(
-        self, name: BanditName, rewards: Sequence[Reward], *, told: AppendedEvents | None = None
-    ) -> Sequence[RewardReceipt | Exception]:
+        self, name: BanditName, rewards: Sequence[Reward]
+    ) -> Written[Sequence[RewardReceipt | Exception]]:
         """Do what `record_reward` does for each of several, in order; return what became of each, or its error.
 
         What one is refused with stops no other. Their durability is awaited together: where it is not reached in time,
@@ -881,8 +892,8 @@ class Store(Protocol):
     def changes(self) -> AsyncIterator[BanditName | None]:
         """Yield the name of each bandit whose log grew, through whichever process; None when some may have been missed.
 
-        What calls with `AppendedEvents` append through this store it need not yield: who makes such a call looks at the
-        log when the answer tells nothing, or does not come.
+        It need not yield what a call through this store returns as `Written`: its caller reads the log when the answer
+        lacks the events, or does not come.
 
         A hint to look earlier, not a promise: whoever must not miss a change also looks from time to time.
         """

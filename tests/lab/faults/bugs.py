@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from topk_bandit.domain.bandits import ActivationOutcome, ActivationReceipt, BanditName, RewardOutcome, RewardReceipt
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.studies import QuestionAnswered
-from topk_bandit.store.log import RecordStatus
+from topk_bandit.store.log import RecordStatus, Written
 from topk_bandit.store.recorded import RecordState
 from topk_bandit.store.study_log import AnswerStatus
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from topk_bandit.lab.faults.server import Stores
     from topk_bandit.store.journaled import Committed
     from topk_bandit.store.log import (
-        AppendedEvents,
         BanditRecord,
         Correctable,
         ImportOutcome,
@@ -101,14 +100,14 @@ class _WrongStudies:
 class _DoublesRewards(_Wrong):
     async def record_reward(
         self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
-    ) -> RewardReceipt:
-        receipt = await self._store.record_reward(name, recommendation_id, value, **named)
-        if receipt.outcome is RewardOutcome.ACCEPTED and self._is_due():
+    ) -> Written[RewardReceipt]:
+        written = await self._store.record_reward(name, recommendation_id, value, **named)
+        if written.answer.outcome is RewardOutcome.ACCEPTED and self._is_due():
             kept = self._store._bandits[name].recorded[recommendation_id].rewards
             self._change(name, recommendation_id, state=RecordState.PENDING, rewards=())
             await self._store.record_reward(name, recommendation_id, value, **named)
             self._change(name, recommendation_id, rewards=kept)
-        return receipt
+        return written
 
 
 class _CommitsWhatIsStale(_Wrong):
@@ -128,27 +127,27 @@ class _CommitsWhatIsStale(_Wrong):
 class _LosesRewards(_Wrong):
     async def record_reward(
         self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
-    ) -> RewardReceipt:
+    ) -> Written[RewardReceipt]:
         bandit = self._store._bandits[name]
         if recommendation_id in bandit.deadlines and self._is_due():
-            return RewardReceipt(RewardOutcome.ACCEPTED, bandit.log_position + 1)
+            return Written(RewardReceipt(RewardOutcome.ACCEPTED, bandit.log_position + 1))
         return await self._store.record_reward(name, recommendation_id, value, **named)
 
 
 class _DeniesRecords(_Wrong):
     """Says that nothing was sent, when the slate is recorded: its default will be learned, and nobody has its id."""
 
-    async def record_recommendation(self, *given: Any, **named: Any) -> RecordOutcome:  # noqa: ANN401
-        outcome = await self._store.record_recommendation(*given, **named)
-        if outcome.position and self._is_due():
+    async def record_recommendation(self, *given: Any, **named: Any) -> Written[RecordOutcome]:  # noqa: ANN401
+        written = await self._store.record_recommendation(*given, **named)
+        if written.answer.position and self._is_due():
             raise UnavailableError("the store is away", nothing_sent=True)
-        return outcome
+        return written
 
 
 class _IgnoresItemChanges(_Wrong):
     """Records slates whatever items the model knew."""
 
-    async def record_recommendation(self, name: BanditName, *given: Any, **named: Any) -> RecordOutcome:  # noqa: ANN401
+    async def record_recommendation(self, name: BanditName, *given: Any, **named: Any) -> Written[RecordOutcome]:  # noqa: ANN401
         named["items_position"] = self._store._bandits[name].items_position
         return await self._store.record_recommendation(name, *given, **named)
 
@@ -161,35 +160,35 @@ class _ForgetsRewards(_Wrong):
 
     async def record_reward(
         self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
-    ) -> RewardReceipt:
-        receipt = await self._store.record_reward(name, recommendation_id, value, **named)
+    ) -> Written[RewardReceipt]:
+        written = await self._store.record_reward(name, recommendation_id, value, **named)
         recorded = self._store._bandits[name].recorded[recommendation_id]
-        if receipt.outcome is RewardOutcome.ACCEPTED and recorded.is_open and self._is_due():
+        if written.answer.outcome is RewardOutcome.ACCEPTED and recorded.is_open and self._is_due():
             *others, last = recorded.rewards
             self._change(name, recommendation_id, rewards=(*others, replace(last, value=None)))
-        return receipt
+        return written
 
 
 class _LosesActivations(_Wrong):
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = (), **named: AppendedEvents | None
-    ) -> ActivationReceipt:
+        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = ()
+    ) -> Written[ActivationReceipt]:
         bandit = self._store._bandits[name]
         recorded = bandit.recorded.get(recommendation_id)
         if recorded is not None and recorded.state is RecordState.INACTIVE and self._is_due():
-            return ActivationReceipt(ActivationOutcome.ACTIVATED, bandit.log_position + 1)
-        return await self._store.activate(name, recommendation_id, shown, **named)
+            return Written(ActivationReceipt(ActivationOutcome.ACTIVATED, bandit.log_position + 1))
+        return await self._store.activate(name, recommendation_id, shown)
 
 
 class _MixesUpSlates(_Wrong):
     """Forgets that another slate was shown than the one that it chose."""
 
     async def activate(
-        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = (), **named: AppendedEvents | None
-    ) -> ActivationReceipt:
-        receipt = await self._store.activate(name, recommendation_id, shown, **named)
+        self, name: BanditName, recommendation_id: str, shown: Sequence[str] = ()
+    ) -> Written[ActivationReceipt]:
+        written = await self._store.activate(name, recommendation_id, shown)
         self._change(name, recommendation_id, instead=())
-        return receipt
+        return written
 
 
 class _LearnsOfWhatNobodySaw(_Wrong):
@@ -197,7 +196,7 @@ class _LearnsOfWhatNobodySaw(_Wrong):
 
     async def record_reward(
         self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
-    ) -> RewardReceipt:
+    ) -> Written[RewardReceipt]:
         recorded = self._store._bandits[name].recorded.get(recommendation_id)
         if recorded is not None and recorded.state is RecordState.INACTIVE and self._is_due():
             self._change(name, recommendation_id, state=RecordState.PENDING)

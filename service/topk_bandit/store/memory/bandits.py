@@ -368,7 +368,7 @@ class MemoryStore(JournaledStore):
         decided: Sequence[tuple[Known, Commit]],
         *,
         is_durable: bool,  # noqa: ARG002 - it keeps nothing
-        tells: bool,  # noqa: ARG002 - whoever listens is told all
+        hands_on: bool,  # noqa: ARG002 - whoever listens is told all
     ) -> Commits:
         if self._before_commit is not None:
             await self._before_commit()

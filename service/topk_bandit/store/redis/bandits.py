@@ -279,9 +279,9 @@ class RedisStore(JournaledStore):
         return await self._journal.read_due(name, limit=limit)
 
     async def _commit(
-        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, tells: bool
+        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, hands_on: bool
     ) -> Commits:
-        return await self._journal.commit(name, decided, is_durable=is_durable, tells=tells)
+        return await self._journal.commit(name, decided, is_durable=is_durable, hands_on=hands_on)
 
     async def _forget_closed(self, name: BanditName) -> None:
         await self._journal.forget_closed(name)

@@ -157,10 +157,10 @@ class RedisJournal:
         )
 
     async def commit(
-        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, tells: bool
+        self, name: BanditName, decided: Sequence[tuple[Known, Commit]], *, is_durable: bool, hands_on: bool
     ) -> Commits:
-        """Commit decisions; `tells` says whether the caller takes in what is appended, so that nobody else has to."""
-        keys, writer = self._keys.bandit(name), self._writer if tells else ""
+        """Commit decisions; `hands_on` says whether the caller takes in what is appended, so nobody else has to."""
+        keys, writer = self._keys.bandit(name), self._writer if hands_on else ""
         announcing = self._keys.changes, self._keys.announcement(name, writer=writer)
         version = self._link.data_version
         commits = [_Sent(cast("_Read", known), commit, version) for known, commit in decided]
