@@ -234,6 +234,39 @@ class ItemParts:
         count = self.observations + len(rows.rankings)
         return ItemParts(wider.items, precisions, shifts, self.products + left, count)
 
+    def amend(
+        self, kernel: KendallKernel, context: FloatArray, ranking: NDArray[np.int32], *, change: float
+    ) -> ItemParts:
+        """Return these with another reward of a row that left.
+
+        The parts do not hold how much that row said of each item. So it counts as much as all that left do in the mean:
+        their precisions, as a share of what they would be if each row's noise were that of its reward alone. What is
+        the same for all items counts less, as least squares has it: a row shows several of them. The products, which
+        say how large the noise is, stay.
+
+        Parameters
+        ----------
+        kernel
+            Uncentred.
+        context, ranking
+            Of the row, shapes (C,) and (k,).
+        change
+            By how much the reward is larger.
+        """
+        most = self.observations * float(context @ context)
+        if not len(self.items) or most <= 0.0:
+            return self
+        share = min(float(np.trace(self.precisions[1:].sum(axis=0))) / most, 1.0)
+        weights, counts = kernel.part_weight / np.linalg.norm(kernel.part_weight), np.zeros(len(self.items))
+        place = np.searchsorted(self.items, ranking)
+        is_known = np.take(self.items, place, mode="clip") == ranking
+        counts[place[is_known]] = weights[is_known]
+        common = float(weights.sum())  # its square is how much more a row says of what all items have in common
+        counts -= (common - 1.0 / common) / len(self.items)
+        shifts = self.shifts.copy()
+        shifts[0, 1:] += share * change * counts[:, None] * context
+        return replace(self, shifts=shifts)
+
     def _with_items(self, items: NDArray[np.int32], most_items: int) -> ItemParts:
         """Return these with places for more items, as far as there is room."""
         new = np.setdiff1d(items, self.items)[: max(most_items - len(self.items), 0)]

@@ -516,6 +516,66 @@ class State:
         latest = len(state.recent) - state.since_refit
         return replace(state, usual_rewards=state.usual_before.after_all(state.recent.rewards, first=latest))
 
+    def revised(
+        self,
+        context: NDArray[np.float64],
+        ranking: NDArray[np.int32],
+        *,
+        before: float,
+        reward: float | None,
+        at: float,
+    ) -> State:
+        """Return the state in which a slate that was learned before the last refit had another reward, or none.
+
+        It is that of the same happenings with the other reward where the slate is a row or a sum of rows still, but for
+        what was chosen and judged by the reward that it had. Where its row was projected onto others it is as exact as
+        that (`folded_rewards`). One that fades counts as it does now, but for changes of the shop that were noticed.
+        A reward that is not learned, since it is wild, stays so, and a wild one takes no reward's place.
+
+        Parameters
+        ----------
+        context, ranking
+            Of the slate, as they were learned.
+        before
+            The reward that was learned last.
+        reward
+            None for a slate that is to count for nothing.
+        at
+            When the slate's reward was learned first.
+        """
+        is_wild = self.is_wild_context(context) or any(
+            one is not None and self.usual_reward(one) != one for one in (before, reward)
+        )
+        if is_wild:
+            return self
+        age = max(self.aged_at - at, 0.0) / self.half_life
+        learned = self.encode(context), ranking, before
+        weight = 0.5 ** min(age, _MOST_HALVINGS)
+        if reward is None:
+            posterior = self.posterior.remove(*learned, weight=weight)
+        else:
+            posterior = self.posterior.amend(*learned, change=reward - before, weight=weight)
+        recounted = self._recount(context, ranking, before=before, reward=reward)
+        return replace(recounted, posterior=self._scale(posterior))
+
+    def _recount(
+        self, context: NDArray[np.float64], ranking: NDArray[np.int32], *, before: float, reward: float | None
+    ) -> State:
+        """Return the state that remembers a slate's other reward, or none; what is learned stays."""
+        place, gone = self.recent.find_settled(context, ranking, before), reward is None
+        settled, recent = self.settled, self.recent
+        if place is None:
+            settled = settled._replace(reward_sum=settled.reward_sum + (reward or 0.0) - before)
+        else:
+            recent = recent.without(place) if reward is None else recent.with_reward(place, reward)
+        return replace(
+            self,
+            observations=self.observations - gone,
+            unrewarded=self.unrewarded + gone,
+            settled=settled,
+            recent=recent,
+        )
+
     def _void(self, place: int) -> State:
         posterior, is_latest = self.posterior, self._is_latest(place)
         if self.recent.believed[place]:

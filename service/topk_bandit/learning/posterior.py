@@ -36,6 +36,7 @@ from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
 from topk_bandit.learning._triangles import inverse_lower
 from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.context_posterior import ContextPosterior, Moments, contract_to_context
+from topk_bandit.learning.folded_rewards import Learned, Span
 from topk_bandit.learning.hyperparameters import Products
 from topk_bandit.learning.observed_rows import NOISE_FLOOR, Observations, ObservedRows, noisy_covariance, rewards_differ
 from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
@@ -112,6 +113,7 @@ class Posterior:
     _weights: FloatArray
     _sums: _Sums
     _known: KnownParts | None
+    _span: Span | None = None
 
     @classmethod
     def prior(
@@ -461,16 +463,69 @@ class Posterior:
         if known is not None:
             targets[0, newest] -= known.of_rows(rows.contexts[newest], rows.rankings[newest])[0]
             of_fitted = targets[:, : fitted.n_rows] + known.of_rows(fitted.contexts, fitted.rankings)
-        whitener = rows.whitener[:n, :n]
+        return self._with_targets(targets, replace(fitted, targets=of_fitted))
+
+    def _with_targets(self, targets: FloatArray, fitted: ObservedRows) -> Posterior:
+        """Return this posterior with other targets of its rows, (T, N) or more, centred on what is known of items."""
+        n, whitener = self.n_rows, self._rows.whitener[: self.n_rows, : self.n_rows]
         z = targets[:, :n] @ whitener
-        products = z @ z.T + fitted.left_products / self.noise_variance
         return replace(
             self,
-            _fitted=replace(fitted, targets=of_fitted),
-            _rows=replace(rows, targets=targets),
+            _fitted=fitted,
+            _rows=replace(self._rows, targets=targets),
             _weights=z @ whitener.T,
-            _sums=self._sums._replace(products=products),
+            _sums=self._sums._replace(products=z @ z.T + fitted.left_products / self.noise_variance),
         )
+
+    def amend(
+        self, context: FloatArray, ranking: NDArray[np.int32], reward: float, *, change: float, weight: float = 1.0
+    ) -> Posterior:
+        """Return this posterior with another reward of an observation that its fitted rows were made of: O(N^2).
+
+        The first one after a fit costs O(N^3). It is exact where the observation is a row or a sum of rows; else it is
+        as exact as what the rows know of it (`folded_rewards`).
+
+        Parameters
+        ----------
+        context, ranking, reward
+            Of the observation as it was learned, shapes (C,) and (k,).
+        change
+            By how much the reward is larger.
+        weight
+            What the observation counts now, in (0, 1].
+        """
+        fitted, rows, n = self._fitted, self._rows, self.n_rows
+        if not fitted.n_rows and fitted.parts is None:
+            return self
+        span = self._span or Span.of(self.kernel, fitted, noise_variance=self.noise_variance)
+        learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
+        amended, known, was_known = span.amend(fitted, learned, change), self._known, self._known
+        targets = rows.targets.copy()
+        if amended.parts is not fitted.parts:
+            known = amended.known_parts(self.kernel, self.noise_variance)
+        if known is not None and was_known is not None:
+            targets[:, :n] += was_known.of_rows(rows.contexts[:n], rows.rankings[:n])
+            targets[:, :n] -= known.of_rows(rows.contexts[:n], rows.rankings[:n])
+        targets[:, : fitted.n_rows] += amended.targets - fitted.targets
+        return replace(self, _span=span, _known=known)._with_targets(targets, amended)
+
+    def remove(
+        self, context: FloatArray, ranking: NDArray[np.int32], reward: float, *, weight: float = 1.0
+    ) -> Posterior:
+        """Return this posterior without an observation that its fitted rows were made of: O(N^3).
+
+        The parameters are those of `amend`. What items' parts know can't be taken out: there the reward becomes what is
+        expected.
+        """
+        rows = self.observed_rows
+        if rows.parts is not None or not rows.n_rows:
+            change = float(self.predict(context, ranking[None]).mean[0]) - reward
+            return self.amend(context, ranking, reward, change=change, weight=weight)
+        span = Span.of(self.kernel, rows, noise_variance=self.noise_variance)
+        learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
+        fitted = self.refit(span.remove(rows, learned), noise_variance=self.noise_variance)
+        squares = max(self._sums.context_squares - weight * float(context @ context), 0.0)
+        return replace(fitted, _sums=fitted._sums._replace(context_squares=squares))
 
     def discard(self, chosen: int) -> Posterior:
         """Forget a pending row as if it had never been shown: O(P (N + P)); parameter and errors as for `reward`."""
@@ -788,11 +843,15 @@ class Posterior:
         return centred
 
     def _targets_of(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> FloatArray:
+        expected = 0.0 if self._known is None else self._known.of_rows(context[None], ranking[None])[:, 0]
+        return self._whole_targets_of(context, ranking, reward) - expected
+
+    def _whole_targets_of(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> FloatArray:
+        """Return the targets of an observation, shape (T,), with what is expected of its items."""
         targets = [reward, 1.0]
         if self.prior_mean is not None:
             targets.append(float(self.prior_mean.of_slates(context, ranking[None])[0]))
-        expected = 0.0 if self._known is None else self._known.of_rows(context[None], ranking[None])[:, 0]
-        return np.array(targets) - expected
+        return np.array(targets)
 
     def _check_pending(self, chosen: int) -> None:
         if not 0 <= chosen < self.n_pending:

@@ -195,6 +195,14 @@ class RecentObservations:
         kept = zip(latest.ids, latest.believed.tolist(), strict=True)
         return replace(latest, ids=tuple("" if believed else slate_id for slate_id, believed in kept))
 
+    def find_settled(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> int | None:
+        """Return the place of the newest one that was learned before the last refit and is like this, None for none."""
+        if not len(self):
+            return None
+        alike = (self.rankings == ranking).all(axis=1) & (self.rewards == reward) & self.believed
+        alike &= (self.contexts == context).all(axis=1) & np.array([not one for one in self.ids])
+        return int(np.flatnonzero(alike)[-1]) if alike.any() else None
+
     def past(self, at: float) -> PastRows:
         """Return them as rows that are as old as they are at a time."""
         return PastRows(self.contexts, self.rankings, self.rewards, np.maximum(at - self.times, 0.0))

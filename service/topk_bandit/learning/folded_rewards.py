@@ -1,0 +1,188 @@
+"""Another reward, or none, of an observation that was learned before and is part of rows by now.
+
+The posterior depends on rewards only through the shift V^-1 y of the rows, and on the observations only through their
+precision V^-1. An observation x that is the sum w of the rows' expected rewards has added a w w' to the precision and
+a w y to the shift, with a its weight: less than one where it has faded, or was projected onto rows that do not explain
+all of it (`observed_rows.project`). So a reward that was y and is y + d changes the shift by a w d, and nothing else.
+That is exact as long as x is a row or a sum of rows, and as exact as the projection where it was projected. Taking the
+observation out changes the precision, too (a rank-one downdate: Golub and Van Loan, 2013, section 6.5.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.kendall import KendallKernel
+    from topk_bandit.learning.observed_rows import ObservedRows
+
+__all__ = ["Learned", "Span"]
+
+FloatArray = NDArray[np.float64]
+
+_JITTER = 1e-14
+"""Rows of which this part of the largest prior variance is new are taken for sums of the others."""
+
+_SAME = 1e-9
+"""Contexts and rewards that differ by less than this part are those of one observation."""
+
+_MOST_LEVERAGE = 1.0 - 1e-6
+"""An observation that alone says what some row says is taken out up to this part: some precision has to be left."""
+
+
+class Learned(NamedTuple):
+    """An observation as it was learned.
+
+    Attributes
+    ----------
+    context, ranking
+        Shapes (C,) and (k,).
+    targets
+        Its reward, one and, if there is a prior mean, its h; shape (T,).
+    weight
+        What it counts now, 1 for one that has not faded.
+    """
+
+    context: FloatArray
+    ranking: NDArray[np.int32]
+    targets: FloatArray
+    weight: float = 1.0
+
+
+class _Sum(NamedTuple):
+    """An observation as a sum of rows.
+
+    Attributes
+    ----------
+    weights, image
+        w and V w, shape (N,).
+    leverage
+        w'V w.
+    counted
+        a.
+    beside
+        How much more the observation has of each target than the sum, shape (T,).
+    """
+
+    weights: FloatArray
+    image: FloatArray
+    leverage: float
+    counted: float
+    beside: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """What rows can be summed to.
+
+    Attributes
+    ----------
+    kernel
+        Of the rankings.
+    noise_variance
+        sigma^2.
+    """
+
+    kernel: KendallKernel
+    noise_variance: float
+    _factor: tuple[FloatArray, bool]
+
+    @classmethod
+    def of(cls, kernel: KendallKernel, rows: ObservedRows, *, noise_variance: float) -> Span:
+        """Return that of some rows, one at least: O(N^3)."""
+        gram = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
+        gram[np.diag_indices(len(gram))] += _JITTER * max(float(np.diag(gram).max(initial=0.0)), np.finfo(float).tiny)
+        return cls(kernel, noise_variance, cho_factor(gram, lower=True))
+
+    def amend(self, rows: ObservedRows, learned: Learned, change: float) -> ObservedRows:
+        """Return rows that learned a reward that is larger by `change`: O(N^2).
+
+        Parameters
+        ----------
+        rows
+            Those that the span is of, with whatever targets.
+        learned
+            An observation that they or their `parts` were made of.
+        change
+            In units of rewards.
+        """
+        own = _find_own(rows, learned)
+        if own is not None:
+            targets = rows.targets.copy()
+            targets[0, own] += change
+            return replace(rows, targets=targets)
+        if rows.parts is not None:
+            return replace(
+                rows,
+                parts=rows.parts.amend(self.kernel, learned.context, learned.ranking, change=learned.weight * change),
+            )
+        return _amend_sum(rows, self._sum_of(rows, learned), change)
+
+    def remove(self, rows: ObservedRows, learned: Learned) -> ObservedRows:
+        """Return rows without `parts` that never learned an observation that they were made of: O(N^2)."""
+        own = _find_own(rows, learned)
+        if own is not None:
+            return rows.select(np.delete(np.arange(rows.n_rows), own))
+        return _remove_sum(rows, self._sum_of(rows, learned), learned)
+
+    def _sum_of(self, rows: ObservedRows, learned: Learned) -> _Sum:
+        kernel, context, ranking = self.kernel, learned.context, learned.ranking[None]
+        covariance = (rows.contexts @ context) * kernel.gram(rows.rankings, ranking)[:, 0]
+        weights = np.asarray(cho_solve(self._factor, covariance))
+        variance = float(context @ context) * float(kernel.variances(ranking)[0])
+        left = max(variance - float(weights @ covariance), 0.0)
+        image = weights if rows.noise_shape is None else rows.noise_shape @ weights
+        return _Sum(
+            weights,
+            image,
+            leverage=float(weights @ image),
+            counted=learned.weight / (1.0 + left / self.noise_variance),
+            beside=learned.targets - rows.targets @ weights,
+        )
+
+
+def _find_own(rows: ObservedRows, learned: Learned) -> int | None:
+    """Return which row is the observation and nothing else, None if none is."""
+    is_own = (rows.rankings == learned.ranking).all(axis=1) & (rows.targets[1] == 1.0)
+    is_own &= (rows.leftovers[:, 0] <= 0.0) & ~rows.leftovers[:, 1:].any(axis=1)
+    expected = np.append(learned.context, learned.targets[0])
+    for row in np.flatnonzero(is_own).tolist():
+        has_own_noise = rows.noise_shape is None or np.count_nonzero(rows.noise_shape[row]) == 1
+        values = np.append(rows.contexts[row], rows.targets[0, row])
+        if has_own_noise and np.allclose(values, expected, rtol=_SAME, atol=_SAME * float(np.abs(expected).max())):
+            return row
+    return None
+
+
+def _amend_sum(rows: ObservedRows, of_rows: _Sum, change: float) -> ObservedRows:
+    targets, shift = rows.targets.copy(), of_rows.counted * change
+    targets[0] += shift * of_rows.image
+    more = np.zeros((len(targets), len(targets)))
+    more[0] = more[:, 0] = shift * of_rows.beside
+    more[0, 0] = shift * (2.0 * of_rows.beside[0] + change - shift * of_rows.leverage)
+    return replace(rows, targets=targets, leftovers=_with_leftovers(rows, of_rows, more))
+
+
+def _remove_sum(rows: ObservedRows, of_rows: _Sum, learned: Learned) -> ObservedRows:
+    count = min(of_rows.counted, _MOST_LEVERAGE / max(of_rows.leverage, np.finfo(float).tiny))
+    gain, image, beside = count / (1.0 - count * of_rows.leverage), of_rows.image, of_rows.beside
+    shape = np.eye(rows.n_rows) if rows.noise_shape is None else rows.noise_shape
+    leftovers = _with_leftovers(rows, of_rows, -gain * np.outer(beside, beside), count=-learned.weight)
+    return replace(
+        rows,
+        targets=rows.targets - gain * np.outer(beside, image),
+        noise_shape=shape + gain * np.outer(image, image),
+        leftovers=leftovers,
+    )
+
+
+def _with_leftovers(rows: ObservedRows, of_rows: _Sum, more: FloatArray, *, count: float = 0.0) -> FloatArray:
+    """Return the leftovers with more products of the targets, at the row that the observation is most of."""
+    leftovers, row = rows.leftovers.copy(), int(np.argmax(np.abs(of_rows.weights)))
+    leftovers[row] += np.append(count, more[np.tril_indices(len(more))])
+    return leftovers
