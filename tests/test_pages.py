@@ -66,12 +66,16 @@ def test_decisions_of_vw_are_imported(service: Service, data: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_ranking_is_what_a_bandit_begins_with(service: Service, data: Path, tmp_path: Path) -> None:
-    printed = run_page("from-linear-ranking.md", service, tmp_path, data)
+def test_a_ranking_is_what_a_bandit_begins_with(tmp_path: Path) -> None:
+    """With its shares of exploration: without them one bandit in twenty never shows juice, which nobody ordered."""
+    data, folder = tmp_path / "data", tmp_path / "folder"
+    folder.mkdir()
+    with serving(data) as service:
+        printed = run_page("from-linear-ranking.md", service, folder, data)
     [first, later] = (part.strip().splitlines()[:5] for part in re.split(r"first slates:|later ones:", printed)[1:])
-    # A slate that waits for its reward has the next one look elsewhere.
-    assert sum("tea" in slate and "coffee" in slate for slate in first) >= 3
-    assert sum("tea" in slate and "juice" in slate for slate in later) >= 3
+    # A slate that waits for its reward has the next one look elsewhere, and some are drawn.
+    assert sum("tea" in slate and "coffee" in slate for slate in first) >= 2
+    assert sum("tea" in slate and "juice" in slate for slate in later) >= 2
     assert "3 rows imported, 0 left out" in printed
     assert "tea,coffee,cocoa" in printed.replace(", ", ",")
 
