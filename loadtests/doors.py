@@ -23,9 +23,9 @@ import numpy as np
 from figures import Bench, Figure, Outcome, mean_with_error, ratio_with_error
 from served import BANDIT, CALL_SECONDS, TENANT, Storefront
 from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import Client
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
@@ -134,7 +134,7 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
     connected = await RedisStore.connect(url)
     stack.push_async_callback(connected.close)
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
-    residents = Residents(
+    models = ModelCache(
         store,
         threads,
         limits=Limits(),
@@ -142,19 +142,17 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
         clock_ms=_clock_ms,
         worker_id=_new_id(),
     )
-    stack.push_async_callback(residents.stop)
-    residents.start()
+    stack.push_async_callback(models.stop)
+    models.start()
     designer = Designer(study_store, threads, threads=1, hooks=metrics, owner=_new_id(), new_reference=_new_id)
     quotas = Quotas()
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
     studies = Studies(study_store, designer, threads, hooks=metrics, quotas=quotas, new_id=_new_id, most_bytes=1 << 20)
     exploration = Exploration(ConstantBeta(1.0), 0.1)
-    bandits = Bandits(
-        store, residents, default_exploration=exploration, quotas=in_store, new_id=_new_id, priors=studies
-    )
-    operators = Operators(store, residents, threads, quotas=in_store, clock_ms=_clock_ms, worker=_status)
-    recommender = Recommender(store, residents, threads, quotas=in_store, hooks=metrics, new_id=_new_id)
+    bandits = Bandits(store, models, default_exploration=exploration, quotas=in_store, new_id=_new_id, priors=studies)
+    operators = Operators(store, models, threads, quotas=in_store, clock_ms=_clock_ms, worker=_status)
+    recommender = Recommender(store, models, threads, quotas=in_store, hooks=metrics, new_id=_new_id)
     return recommender, Services(
         recommender,
         bandits,

@@ -17,8 +17,8 @@ from tests.contracts.harness import home_of, whole_log
 
 from topk_bandit.bandits.administration import FOLLOWER_SILENCE_MS, Bandits
 from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import (
     BanditName,
@@ -194,7 +194,7 @@ class Notebook:
 @dataclass(frozen=True)
 class Worker:
     store: Store
-    residents: Residents
+    models: ModelCache
     recommender: Recommender
     bandits: Bandits
     hooks: RecordedHooks
@@ -228,7 +228,7 @@ async def running_worker(
         deciders = stack.enter_context(ThreadPoolExecutor(2))
         learners = stack.enter_context(ThreadPoolExecutor(1))
         observed = time_calls(store, hooks)
-        residents = Residents(
+        models = ModelCache(
             observed,
             learners,
             limits=limits,
@@ -240,16 +240,16 @@ async def running_worker(
             now=now or (clock.read_seconds if clock else time.monotonic),
             owns=owns,
         )
-        stack.push_async_callback(residents.stop)
-        residents.start()
+        stack.push_async_callback(models.stop)
+        models.start()
         quotas = TenantQuotas(observed, Quotas({Quota.BANDITS: 9}))
         yield Worker(
             store=store,
-            residents=residents,
-            recommender=Recommender(observed, residents, deciders, quotas=quotas, hooks=hooks, new_id=new_id),
+            models=models,
+            recommender=Recommender(observed, models, deciders, quotas=quotas, hooks=hooks, new_id=new_id),
             bandits=Bandits(
                 observed,
-                residents,
+                models,
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quotas=quotas,
                 new_id=new_id,
@@ -324,7 +324,7 @@ class Shop:
         """Let what was learned age, and the worker have all of it: it is never far behind, however slow it is."""
         if self.stores.clock is not None:
             await self.stores.pass_time(100)
-        await self.worker.residents.follow(NAME)
+        await self.worker.models.follow(NAME)
 
     async def _serve_one(self) -> None:
         if self.open and self.rng.random() < 0.45:
@@ -350,7 +350,7 @@ class Shop:
         await self.stores.pass_time(10)
         outcomes = [(await self.worker.recommender.reward(NAME, one, 3.0)).outcome for one in missed[:3]]
         assert set(outcomes) == {"late"}
-        await self.worker.residents.expire(NAME)
+        await self.worker.models.expire(NAME)
         await self._update(reward_wait_ms=HOUR_MS, default_reward=None)
 
     async def _change_items(self) -> None:
@@ -459,5 +459,5 @@ async def settles(worker: Worker) -> bool:
         record = await worker.store.get_bandit(NAME)
     except TopkBanditError:
         return False
-    model = worker.residents.peek_model(NAME)
+    model = worker.models.peek_model(NAME)
     return model is not None and model.version == record.log_position

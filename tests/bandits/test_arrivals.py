@@ -73,7 +73,7 @@ def test_a_bandit_comes_back_the_same(stores: Stores, *, trimmed: bool) -> None:
             late = await worker.recommender.recommend(NAME, request("late"))
             paid = await worker.recommender.recommend(NAME, request("paid"))
             await worker.recommender.reward(NAME, paid.recommendation_id, 2.5)
-            before = digests_of(await worker.residents.follow(NAME))
+            before = digests_of(await worker.models.follow(NAME))
             seen, lines, slates = await dump(store, NAME), await archived(store, NAME), await open_slates(store, NAME)
             await store.delete_bandit(NAME)
         sender = Sender(store, limits=LIMITS)
@@ -85,7 +85,7 @@ def test_a_bandit_comes_back_the_same(stores: Stores, *, trimmed: bool) -> None:
             assert again[4] == seen[4][1:]
             assert await open_slates(store, name) == slates
             async with running_worker(store) as worker:
-                assert digests_of(await worker.residents.follow(name)) == before
+                assert digests_of(await worker.models.follow(name)) == before
                 for slate in (early, late):
                     repeated = await worker.recommender.recommend(name, request("early" if slate is early else "late"))
                     assert repeated == slate
@@ -99,7 +99,7 @@ def test_a_bandit_comes_back_the_same(stores: Stores, *, trimmed: bool) -> None:
                     await worker.bandits.upsert_items(name, [Item("gone/one")])
                 await worker.bandits.upsert_items(name, [Item("new")])
                 await worker.recommender.recommend(name, request())
-                await worker.residents.follow(name)
+                await worker.models.follow(name)
 
     run(stores, scenario)
 
@@ -129,20 +129,20 @@ def test_slates_of_every_kind_await_what_they_awaited(stores: Stores, *, trimmed
                     await worker.bandits.import_rows(NAME, RowsOfImport(f"more {_}", 0, 1, (past,)))
                 await trim(store)
             await worker.bandits.import_rows(NAME, RowsOfImport("old", 3, 4, (past,)))
-            before, lines = digests_of(await worker.residents.follow(NAME)), await archived(store, NAME)
+            before, lines = digests_of(await worker.models.follow(NAME)), await archived(store, NAME)
             assert any(line.startswith('{"slate"') for line in lines) == trimmed
             slates = await open_slates(store, NAME)
             await store.delete_bandit(NAME)
             await Sender(store, limits=LIMITS).send(NAME, lines, at_once=3)
             assert await open_slates(store, NAME) == slates
-            assert digests_of(await worker.residents.follow(NAME)) == before
+            assert digests_of(await worker.models.follow(NAME)) == before
             for one, slate in ((other, ("a / b", "i1", "i2")), (shown, ())):
                 assert (await worker.recommender.activate(NAME, one, slate)).outcome == "duplicate"
             assert (await worker.recommender.activate(NAME, inactive, ())).outcome == "activated"
             again = await worker.recommender.reward(NAME, two, 1.5, reward_id="first one")
             assert again.outcome is RewardOutcome.DUPLICATE
             await worker.recommender.reward(NAME, two, 4.0, reward_id="third", final=True)
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             assert model.last.event.value == 0.25 + 2.0 + 4.0  # type: ignore[union-attr]
             known = await worker.bandits.import_rows(NAME, RowsOfImport("old", 0, 3, (past, past)))
             assert (known.next_row, known.accepted) == (3, 2)

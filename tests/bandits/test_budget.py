@@ -27,9 +27,9 @@ from tests.servers import running_server, valkey_binary
 from tests.waiting import until_async
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
+from topk_bandit.bandits.cached_model import LONGEST_PAUSE_LOOKS
 from topk_bandit.bandits.follower import SHORT_TAIL
-from topk_bandit.bandits.resident import LONGEST_PAUSE_LOOKS
-from topk_bandit.bandits.residents import VISIT_SECONDS
+from topk_bandit.bandits.model_cache import VISIT_SECONDS
 from topk_bandit.domain.bandits import BanditName, Expired, Item, RewardOutcome
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.limits import Limits
@@ -48,7 +48,7 @@ SOON = MemoryBudget(idle_seconds=0.3)
 
 
 def rests(worker: Worker, name: BanditName = NAME) -> bool:
-    return worker.residents.peek_model(name) is None
+    return worker.models.peek_model(name) is None
 
 
 async def pass_time_until_it_rests(worker: Worker, stores: Stores) -> None:
@@ -104,7 +104,7 @@ def test_a_model_stays_within_its_bound(stores: Stores) -> None:
             shop, archive = Shop(worker, stores, np.random.default_rng(2)), Archive(store)
             await shop.create()
             await shop.trade(5 * limits.rows // 2, archive=archive)
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             assert model.state.observations > limits.rows
             models = replayed(model.incarnation, archive.events, limits=limits)
             assert max(one.memory_bytes for one in models) <= budget.model_bytes
@@ -196,7 +196,7 @@ def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: in
             for part in range(4):
                 await shop.trade(rounds // 4, archive=archive)
                 await resting.recommender.recommend(NAME, request(f"awake {part}"))
-                assert_same(await resting.residents.follow(NAME), await staying.residents.follow(NAME))
+                assert_same(await resting.models.follow(NAME), await staying.models.follow(NAME))
                 times.append(times[-1] + 2.0 * SOON.idle_seconds)
                 await until_async(lambda: rests(resting), what="the model rests")
             assert resting.hooks.rests == ["idle"] * 4
@@ -204,7 +204,7 @@ def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: in
             assert staying.hooks.rests == []
             await archive.look()
             truth = replayed((await store.get_bandit(NAME)).incarnation, archive.events)[-1]
-            assert_same(await resting.residents.follow(NAME), truth)
+            assert_same(await resting.models.follow(NAME), truth)
 
     run(stores, scenario)
 
@@ -228,7 +228,7 @@ def test_too_many_models_take_turns(stores: Stores) -> None:
                         assert [one for one in (A, B, C) if not rests(worker, one)] == [name]
                 assert worker.hooks.rests == ["memory"] * 11
                 for name in (A, B, C):
-                    assert_same(await worker.residents.follow(name), await keeper.residents.follow(name))
+                    assert_same(await worker.models.follow(name), await keeper.models.follow(name))
 
     run(stores, scenario)
 
@@ -243,8 +243,8 @@ def test_a_long_tail_is_folded_after_the_first_answer(stores: Stores) -> None:
             while not await a_long_tail_of_no_item_changes(store):
                 shown = await shop.recommend()
                 await worker.recommender.reward(NAME, shown.recommendation_id, 1.0)
-                await worker.residents.follow(NAME)
-            live = await worker.residents.follow(NAME)
+                await worker.models.follow(NAME)
+            live = await worker.models.follow(NAME)
         async with running_worker(store) as other:
             first = await other.recommender.recommend(NAME, request("first"))
             assert first.model_version == await saved(store) < live.version
@@ -276,7 +276,7 @@ def test_an_item_that_was_retired_meanwhile_is_in_no_slate(stores: Stores) -> No
             for _ in range(SHORT_TAIL):
                 await worker.recommender.recommend(NAME, request())
         async with running_worker(store) as other:
-            model = await other.residents.get_model(NAME)
+            model = await other.models.get_model(NAME)
             assert "i3" in model.items.retired
             assert model.items_position == (await store.get_bandit(NAME)).items_position
 
@@ -297,7 +297,7 @@ def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, def
             late = await worker.recommender.reward(NAME, shown[0].recommendation_id, 9.0)
             assert late.outcome is RewardOutcome.LATE
             assert rests(worker), "a reward alone brings no model back"
-            await worker.residents.get_model(NAME)
+            await worker.models.get_model(NAME)
 
             async def closed() -> bool:
                 return (await store.get_bandit(NAME)).pending == 0 and await settles(worker)
@@ -306,7 +306,7 @@ def test_what_became_overdue_at_rest_is_closed_at_the_return(stores: Stores, def
             stats = await worker.bandits.stats(NAME)
             assert (stats.expirations, stats.late_rewards, stats.pending) == (5, 1, 0)
             assert stats.defaults == (0 if default_reward is None else 5)
-            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
+            assert_same(await worker.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -355,14 +355,14 @@ def test_a_bandit_that_nothing_happens_to_costs_little(embedded: EmbeddedStore) 
             shop = Shop(busy, stores, np.random.default_rng(1))
             await shop.create()
             waiting = await shop.recommend()
-            await idle.residents.follow(NAME)
-            resident, loop = idle.residents._residents[NAME], asyncio.get_running_loop()
+            await idle.models.follow(NAME)
+            entry, loop = idle.models._entries[NAME], asyncio.get_running_loop()
             longest = LONGEST_PAUSE_LOOKS * 0.02
-            await until_async(lambda: resident._pause_seconds == longest, what="looks have become rare")
+            await until_async(lambda: entry._pause_seconds == longest, what="looks have become rare")
             before, began = idle.hooks.store_calls.total(), loop.time()
             await until_async(lambda: idle.hooks.store_calls.total() > before + 6, what="it was looked at three times")
             assert loop.time() - began > 1.0, "at first three looks took 0.06 s"
-            await rare.residents.follow(NAME)
+            await rare.models.follow(NAME)
             await busy.recommender.reward(NAME, waiting.recommendation_id, 1.0)
             await until_async(
                 lambda: idle.hooks.learned_rewards == rare.hooks.learned_rewards == [1.0], what="both have learned it"
@@ -372,21 +372,21 @@ def test_a_bandit_that_nothing_happens_to_costs_little(embedded: EmbeddedStore) 
 
 
 def test_a_deadline_is_noticed_though_looks_have_become_rare(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topk_bandit.bandits.resident.LONGEST_PAUSE_LOOKS", 1e9)
+    monkeypatch.setattr("topk_bandit.bandits.cached_model.LONGEST_PAUSE_LOOKS", 1e9)
 
     async def scenario(store: Store) -> None:
         async with running_worker(store, look_seconds=0.1) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create(replace(SETTINGS, reward_wait_ms=500, default_reward=0.5))
             shown = await shop.recommend()
-            resident = worker.residents._residents[NAME]
+            entry = worker.models._entries[NAME]
 
             async def knows_the_deadline() -> bool:
                 await stores.pass_time(1)  # for it to be asked for, where none was known yet
-                return resident.next_deadline_ms == shown.deadline_ms
+                return entry.next_deadline_ms == shown.deadline_ms
 
             await until_async(knows_the_deadline, what="the deadline is known")
-            resident._pause_seconds = 1e6
+            entry._pause_seconds = 1e6
             await stores.pass_time(500)
             await until_async(lambda: worker.hooks.expirations == 1, what="the slate is closed")
 
@@ -407,7 +407,7 @@ def test_a_frame_that_does_not_verify_is_counted(embedded: EmbeddedStore) -> Non
             spoiled = bytearray(frames[slots.index(newest)])
             spoiled[len(spoiled) // 2] ^= 1
             await store._link.call("SET", newest, bytes(spoiled))
-            assert_same(await other.residents.follow(NAME), live)
+            assert_same(await other.models.follow(NAME), live)
             assert other.hooks.failed_snapshots == 1
 
     async def traded(store: Store) -> Model:
@@ -416,7 +416,7 @@ def test_a_frame_that_does_not_verify_is_counted(embedded: EmbeddedStore) -> Non
             await shop.create()
             await shop.trade(700)
             assert len(await store.load_snapshots(NAME)) == 2
-            return await worker.residents.follow(NAME)
+            return await worker.models.follow(NAME)
 
     run(stores, scenario)
 
@@ -433,7 +433,7 @@ def test_learning_goes_on_when_a_snapshot_can_not_be_saved(embedded: EmbeddedSto
             await shop.trade(20)
             await store._link.call("LPUSH", slot, "not a snapshot")
             await shop.trade(480)
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             assert worker.hooks.failed_snapshots > 0
             assert (await store.get_bandit(NAME)).snapshot_position == 0
             assert_same(model, await rebuilt(store))

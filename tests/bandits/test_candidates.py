@@ -89,7 +89,7 @@ def test_the_baseline_slate_is_given_to_requests_with_features_too(stores: Store
             asked = RecommendationRequest("r1", Features.of({"basket": 3.0}), ("i0", "never", "nor"))
             given = await worker.recommender.recommend(NAME, asked)
             assert (given.slate, given.baseline) == (BASELINE, True)
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             assert model.encoder is not None
             assert len(model.encoder.records[0].sample) == 1
 
@@ -107,7 +107,7 @@ def test_the_baseline_slate_is_given_recorded_and_learned_from(stores: Stores) -
             assert (given.regret_bound, given.estimated_regret) == (0.0, 0.0)
             assert await worker.recommender.recommend(NAME, asked) == given
             await worker.recommender.reward(NAME, given.recommendation_id, 2.0)
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             assert model.state.observations == 1
             [row] = model.items.find_indices(BASELINE)[None].tolist()
             assert model.state.posterior.observations.rankings.tolist() == [row]
@@ -116,7 +116,7 @@ def test_the_baseline_slate_is_given_recorded_and_learned_from(stores: Stores) -
             await worker.bandits.update_bandit(NAME, lambda settings: replace(settings, baseline_item_ids=()))
             with pytest.raises(NotReadyError):
                 await worker.recommender.recommend(NAME, replace(asked, request_id="r3"))
-            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
+            assert_same(await worker.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -137,7 +137,7 @@ def test_a_repeated_request_never_shows_what_was_taken_out(stores: Stores, chang
                     await one.recommender.recommend(NAME, asked)
                 assert caught.value.reason == "ITEM_GONE"
             await worker.recommender.reward(NAME, given.recommendation_id, 1.0)
-            assert (await worker.residents.follow(NAME)).state.observations == 1
+            assert (await worker.models.follow(NAME)).state.observations == 1
             if change == "hide":
                 await worker.bandits.upsert_items(NAME, [Item("i1")])
                 assert await elsewhere.recommender.recommend(NAME, asked) == given

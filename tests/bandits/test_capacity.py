@@ -33,9 +33,9 @@ def test_items_that_found_no_room_find_it_once_the_capacity_is_raised(stores: St
             await shop.trade(19)
             with pytest.raises(ExhaustedError, match="room for 8 items"):
                 await worker.bandits.upsert_items(NAME, [Item("late")])
-            before = await worker.residents.follow(NAME)
+            before = await worker.models.follow(NAME)
             assert (await raised(worker, 40)).settings.item_capacity == 40
-            after = await worker.residents.follow(NAME)
+            after = await worker.models.follow(NAME)
             assert after.state.posterior.kernel.n_items == 40
             assert after.state.observations == before.state.observations
             assert after.since_checkpoint == 0
@@ -43,7 +43,7 @@ def test_items_that_found_no_room_find_it_once_the_capacity_is_raised(stores: St
             await worker.bandits.upsert_items(NAME, [Item(f"late-{n}") for n in range(32)])
             slates = [await worker.recommender.recommend(NAME, request(candidates=[f"late-{n}" for n in range(9)]))]
             assert set(slates[0].slate) <= {f"late-{n}" for n in range(9)}
-            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
+            assert_same(await worker.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 

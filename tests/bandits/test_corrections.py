@@ -180,7 +180,7 @@ async def miss_deadlines(shop: Shop) -> None:
         if number % 3 == 1:
             await recommender.reward(NAME, key, 1.0, reward_id="click")
     await shop.stores.pass_time(150)
-    await shop.worker.residents.expire(NAME)
+    await shop.worker.models.expire(NAME)
     await shop._update(reward_wait_ms=HOUR_MS, default_reward=None)
 
 
@@ -213,7 +213,7 @@ def test_corrections_while_others_write_are_never_missed_and_replayed_to_the_bit
                     await asyncio.sleep(0)
 
             await asyncio.gather(trade(120), amend(60))
-            live = await worker.residents.follow(NAME)
+            live = await worker.models.follow(NAME)
             await archive.look()
             assert live.tally.missed_corrections == 0
             assert live.tally.amended + live.tally.voided == told["accepted"]
@@ -244,7 +244,7 @@ def test_several_rewards_activations_and_corrections_are_replayed_to_the_bit(sto
                 if number % 25 == 24:
                     await miss_deadlines(shop)
                 await archive.look()
-            live = await worker.residents.follow(NAME)
+            live = await worker.models.follow(NAME)
             await archive.look()
             kinds = {type(logged.event) for logged in archive.events}
             assert kinds >= {Activated, Lapsed, RewardCollected, RewardAmended, Rewarded}
@@ -274,7 +274,7 @@ def test_settings_that_change_meanwhile_make_a_correction_look_again() -> None:
             key = (await shop.recommend()).recommendation_id
             await worker.recommender.reward(NAME, key, 1.0)
             worker.notebook.write("tastes", {"i0": 1.0, "i1": 2.0})
-            follow, changed = worker.residents.follow, []
+            follow, changed = worker.models.follow, []
 
             async def follow_and_lose(name: object) -> Model:
                 model = await follow(name)  # type: ignore[arg-type]
@@ -285,7 +285,7 @@ def test_settings_that_change_meanwhile_make_a_correction_look_again() -> None:
                     )
                 return model
 
-            worker.residents.follow = follow_and_lose  # type: ignore[method-assign]
+            worker.models.follow = follow_and_lose  # type: ignore[method-assign]
             with pytest.raises(TopkBanditError) as refused:
                 await worker.recommender.correct_reward(NAME, key, 2.0)
             assert isinstance(refused.value, NotReadyError), "a new prior refits"

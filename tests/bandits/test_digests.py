@@ -50,7 +50,7 @@ async def history(store: Store, stores: Stores) -> list[LoggedEvent]:
         shop, archive = Shop(worker, stores, np.random.default_rng(5)), Archive(store)
         await shop.create()
         await shop.trade(420, archive=archive)
-        await worker.residents.follow(NAME)
+        await worker.models.follow(NAME)
         await archive.look()
         return archive.events
 
@@ -116,7 +116,7 @@ def test_a_worker_that_starts_from_a_snapshot_of_other_bits_says_so_and_goes_on(
         record = await store.get_bandit(NAME)
         assert record.snapshot_position > 0
         async with running_worker(store) as worker:
-            model, truth = await worker.residents.follow(NAME), replayed(record.incarnation, events)[-1]
+            model, truth = await worker.models.follow(NAME), replayed(record.incarnation, events)[-1]
             assert_same(replace(model, arithmetic=truth.arithmetic), truth)
             assert (model.arithmetic != truth.arithmetic) == ("arithmetic" in changed)
             assert worker.hooks.divergences == divergences
@@ -143,7 +143,7 @@ def test_a_worker_whose_checkpoint_another_kept_otherwise_says_so(
             while not (await store.get_bandit(NAME)).snapshot_position:
                 await shop.trade(1)
                 for one in (worker, other):
-                    await one.residents.follow(NAME)
+                    await one.models.follow(NAME)
             # The store kept one of the two checkpoints of the same position, and the worker of the other compared them.
             assert worker.hooks.divergences + other.hooks.divergences == divergences
 
@@ -171,7 +171,7 @@ def test_a_worker_takes_the_digests_of_a_checkpoint_once_though_another_kept_it(
             while not (position := (await store.get_bandit(NAME)).snapshot_position):
                 await shop.trade(1)
                 for one in (worker, other):
-                    await one.residents.follow(NAME)
+                    await one.models.follow(NAME)
         assert taken == [position, position]
 
     run(stores, scenario)
@@ -189,7 +189,7 @@ def test_what_another_arithmetic_had_a_part_in_is_compared_with_its_like_only(
             await shop.create()
             while not (await store.get_bandit(NAME)).snapshot_position:
                 await shop.trade(1)
-                await unlike.residents.follow(NAME)
+                await unlike.models.follow(NAME)
             stayed = await unlike.bandits.stats(NAME)
             async with running_worker(store) as one, running_worker(store) as other:
                 mine, theirs = await one.bandits.stats(NAME), await other.bandits.stats(NAME)
@@ -224,7 +224,7 @@ def test_stats_tell_the_digests_of_the_answering_worker(stores: Stores) -> None:
             await shop.trade(80)
             mine, theirs = await worker.bandits.stats(NAME), await other.bandits.stats(NAME)
             assert mine.model_version == theirs.model_version
-            told = digests_of(await worker.residents.follow(NAME))
+            told = digests_of(await worker.models.follow(NAME))
             for stats in (mine, theirs):
                 assert (stats.log_digest, stats.posterior_digest, stats.arithmetic) == told
 

@@ -40,7 +40,7 @@ async def operators_of(worker: Worker) -> AsyncIterator[Operators]:
     with ThreadPoolExecutor(1) as executor:
         yield Operators(
             worker.store,
-            worker.residents,
+            worker.models,
             executor,
             quotas=TenantQuotas(worker.store, Quotas()),
             clock_ms=lambda: 0,
@@ -106,8 +106,8 @@ def test_the_live_model_explains_what_it_has_just_decided() -> None:
             shop = Shop(worker, stores, np.random.default_rng(12))
             await shop.create()
             await shop.trade(20)
-            model = await worker.residents.follow(NAME)
-            worker.residents._listener.cancel()  # type: ignore[union-attr]  # so that it learns nothing more
+            model = await worker.models.follow(NAME)
+            worker.models._listener.cancel()  # type: ignore[union-attr]  # so that it learns nothing more
             given = await shop.recommend()
             assert given.model_version == model.version
             explanation = await operators.explain_recommendation(NAME, given.recommendation_id)
@@ -182,7 +182,7 @@ def test_top_slates_are_the_best_of_all_by_their_mean() -> None:
                 )
                 await worker.recommender.reward(NAME, given.recommendation_id, float(rng.normal()))
             version, top = await operators.list_top_slates(NAME, (0.3, -1.0), limit=8)
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             assert version == model.version == (await store.get_bandit(NAME)).log_position
             everything = all_rankings(model.items.find_eligible(None).places, slate_size=SETTINGS.slate_size)
             moments = model.state.predict(np.array([0.3, -1.0]), everything)

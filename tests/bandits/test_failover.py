@@ -73,7 +73,7 @@ async def begun(worker: Worker, other: Worker, pair: SentinelPair, ledger: Ledge
     await asyncio.to_thread(pair.until_ready_to_fail_over)
     await worker.bandits.create_bandit(NAME, SETTINGS)
     await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(8)])
-    await other.residents.get_model(NAME)
+    await other.models.get_model(NAME)
     await ledger.visits(worker, count=10)
     await asyncio.to_thread(pair.until_ready_to_fail_over)
 
@@ -116,7 +116,7 @@ async def until_counted(workers: list[Worker]) -> None:
     """Wait until a loss was noticed, and longer than both workers take to do so."""
     await until_async(lambda: counted(workers, "lost events"), what="a loss is noticed")
     for worker in workers:
-        await insist(lambda one=worker: one.residents.follow(NAME))
+        await insist(lambda one=worker: one.models.follow(NAME))
 
 
 @pytest.mark.long_form
@@ -190,7 +190,7 @@ def test_a_planned_failover_is_followed_at_once(durability: Durability) -> None:
             assert (old.info("replication")["role"], new.info("replication")["role"]) == ("master", "master")
             assert (await visited())[0] == 0
         for one in workers:
-            await insist(lambda one=one: one.residents.follow(NAME))
+            await insist(lambda one=one: one.models.follow(NAME))
         gone = await lost(worker.store, ledger)
         if durability == REPLICATED:
             assert gone == 0

@@ -82,7 +82,7 @@ def history(embedded: EmbeddedStore) -> History:
             await worker.bandits.create_bandit(NAME, settings_with(SCHEMA))
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(8)])
             await _trade(worker, archive)
-            live = await worker.residents.follow(NAME)
+            live = await worker.models.follow(NAME)
             await archive.look()
             found.append(History(live, archive.events))
 
@@ -251,7 +251,7 @@ def test_every_kernel_learns_from_features_of_which_none_is_told(kernel: Kernel)
         for n in range(40):
             given = await worker.recommender.recommend(NAME, RecommendationRequest(f"r{n}", Features(), None))
             await worker.recommender.reward(NAME, given.recommendation_id, float("i0" in given.slate))
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
         [best] = list_top_slates(model, Features.of({"age": 50.0}), limit=1)
         assert best.mean > 0.2
 

@@ -183,7 +183,7 @@ def test_a_long_tail_lags_until_it_is_followed(stores: Stores) -> None:
             await shop.trade(700)
             while not await ends_in_a_long_tail_without_items(store):
                 await worker.recommender.recommend(NAME, request())
-                await worker.residents.follow(NAME)
+                await worker.models.follow(NAME)
             with walking(store) as walker:
                 model = await walker.load()
                 assert model is walker.model
@@ -220,7 +220,7 @@ def test_a_log_that_was_trimmed_beyond_a_lagging_model_is_not_taken_for_another_
                 loaded = await walker.load()
                 await shop.trade(700)
                 assert (await store.read_log(NAME, start=1, limit=1)).first_position > loaded.version + 1
-                assert_same(await walker.follow(), await worker.residents.follow(NAME))
+                assert_same(await walker.follow(), await worker.models.follow(NAME))
                 assert (walker.hooks.counts["logs replaced"], walker.hooks.counts["lost events"]) == (0, 0)
                 assert walker.walk == ["loading", "current", "lagging", "current"]
 
@@ -341,12 +341,12 @@ def test_what_is_learned_is_told_and_how_far_the_newest_snapshot_is_behind(store
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(20)
-            before = await worker.residents.follow(NAME)
+            before = await worker.models.follow(NAME)
             unsaved, age, n_bytes = worker.hooks.backed_by[-1]
             assert (unsaved, age, n_bytes) == (before.version, 0.0, 0)
             folded, defaults = worker.hooks.folded_events, worker.hooks.counts["defaults"]
             await shop.trade(580)
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             hooks, stats = worker.hooks, await worker.bandits.stats(NAME)
             assert hooks.folded_events - folded == model.version - before.version
             assert hooks.counts["defaults"] - defaults == stats.defaults > 0
@@ -368,10 +368,10 @@ def test_wild_rewards_are_reported_once_each_and_logged_ever_less_often(
             for value in [*shop.rng.random(30).tolist(), *[1e6, -1e6] * 5]:
                 chosen = await shop.recommend()
                 await worker.recommender.reward(NAME, chosen.recommendation_id, value)
-                await worker.residents.follow(NAME)
+                await worker.models.follow(NAME)
             assert worker.hooks.doubts == {"reward": 10}
         async with running_worker(store) as later:
-            await later.residents.follow(NAME)
+            await later.models.follow(NAME)
             assert later.hooks.doubts == {}, "they were reported when they came"
 
     run(stores, scenario)
@@ -388,12 +388,12 @@ def test_a_broken_log_is_said_and_slates_are_still_chosen(stores: Stores, caplog
             with unfoldable_rewards():
                 await worker.recommender.reward(NAME, shown.recommendation_id, 1.0)
                 with pytest.raises(CorruptDataError):
-                    await worker.residents.follow(NAME)
+                    await worker.models.follow(NAME)
                 again = await worker.recommender.recommend(NAME, request("again"))
                 assert (len(again.slate), again.observations) == (3, 0)
                 await until_async(lambda: "a log can't be followed" in caplog.text, what="the log tells of it")
             assert worker.hooks.failed_folds >= 2
-            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
+            assert_same(await worker.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 

@@ -49,13 +49,13 @@ def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
             assert client.hlen(keys.recommendations) == 1, "of all others only the least is left"
             assert client.hlen(keys.closed[0]) > MANY / 30
             async with running_worker(store) as worker:
-                keeper = Housekeeper(store, worker.residents, pause_seconds=0.0)
+                keeper = Housekeeper(store, worker.models, pause_seconds=0.0)
                 await keeper.go_round()
                 assert isinstance((await whole_log(store, idle))[-1].event, Expired)
                 for _ in range(2):  # one slice ends, and is forgotten when it has been kept for long enough
                     await stores.pass_time(2 * RETENTION_MS)
                     await keeper.go_round()
-                assert worker.residents.peek_model(idle) is None, "nothing was loaded for it"
+                assert worker.models.peek_model(idle) is None, "nothing was loaded for it"
             assert client.hlen(keys.recommendations) == 0
             assert [client.hgetall(key) for key in keys.closed] == [{b"0": b""}] * len(keys.closed)
 
@@ -78,7 +78,7 @@ def test_a_round_touches_only_what_has_something_due() -> None:
                 client.zadd(keys.bandit(name).deadlines, {"r0": 1})
             async with running_worker(store) as worker:
                 before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
-                await Housekeeper(worker.store, worker.residents).go_round()
+                await Housekeeper(worker.store, worker.models).go_round()
                 assert worker.hooks.store_calls["expire_due"] == 3
                 # Three are closed, the worker's own calls aside.
                 assert client.info("commandstats")["cmdstat_evalsha"]["calls"] - before < 10
@@ -94,7 +94,7 @@ def test_rounds_follow_each_other() -> None:
     async def scenario(store: RedisStore) -> None:
         idle = BanditName("one", "idle")
         async with running_worker(store) as worker:
-            keeping = asyncio.create_task(Housekeeper(store, worker.residents, round_seconds=0.05).run())
+            keeping = asyncio.create_task(Housekeeper(store, worker.models, round_seconds=0.05).run())
             await fill(store, idle, slates=1)
             with server.client() as client:
                 client.zadd(KeySpace(stores.prefix).bandit(idle).deadlines, {"r0": 1})
@@ -114,9 +114,9 @@ def test_a_bandit_that_is_followed_is_left_to_its_follower() -> None:
     async def scenario(store: RedisStore) -> None:
         async with running_worker(store, look_seconds=600.0) as worker:
             await worker.bandits.create_bandit(NAME, SETTINGS)
-            await worker.residents.follow(NAME)
+            await worker.models.follow(NAME)
             calls = worker.hooks.store_calls["expire_due"]
-            await Housekeeper(store, worker.residents, pause_seconds=0.0).go_round()
+            await Housekeeper(store, worker.models, pause_seconds=0.0).go_round()
             assert worker.hooks.store_calls["expire_due"] == calls
 
     with running_server(valkey_binary(), append_only=False) as server:

@@ -228,7 +228,7 @@ def test_the_same_rows_again_change_nothing_and_are_answered_as_before(stores: S
             assert (await whole_log(store, NAME))[:-1] == before[3]
             stats = await worker.bandits.stats(NAME)
             assert (stats.imported, stats.observations, stats.recommendations, stats.pending) == (50, 50, 0, 0)
-            assert_same(await rebuilt(store), await worker.residents.follow(NAME))
+            assert_same(await rebuilt(store), await worker.models.follow(NAME))
 
     run(stores, scenario)
 
@@ -375,12 +375,12 @@ def test_snapshots_are_saved_during_an_import_and_the_log_is_trimmed(stores: Sto
             await shop(worker)
             for first in range(0, 6000, 1000):
                 await worker.bandits.import_rows(NAME, sent(past(1000, seed=first), first=first))
-            await worker.residents.follow(NAME)
+            await worker.models.follow(NAME)
             part = await store.read_log(NAME, start=0, limit=1)
             assert part.first_position > 2
             assert len(await store.load_snapshots(NAME)) == 2
         async with running_worker(store) as other:
-            model = await other.residents.follow(NAME)
+            model = await other.models.follow(NAME)
             assert (model.state.imported, model.version) == (6000, part.log_position)
 
     run(stores, scenario)

@@ -67,7 +67,7 @@ def history(embedded: EmbeddedStore) -> History:
             archive = Archive(store)
             await worker.bandits.create_bandit(NAME, replace(SETTINGS, item_schema=SCHEMA))
             sent = await _trade(worker, archive)
-            live = await worker.residents.follow(NAME)
+            live = await worker.models.follow(NAME)
             await archive.look()
             found.append(History(live, archive.events, list(await store.list_items(NAME)), sent))
 

@@ -34,7 +34,7 @@ def test_a_replay_and_a_snapshot_are_the_model_to_the_bit() -> None:
             with_parts = 0
             for _ in range(12):
                 await shop.trade(20)
-                model = await worker.residents.follow(NAME)
+                model = await worker.models.follow(NAME)
                 assert_same(model, await rebuilt(store, limits=LIMITS))
                 with_parts += has_parts(model)
             assert with_parts > 4, "its catalogue has hardly outgrown its rows"

@@ -156,7 +156,7 @@ def test_thousands_may_wait_and_each_is_still_learned(embedded: EmbeddedStore) -
             await worker.bandits.create_bandit(NAME, settings)
             await worker.bandits.upsert_items(NAME, [Item(one) for one in ids])
             await wait_for_all(store)
-            before = await worker.residents.follow(NAME)
+            before = await worker.models.follow(NAME)
             assert before.open_slates == (await store.get_bandit(NAME)).pending == count
             assert (await store.read_log(NAME, start=1, limit=1)).first_position > 3, "the first slate is in no log"
             given = await worker.recommender.recommend(NAME, request("one more", context=(0.5,) * 5))
@@ -165,7 +165,7 @@ def test_thousands_may_wait_and_each_is_still_learned(embedded: EmbeddedStore) -
             assert (
                 await worker.recommender.reward(NAME, given.recommendation_id, 1.0)
             ).outcome is RewardOutcome.ACCEPTED
-            after = await worker.residents.follow(NAME)
+            after = await worker.models.follow(NAME)
             assert (after.open_slates, after.state.observations) == (count - 1, 2)
             stats = await worker.bandits.stats(NAME)
             assert (stats.pending, stats.observations) == (count - 1, 2)
@@ -180,6 +180,6 @@ def test_thousands_may_wait_and_each_is_still_learned(embedded: EmbeddedStore) -
 
     async def assert_another_worker_agrees(store: Store, model: Model) -> None:
         async with running_worker(store) as other:
-            assert_same(await other.residents.follow(NAME), model)
+            assert_same(await other.models.follow(NAME), model)
 
     run(stores, scenario)

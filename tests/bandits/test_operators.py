@@ -47,7 +47,7 @@ def test_a_live_model_is_the_fold_of_its_log_whole_or_trimmed() -> None:
             with ThreadPoolExecutor(1) as executor:
                 operators = Operators(
                     store,
-                    worker.residents,
+                    worker.models,
                     executor,
                     quotas=TenantQuotas(store, Quotas()),
                     clock_ms=lambda: 0,
@@ -59,7 +59,7 @@ def test_a_live_model_is_the_fold_of_its_log_whole_or_trimmed() -> None:
                 await shop.create()
                 await shop.trade(70)
                 found = await operators.verify(NAME)
-                live = await worker.residents.follow(NAME)
+                live = await worker.models.follow(NAME)
                 assert (found.difference, found.replayed_from, found.version) == ("", 0, live.version)
                 assert (found.log_digest, found.posterior_digest, found.arithmetic) == digests_of(live)
                 assert found.replayed_posterior_digest == found.posterior_digest
@@ -80,7 +80,7 @@ def test_a_model_that_is_something_else_is_told(part: str) -> None:
             with ThreadPoolExecutor(1) as executor:
                 operators = Operators(
                     store,
-                    worker.residents,
+                    worker.models,
                     executor,
                     quotas=TenantQuotas(store, Quotas()),
                     clock_ms=lambda: 0,
@@ -89,14 +89,14 @@ def test_a_model_that_is_something_else_is_told(part: str) -> None:
                 shop = Shop(worker, stores, np.random.default_rng(22))
                 await shop.create()
                 await shop.trade(40)
-                live = await worker.residents.follow(NAME)
+                live = await worker.models.follow(NAME)
                 state, tally = live.state, live.tally
                 posterior = state.posterior.rescale(offset=1.0, amplitude=state.posterior.amplitude)
                 other = {
                     "log": replace(live, tally=replace(tally, explored=tally.explored + 1)),
                     "posterior": replace(live, state=replace(state, posterior=posterior)),
                 }[part]
-                worker.residents._residents[NAME].follower.model = other
+                worker.models._entries[NAME].follower.model = other
                 assert (await operators.verify(NAME)).difference == part
 
     run(stores, scenario)
@@ -193,7 +193,7 @@ def test_few_long_calls_at_once_and_others_are_refused() -> None:
             with ThreadPoolExecutor(1) as executor:
                 operators = Operators(
                     store,
-                    worker.residents,
+                    worker.models,
                     executor,
                     quotas=TenantQuotas(store, Quotas()),
                     clock_ms=lambda: 0,

@@ -376,7 +376,7 @@ def test_a_reply_that_was_lost_has_the_log_read(server: RunningServer) -> None:
                     assert receipt == RewardReceipt(RewardOutcome.DUPLICATE, receipt.log_position)
                     await until_settled([worker])
                 assert proxy.lost == len(shown)
-                assert_same(await worker.residents.get_model(NAME), await rebuilt(store))
+                assert_same(await worker.models.get_model(NAME), await rebuilt(store))
 
     asyncio.run(main())
 
@@ -397,7 +397,7 @@ def test_workers_that_know_their_own_writes_learn_all_by_themselves(server: Runn
             shop = Shop(workers[0], stores, np.random.default_rng(1))
             await shop.create()
             for worker in workers:
-                await worker.residents.get_model(NAME)
+                await worker.models.get_model(NAME)
             for number in range(160):
                 shop.worker = workers[number % count]
                 await shop.trade(1)
@@ -406,6 +406,6 @@ def test_workers_that_know_their_own_writes_learn_all_by_themselves(server: Runn
             await until_settled(workers)
             whole = await rebuilt(connections[0])
             for worker in workers:
-                assert_same(await worker.residents.get_model(NAME), whole)
+                assert_same(await worker.models.get_model(NAME), whole)
 
     run(stores, scenario, connections=count)

@@ -45,7 +45,7 @@ async def named(worker: Worker, study: str = "tastes") -> BanditRecord:
 
 
 async def shown(worker: Worker, request_id: str, **asked: object) -> list[str]:
-    await worker.residents.follow(NAME)
+    await worker.models.follow(NAME)
     return list((await worker.recommender.recommend(NAME, request(request_id, **asked))).slate)  # type: ignore[arg-type]
 
 
@@ -62,7 +62,7 @@ def test_a_prior_that_is_named_is_followed_and_its_newest_utilities_are_taken_wh
             worker.notebook.write("tastes", {item_id: -value for item_id, value in CONSTANTS.items()})
             await named(worker)
             assert await shown(worker, "two", context=(-0.3, 1.0)) == ["i0", "i2", "i4"]
-            assert_same(await worker.residents.follow(NAME), await rebuilt(store))
+            assert_same(await worker.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -100,7 +100,7 @@ def test_a_bandit_may_be_created_with_a_prior_and_items_that_come_later_have_the
             await worker.bandits.upsert_items(NAME, [Item("unheard-of"), Item("later")])
             assert await shown(worker, "two", context=(5.0, -9.0)) == ["later", "i3", "i1"]
             async with running_worker(store) as other:
-                assert_same(await other.residents.follow(NAME), await rebuilt(store))
+                assert_same(await other.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -127,16 +127,16 @@ def test_what_was_learned_stays_when_the_prior_changes_or_goes(stores: Stores) -
             for number in range(20):
                 given = await worker.recommender.recommend(NAME, request(f"r{number}", context=(1.0, number / 10)))
                 await worker.recommender.reward(NAME, given.recommendation_id, 1.0 * ("i4" in given.slate))
-                await worker.residents.follow(NAME)
-            before = await worker.residents.follow(NAME)
+                await worker.models.follow(NAME)
+            before = await worker.models.follow(NAME)
             await named(worker)
-            believing = await worker.residents.follow(NAME)
+            believing = await worker.models.follow(NAME)
             assert believing.state.observations == before.state.observations == 20
             assert believing.since_checkpoint == 0
             assert believing.memory_bytes > before.memory_bytes
             assert (await worker.bandits.stats(NAME)).mean_reward == before.tally.reward_sum / 20
             await named(worker, "")
-            after = await worker.residents.follow(NAME)
+            after = await worker.models.follow(NAME)
             assert after.settings == before.settings
             differing = {one: getattr(before, one) for one in ("last", "since_checkpoint", "history", "state")}
             assert_same(replace(after, **differing), before)

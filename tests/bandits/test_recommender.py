@@ -38,7 +38,7 @@ def test_only_long_decisions_leave_the_event_loop() -> None:
             with CountingThreads() as deciders:
                 recommender = Recommender(
                     store,
-                    worker.residents,
+                    worker.models,
                     deciders,
                     quotas=TenantQuotas(store, Quotas()),
                     hooks=Hooks(),
@@ -79,7 +79,7 @@ def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_lea
             with CountingThreads() as deciders:
                 recommender = Recommender(
                     store,
-                    worker.residents,
+                    worker.models,
                     deciders,
                     quotas=TenantQuotas(store, Quotas()),
                     hooks=Hooks(),
@@ -112,7 +112,7 @@ def test_the_stats_tell_how_ranks_are_weighed(kernel: Kernel, power: float) -> N
             assert (await worker.bandits.stats(NAME)).hyperparameters.rank_weight_power == power
             if kernel is Kernel.ADAPTIVE:
                 await shop.trade(60)
-                model = await worker.residents.follow(NAME)
+                model = await worker.models.follow(NAME)
                 chosen = model.state.posterior.kernel.shape
                 assert chosen is not None
                 stats = (await worker.bandits.stats(NAME)).hyperparameters

@@ -51,7 +51,7 @@ def history(embedded: EmbeddedStore) -> History:
             shop, archive = Shop(worker, stores, np.random.default_rng(3)), Archive(store)
             await shop.create()
             await shop.trade(ROUNDS, archive=archive)
-            live = await worker.residents.follow(NAME)
+            live = await worker.models.follow(NAME)
             await archive.look()
             record = await store.get_bandit(NAME)
             found.append(History(live, archive.events, snapshots=record.snapshot_position))

@@ -149,7 +149,7 @@ def test_a_life_with_resets_is_replayed_to_the_bit(stores: Stores) -> None:
                 await worker.bandits.reset_bandit(NAME, request_id=f"turn {turn}")
             await shop.trade(60, archive=archive)
             await archive.look()
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             assert 0 < model.state.remembered < model.state.observations
             stats = await worker.bandits.stats(NAME)
             assert (stats.forgotten, stats.observations) == (model.state.forgotten, model.state.observations)
@@ -179,10 +179,10 @@ def test_a_reset_happens_once_for_a_request_id(stores: Stores) -> None:
             receipt = await worker.recommender.reward(NAME, shown.recommendation_id, 2.0)
             assert receipt.outcome is RewardOutcome.ACCEPTED
             assert await worker.recommender.recommend(NAME, request("before")) == shown
-            assert (await worker.residents.follow(NAME)).state.remembered == 1
+            assert (await worker.models.follow(NAME)).state.remembered == 1
             for _ in range(2):
                 await worker.bandits.reset_bandit(NAME)
-            assert (await worker.residents.follow(NAME)).state.remembered == 0
+            assert (await worker.models.follow(NAME)).state.remembered == 0
             assert (await store.get_bandit(NAME)).revision == first.revision + 2
             with pytest.raises(NotReadyError):
                 await worker.recommender.correct_reward(NAME, shown.recommendation_id, 1.0)

@@ -255,11 +255,11 @@ async def get_hot(worker: Worker, clock: Clock, share: float) -> None:
     """Have a worker see a log that grows so fast that this share of the slates is learned from, or twice as many."""
     await worker.recommender.recommend(NAME, request("first"))
     await worker.recommender.recommend(NAME, request("second"))
-    model = await worker.residents.follow(NAME)
+    model = await worker.models.follow(NAME)
     clock.seconds += 2.0
     # As if nothing but slates came: where the worker has seen rewards too, about half as many are slates.
-    worker.residents.note_slate(NAME, model.version + round(2.0 * MOST / share))
-    assert 0.4 * MOST / share < worker.residents.find_slate_rate(NAME) < 1.1 * MOST / share
+    worker.models.note_slate(NAME, model.version + round(2.0 * MOST / share))
+    assert 0.4 * MOST / share < worker.models.find_slate_rate(NAME) < 1.1 * MOST / share
 
 
 def test_a_hot_bandit_of_two_workers_is_replayed_to_the_bit(stores: Stores) -> None:
@@ -276,9 +276,9 @@ def test_a_hot_bandit_of_two_workers_is_replayed_to_the_bit(stores: Stores) -> N
             await shop.trade(30, archive=archive)
             await archive.look()
             assert (await other.bandits.stats(NAME)).set_aside == stats.set_aside
-            models = [await worker.residents.follow(NAME) for worker in (one, other)]
+            models = [await worker.models.follow(NAME) for worker in (one, other)]
             async with running_worker(store) as restarted:
-                models.append(await restarted.residents.follow(NAME))
+                models.append(await restarted.models.follow(NAME))
         replay = replayed(models[0].incarnation, archive.events)[-1]
         for model in models:
             assert_same(model, replay)
@@ -330,7 +330,7 @@ def test_a_slate_that_is_set_aside_is_a_slate_like_all_others(stores: Stores) ->
             await Shop(worker, stores, np.random.default_rng(9)).create(replace(SETTINGS, requires_activation=True))
             await get_hot(worker, clock, 5e-4)
             take, name = worker.recommender, NAME
-            before = digest_state((await worker.residents.follow(name)).state)
+            before = digest_state((await worker.models.follow(name)).state)
             slates = [await take.recommend(name, request(f"r{n}")) for n in range(5)]
             ids = [slate.recommendation_id for slate in slates]
             assert await take.recommend(name, request("r0")) == slates[0]
@@ -348,7 +348,7 @@ def test_a_slate_that_is_set_aside_is_a_slate_like_all_others(stores: Stores) ->
             await worker.bandits.update_bandit(name, lambda now: replace(now, learned_per_second=1_000_000))
             await take.recommend(name, request("cool"))
             stats = await worker.bandits.stats(name)
-            model = await worker.residents.follow(name)
+            model = await worker.models.follow(name)
             assert digest_state(model.state) == before
             assert (stats.set_aside, stats.observations, stats.pending, stats.inactive) == (5, 0, 1, 4)
             assert (stats.corrected, stats.missed_corrections, stats.mean_reward) == (2, 0, 2.0)
@@ -367,7 +367,7 @@ async def late_one(worker: Worker, stores: Stores) -> Model:
     slate = await worker.recommender.recommend(NAME, request("late"))
     await stores.pass_time(10)
     assert (await worker.recommender.reward(NAME, slate.recommendation_id, 1.0)).outcome == "late"
-    return await worker.residents.follow(NAME)
+    return await worker.models.follow(NAME)
 
 
 async def whole(store: Store) -> list[LoggedEvent]:
@@ -406,7 +406,7 @@ def test_one_that_is_never_shown_is_marked_to_its_end(stores: Stores) -> None:
             await get_hot(worker, clock, 5e-4)
             unseen = (await worker.recommender.recommend(NAME, request("r"))).recommendation_id
             await stores.pass_time(10)
-            await worker.residents.expire(NAME)
+            await worker.models.expire(NAME)
             events = [logged.event for logged in await whole(store)]
         assert events.count(Lapsed(unseen, aside=True)) == 1
 
@@ -429,16 +429,16 @@ def test_an_archive_keeps_what_was_set_aside(stores: Stores, *, trimmed: bool) -
             }
             if trimmed:
                 await trim(store)
-            before, lines = await worker.residents.follow(NAME), await archived(store, NAME)
+            before, lines = await worker.models.follow(NAME), await archived(store, NAME)
             open_slates = list(shop.open)
             await store.delete_bandit(NAME)
         await Sender(store, limits=LIMITS).send(NAME, lines, at_once=7)
         async with running_worker(store) as worker:
-            again = await worker.residents.follow(NAME)
+            again = await worker.models.follow(NAME)
             assert digests_of(again) == digests_of(before)
             for one in open_slates:
                 await worker.recommender.reward(NAME, one, 1.0)
-            after = await worker.residents.follow(NAME)
+            after = await worker.models.follow(NAME)
         assert 0 < sum(marks[one] for one in open_slates) < len(open_slates)
         learned = sum(not marks[one] for one in open_slates)
         assert after.state.observations == before.state.observations + learned

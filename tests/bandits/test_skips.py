@@ -62,7 +62,7 @@ SKIPPED = EventSkipped("a bit flipped", NOW_MS)
 def operators_of(worker: Worker, executor: ThreadPoolExecutor) -> Operators:
     quotas = TenantQuotas(worker.store, Quotas())
     return Operators(
-        worker.store, worker.residents, executor, quotas=quotas, clock_ms=lambda: NOW_MS, worker=worker_status
+        worker.store, worker.models, executor, quotas=quotas, clock_ms=lambda: NOW_MS, worker=worker_status
     )
 
 
@@ -188,18 +188,18 @@ def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(ki
             log = await whole_log(store, NAME)
             # Not the last one: a worker that knows it would take it for lost.
             bad = max(logged.position for logged in log[:-1] if isinstance(logged.event, KINDS[kind]))
-            assert (await first.residents.follow(NAME)).version == len(log)
+            assert (await first.models.follow(NAME)).version == len(log)
             with server.client() as client:
                 DamagedLog(client, key).spoil(bad, gone=gone)
             with pytest.raises(CorruptDataError):
-                await second.residents.follow(NAME)
+                await second.models.follow(NAME)
             receipt = await operators.skip_event(NAME, bad, reason="a bit flipped")
             assert receipt.problem == ""
             assert receipt.version == receipt.log_position == (await store.get_bandit(NAME)).log_position
             assert (await whole_log(store, NAME))[bad - 1].event == SKIPPED
             again = await operators.skip_event(NAME, bad, reason="again")
             assert again == receipt, "what was passed over stays so"
-            one, other = await first.residents.follow(NAME), await second.residents.follow(NAME)
+            one, other = await first.models.follow(NAME), await second.models.follow(NAME)
             assert_same(one, other)
             assert one.skipped == {bad}
             assert known_items(one) == {item.item_id: item.available for item in await store.list_items(NAME)}
@@ -208,8 +208,8 @@ def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(ki
             assert first.hooks.counts["lost events"] == second.hooks.counts["lost events"] == 0
             fresh = await first.recommender.recommend(NAME, request())
             await first.recommender.reward(NAME, fresh.recommendation_id, 1.0)
-            after = await second.residents.follow(NAME)
-            assert_same(after, await first.residents.follow(NAME))
+            after = await second.models.follow(NAME)
+            assert_same(after, await first.models.follow(NAME))
             assert after.state.observations == one.state.observations + 1
 
     with running_server(valkey_binary()) as server:
@@ -249,19 +249,19 @@ def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_c
             shop = Shop(first, stores, np.random.default_rng(1))
             await shop.create()
             await shop.recommend()
-            await second.residents.follow(NAME)
+            await second.models.follow(NAME)
             await shop.recommend()
             shown = await shop.recommend()
-            await first.residents.follow(NAME)
+            await first.models.follow(NAME)
             with server.client() as client:
                 DamagedLog(client, key).spoil(4, gone=True)
             with pytest.raises(CorruptDataError):
-                await second.residents.follow(NAME)
+                await second.models.follow(NAME)
             for _ in range(400):
                 await first.recommender.reward(NAME, shown.recommendation_id, 1.0)
                 shown = await shop.recommend()
             await until_saved(first, store)
-            assert_same(await second.residents.follow(NAME), await first.residents.follow(NAME))
+            assert_same(await second.models.follow(NAME), await first.models.follow(NAME))
 
     async def until_saved(worker: Worker, store: Store) -> None:
         async def is_saved() -> bool:

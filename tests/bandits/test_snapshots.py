@@ -224,7 +224,7 @@ async def traded(store: Store, stores: Stores, *, rounds: int) -> tuple[Model, l
         shop, archive = Shop(worker, stores, np.random.default_rng(1)), Archive(store)
         await shop.create()
         await shop.trade(rounds, archive=archive)
-        live = await worker.residents.follow(NAME)
+        live = await worker.models.follow(NAME)
         await archive.look()
     return live, archive.events
 
@@ -235,7 +235,7 @@ def test_a_new_worker_takes_up_a_log_that_was_trimmed(stores: Stores) -> None:
         live, events = await traded(store, stores, rounds=700)
         assert (await store.read_log(NAME, start=1, limit=1)).first_position > 256
         async with running_worker(store) as other:
-            assert_same(await other.residents.follow(NAME), live)
+            assert_same(await other.models.follow(NAME), live)
             assert other.hooks.failed_snapshots == 0
         assert_same(replayed(live.incarnation, events)[-1], live)
 
@@ -255,7 +255,7 @@ def test_a_snapshot_that_can_not_be_read_is_passed_over_loudly(
         assert await store.save_snapshot(NAME, bad, incarnation=record.incarnation)
         assert list(await store.load_snapshots(NAME)) == [bad, older]
         async with running_worker(store) as other:
-            assert_same(await other.residents.follow(NAME), live)
+            assert_same(await other.models.follow(NAME), live)
             assert other.hooks.failed_snapshots == 1
         assert "a snapshot is passed over" in caplog.text
 
@@ -323,7 +323,7 @@ def test_a_log_that_begins_behind_its_model_is_not_taken_for_another_one(stores:
                 slate = await shop.recommend()
                 if number < 20:
                     await worker.recommender.reward(NAME, slate.recommendation_id, 1.0)
-            live = await worker.residents.follow(NAME)
+            live = await worker.models.follow(NAME)
         models = replayed(live.incarnation, await whole_log(store, NAME))
         older = [model for model in models if model.since_checkpoint == 0][-1]
         assert older.items_position < older.version < live.version - SHORT_TAIL
@@ -331,8 +331,8 @@ def test_a_log_that_begins_behind_its_model_is_not_taken_for_another_one(stores:
             assert await store.save_snapshot(NAME, snapshot, incarnation=live.incarnation, behind=older.version)
         assert (await store.read_log(NAME, start=1, limit=1)).first_position == older.version + 1
         async with running_worker(store) as other:
-            await other.residents.get_model(NAME)
-            assert_same(await other.residents.follow(NAME), live)
+            await other.models.get_model(NAME)
+            assert_same(await other.models.follow(NAME), live)
             assert other.hooks.counts["logs replaced"] == 0
 
     run(stores, scenario)
@@ -344,7 +344,7 @@ def test_without_any_snapshot_a_whole_log_is_folded_from_its_beginning(stores: S
         assert await store.load_snapshots(NAME) == ()
         await store.save_snapshot(NAME, Snapshot(50, b"nonsense"), incarnation=live.incarnation)
         async with running_worker(store) as other:
-            assert_same(await other.residents.follow(NAME), live)
+            assert_same(await other.models.follow(NAME), live)
 
     run(stores, scenario)
 
@@ -357,7 +357,7 @@ def test_a_trimmed_log_without_a_snapshot_that_fits_is_no_bandit_that_knows_noth
             assert await store.save_snapshot(NAME, bad, incarnation=live.incarnation, behind=behind)
         async with running_worker(store) as other:
             with pytest.raises(CorruptDataError, match="begins at 51 and no snapshot fits"):
-                await other.residents.follow(NAME)
+                await other.models.follow(NAME)
 
     run(stores, scenario)
 
@@ -368,21 +368,21 @@ def test_a_bandit_that_is_deleted_and_made_anew_is_another_one(stores: Stores) -
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(60)
-            first = await follower.residents.follow(NAME)
+            first = await follower.models.follow(NAME)
             await worker.bandits.delete_bandit(NAME)
             shop.open.clear()
             with pytest.raises(NotFoundError):
-                await follower.residents.follow(NAME)
-            assert follower.residents.peek_model(NAME) is None
+                await follower.models.follow(NAME)
+            assert follower.models.peek_model(NAME) is None
             assert set(follower.hooks.forgotten_bandits) == {str(NAME)}
             with pytest.raises(NotFoundError):
                 await follower.recommender.recommend(NAME, request())
             await shop.create(replace(SETTINGS, slate_size=2))
             second = await follower.recommender.recommend(NAME, request("again"))
             assert (len(second.slate), second.observations) == (2, 0)
-            assert (await follower.residents.get_model(NAME)).incarnation != first.incarnation
+            assert (await follower.models.get_model(NAME)).incarnation != first.incarnation
             await shop.trade(30)
-            assert_same(await follower.residents.follow(NAME), await rebuilt(store))
+            assert_same(await follower.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -395,12 +395,12 @@ def test_a_bandit_made_anew_between_two_looks_is_noticed(stores: Stores) -> None
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(20)
-            await follower.residents.follow(NAME)
+            await follower.models.follow(NAME)
             await worker.bandits.delete_bandit(NAME)
             await shop.create()
             shop.open.clear()
             await shop.trade(40)
-            assert_same(await follower.residents.follow(NAME), await rebuilt(store))
+            assert_same(await follower.models.follow(NAME), await rebuilt(store))
 
     run(stores, scenario)
 
@@ -414,7 +414,7 @@ async def connected(server: RunningServer) -> AsyncIterator[tuple[Store, Stores]
 
 async def follow_patiently(worker: Worker) -> Model:
     """Follow the log to its end, as soon as the store answers."""
-    return await insist(lambda: worker.residents.follow(NAME))
+    return await insist(lambda: worker.models.follow(NAME))
 
 
 class Rewinder:
@@ -446,13 +446,13 @@ def test_a_log_that_lost_its_end_is_noticed_and_followed_anew(tmp_path: Path, be
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             await shop.trade(before)
-            kept = await worker.residents.follow(NAME)
+            kept = await worker.models.follow(NAME)
             rewinder = Rewinder(server, tmp_path)
             rewinder.remember()
             await follow_patiently(worker)
             open_then, rounds_then = list(shop.open), shop.rounds
             await shop.trade(60)
-            lost = await worker.residents.follow(NAME)
+            lost = await worker.models.follow(NAME)
             assert lost.version > kept.version
             rewinder.rewind()
             assert worker.hooks.counts["logs replaced"] == 0
@@ -467,7 +467,7 @@ def test_a_log_that_lost_its_end_is_noticed_and_followed_anew(tmp_path: Path, be
                     rng = np.random.default_rng(99)
                     elsewhere_shop = Shop(other, stores, rng, open=open_then, rounds=rounds_then)
                     await elsewhere_shop.trade(after)
-                    truth = await other.residents.follow(NAME)
+                    truth = await other.models.follow(NAME)
                     assert truth.version > lost.version
                     assert_same(await follow_patiently(worker), truth)
 

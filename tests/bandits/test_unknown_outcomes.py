@@ -67,7 +67,7 @@ def test_a_slate_that_may_be_recorded_keeps_its_id_and_its_reward_is_learned() -
     async def scenario() -> None:
         async with opened() as shop:
             worker = shop.workers[0]
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             worker.line.trouble = Trouble(reply_lost=1.0)
             given = await worker.recommender.recommend(NAME, REQUEST)
             assert (given.degraded, given.recommendation_id) == (True, recommendation_id_of(model.incarnation, "r"))
@@ -85,7 +85,7 @@ def test_a_slate_that_was_lost_on_its_way_has_an_id_whose_reward_is_not_found() 
     async def scenario() -> None:
         async with opened() as shop:
             worker = shop.workers[0]
-            await worker.residents.follow(NAME)
+            await worker.models.follow(NAME)
             worker.line.trouble = Trouble(call_lost=1.0)
             given = await worker.recommender.recommend(NAME, REQUEST)
             shop.heal()
@@ -100,7 +100,7 @@ def test_a_slate_that_was_not_sent_has_no_id() -> None:
     async def scenario() -> None:
         async with opened() as shop:
             worker = shop.workers[0]
-            await worker.residents.follow(NAME)
+            await worker.models.follow(NAME)
             shop.server.is_away = True
             given = await worker.recommender.recommend(NAME, REQUEST)
             assert (given.degraded, given.recommendation_id) == (True, "")
@@ -115,7 +115,7 @@ def test_no_other_slate_gets_the_id_of_one_that_may_be_recorded() -> None:
     async def scenario() -> None:
         async with opened() as shop:
             worker, other = shop.workers[0], shop.workers[1]
-            await worker.residents.follow(NAME)
+            await worker.models.follow(NAME)
             call = worker.line.send
 
             async def loses_records(method: str, *rest: object) -> object:

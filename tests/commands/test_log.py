@@ -51,7 +51,7 @@ class Traded:
                 shop = Shop(worker, self.stores, np.random.default_rng(5))
                 await shop.create()
                 await shop.trade(rounds)
-                found.append(await worker.residents.follow(NAME))
+                found.append(await worker.models.follow(NAME))
 
         run(self.stores, scenario)
         self.live: Model = found[0]

@@ -69,7 +69,7 @@ class Additive:
 
     async def serve(self, number: int) -> None:
         """Recommend with all that is known so far, and give a reward to nine of ten."""
-        await self.worker.residents.follow(NAME)
+        await self.worker.models.follow(NAME)
         slate = await self.worker.recommender.recommend(NAME, await self.ask(number))
         await self.reward(slate)
 
@@ -90,7 +90,7 @@ class Additive:
 
     async def serve_behind(self, numbers: range) -> None:
         """Serve with a model that does not know yet that the settings have changed, and change them back."""
-        model = await self.worker.residents.follow(NAME)
+        model = await self.worker.models.follow(NAME)
         revision = (await self.worker.store.get_bandit(NAME)).revision
         changed = replace(model.settings, exploration=Exploration(ConstantBeta(1.0), 0.9, near_share=0.9))
         await self.worker.store.update_settings(NAME, changed, revision=revision)
@@ -328,7 +328,7 @@ def test_propensities_are_those_that_a_reset_led_to() -> None:
             for number in range(80):
                 if number == 40:
                     await worker.bandits.reset_bandit(NAME)
-                model = await worker.residents.follow(NAME)
+                model = await worker.models.follow(NAME)
                 given = await worker.recommender.recommend(NAME, request(f"r{number}", context=(1.0, 0.5)))
                 assert given.observations == model.state.remembered == number % 40
                 await worker.recommender.reward(NAME, given.recommendation_id, worth(given.slate, (1.0, 0.5)))

@@ -132,7 +132,7 @@ async def _live(worker: Worker, aged: Aged, context: Callable[[], Context]) -> N
         await worker.recommender.reward(NAME, await show(), 0.5, reward_id="click one")
     paid = await show()
     await worker.recommender.reward(NAME, paid, 1.0, reward_id="one" if several else "", final=True)
-    await worker.residents.follow(NAME)
+    await worker.models.follow(NAME)
     await worker.recommender.correct_reward(NAME, paid, 2.0, reward_id="one" if several else "")
     await worker.recommender.correct_reward(NAME, await show(), None)
     await worker.recommender.recommend(NAME, RecommendationRequest(f"{record.log_position} open", context(), None))

@@ -203,8 +203,8 @@ def test_a_model_of_the_bandit_that_had_the_name_before_is_not_told_of() -> None
     async def scenario() -> None:
         await store.create_bandit(NAME, SETTINGS, incarnation="old", quota=9)
         async with running_worker(store) as worker:
-            await worker.residents.follow(NAME)
-            looks = Overviews(store, worker.residents, TenantQuotas(store, Quotas()))
+            await worker.models.follow(NAME)
+            looks = Overviews(store, worker.models, TenantQuotas(store, Quotas()))
             assert (await looks.of_tenant(NAME.tenant)).models == 1
             await store.delete_bandit(NAME)
             await store.create_bandit(NAME, SETTINGS, incarnation="new", quota=9)
@@ -222,7 +222,7 @@ def test_pages_of_any_size_have_every_bandit_once() -> None:
         for name in names:
             await store.create_bandit(name, SETTINGS, incarnation=f"{name}", quota=9)
         async with running_worker(store) as worker:
-            looks = Overviews(store, worker.residents, TenantQuotas(store, Quotas()))
+            looks = Overviews(store, worker.models, TenantQuotas(store, Quotas()))
             for limit in range(1, 11):
                 found, after, pages = [], None, 0
                 while pages == 0 or after is not None:

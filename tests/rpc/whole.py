@@ -14,9 +14,9 @@ from tests.rpc.studies import studies_of
 from tests.waiting import PATIENCE
 
 from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import AsyncClient
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
@@ -60,7 +60,7 @@ async def served(
 
     async with AsyncExitStack() as stack:
         executor = stack.enter_context(ThreadPoolExecutor(1))
-        residents = Residents(
+        models = ModelCache(
             store,
             executor,
             limits=Limits(),
@@ -69,23 +69,23 @@ async def served(
             worker_id=new_id(),
             look_seconds=1.0 if follows else 600.0,
         )
-        stack.push_async_callback(residents.stop)
+        stack.push_async_callback(models.stop)
         if follows:
-            residents.start()
+            models.start()
         in_store = TenantQuotas(store, quotas)
         stack.push_async_callback(in_store.stop)
         services = Services(
-            Recommender(store, residents, executor, quotas=in_store, hooks=Hooks(), new_id=new_id),
+            Recommender(store, models, executor, quotas=in_store, hooks=Hooks(), new_id=new_id),
             Bandits(
                 store,
-                residents,
+                models,
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quotas=in_store,
                 new_id=new_id,
                 priors=Notebook(),
             ),
             studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
-            Operators(store, residents, executor, quotas=in_store, clock_ms=lambda: 0, worker=worker_status),
+            Operators(store, models, executor, quotas=in_store, clock_ms=lambda: 0, worker=worker_status),
             hooks=Ledger(),
             access=Access(None),
             quotas=quotas,

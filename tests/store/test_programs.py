@@ -139,14 +139,14 @@ def test_a_worker_that_meets_a_newer_event_waits_and_takes_it_for_no_damage(stor
             await worker.bandits.create_bandit(NAME, SETTINGS)
             await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(5)])
             slate = await worker.recommender.recommend(NAME, request("one"))
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
             with writing(store, LATER):
                 await store.record_reward(NAME, slate.recommendation_id, 1.0)
             with pytest.raises(NewerDataError, match=f"data of version {LATER}"):
-                await worker.residents.follow(NAME)
+                await worker.models.follow(NAME)
             again = await worker.recommender.recommend(NAME, request("two"))
             assert (again.model_version, again.degraded) == (model.version, False)
-            follower = worker.residents._residents[NAME].follower
+            follower = worker.models._entries[NAME].follower
             assert (follower.state, worker.hooks.failed_folds) == (FollowerState.LAGGING, 0)
 
     asyncio.run(scenario())

@@ -330,11 +330,11 @@ def test_a_log_that_lost_its_end_is_folded_anew() -> None:
 def test_the_least_used_study_leaves_memory_and_comes_back() -> None:
     async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
-        studies._residents._most_bytes = 1000
+        studies._cache._most_bytes = 1000
         for number in range(3):
             await opened(studies, PLAIN, StudyName("shop", f"s{number}"))
             await studies.next_questions(StudyName("shop", f"s{number}"), count=1, request_id="r")
-        assert list(studies._residents._residents) == [StudyName("shop", "s2")]
+        assert list(studies._cache._entries) == [StudyName("shop", "s2")]
         again = await studies.next_questions(StudyName("shop", "s0"), count=1, request_id="r")
         assert again.asked == 1
 

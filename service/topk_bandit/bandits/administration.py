@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.digests import Digests
     from topk_bandit.bandits.imports import ImportReceipt, RowsOfImport
     from topk_bandit.bandits.model import Model
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.priors import Priors
-    from topk_bandit.bandits.residents import Residents
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
     from topk_bandit.domain.durability import Durability
@@ -83,7 +83,7 @@ class Bandits:
     def __init__(
         self,
         store: Store,
-        residents: Residents,
+        models: ModelCache,
         *,
         default_exploration: Exploration,
         quotas: TenantQuotas,
@@ -92,7 +92,7 @@ class Bandits:
     ) -> None:
         self._store = store
         self._priors = priors
-        self._residents = residents
+        self._models = models
         self.default_exploration = default_exploration
         self._quotas = quotas
         self._new_id = new_id
@@ -127,7 +127,7 @@ class Bandits:
         settings; the others hear of them within a moment.
         """
         await self._check_learner(name)
-        await self._residents.expire(name)
+        await self._models.expire(name)
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
             changed = change(record.settings)
@@ -141,7 +141,7 @@ class Bandits:
                 updated = await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
             except ConflictError:
                 continue
-            await self._residents.follow(name)
+            await self._models.follow(name)
             return updated
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
 
@@ -161,7 +161,7 @@ class Bandits:
         """
         await self._check_learner(name)
         record = await self._store.reset_bandit(name, request_id=request_id or self._new_id())
-        await self._residents.follow(name)
+        await self._models.follow(name)
         return record
 
     async def delete_bandit(self, name: BanditName) -> None:
@@ -176,7 +176,7 @@ class Bandits:
         if any(item.features.values for item in items):
             check_items((await self._store.get_bandit(name)).settings, items)
         await self._check_learner(name)
-        await self._residents.expire(name)
+        await self._models.expire(name)
         await self._check_room(name, items)
         return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
@@ -192,7 +192,7 @@ class Bandits:
 
     async def import_rows(self, name: BanditName, sent: RowsOfImport) -> ImportReceipt:
         """Take in slates that were shown elsewhere; see `topk_bandit.bandits.imports`."""
-        return await import_rows(self._store, self._residents, name, sent, quotas=self._quotas)
+        return await import_rows(self._store, self._models, name, sent, quotas=self._quotas)
 
     async def find_import(self, name: BanditName, import_id: str) -> ImportProgress:
         """Return how far an import is; nothing of it is there before its first part."""
@@ -201,12 +201,12 @@ class Bandits:
     async def stats(self, name: BanditName) -> BanditStats:
         """Return where a bandit stands."""
         with suppress(ExhaustedError):  # a full store ends no slate, and can be read
-            await self._residents.expire(name)
+            await self._models.expire(name)
         record = await self._store.get_bandit(name)
-        model, damage = await self._residents.follow_as_far_as_possible(name)
+        model, damage = await self._models.follow_as_far_as_possible(name)
         digests, shares = await asyncio.to_thread(lambda: (digests_of(model), _find_shares(model)))
         store_bytes = await self._measure(name)
-        limit = self._residents.budget.model_bytes
+        limit = self._models.budget.model_bytes
         return _make_stats(record, model, digests, shares, damage=damage, model_bytes=limit, store_bytes=store_bytes)
 
     async def _measure(self, name: BanditName) -> int:
@@ -221,19 +221,19 @@ class Bandits:
 
         No model would learn of it, and no slate could be recorded after a change of items that none knows.
         """
-        await self._residents.follow(name)
+        await self._models.follow(name)
 
     async def _check_room(self, name: BanditName, items: Sequence[Item]) -> None:
         """Refuse items beyond the tenant's quota; those that are there can be changed while its logs have room."""
         if self._quotas.limit(name.tenant, Quota.ITEMS) == UNLIMITED:
             new = 0
         else:
-            known = (await self._residents.follow(name)).items
+            known = (await self._models.follow(name)).items
             new = sum(not known.knows(item_id) for item_id in {item.item_id for item in items})
         await self._quotas.check(name.tenant, {Quota.ITEMS: new, Quota.LOG_BYTES: 1})
 
     def _check_item_schema(self, settings: BanditSettings) -> None:
-        check_item_schema(settings, most_bytes=int(ITEM_FEATURES_SHARE * self._residents.budget.model_bytes))
+        check_item_schema(settings, most_bytes=int(ITEM_FEATURES_SHARE * self._models.budget.model_bytes))
 
     async def _resolve_prior(self, name: BanditName, settings: BanditSettings) -> tuple[BanditSettings, Prior | None]:
         """Return the settings with the digest of the prior they name, and the prior; None if it was taken before."""
@@ -245,7 +245,7 @@ class Bandits:
             prior = await self._priors.prior(name.tenant, settings.prior_study, context_dim=settings.context_dim)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(FIELD, error.problem) from error
-        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._residents.budget.model_bytes))
+        check_prior(prior, settings, most_bytes=int(PRIOR_SHARE * self._models.budget.model_bytes))
         return replace(settings, prior_digest=prior_digest(prior)), prior
 
     async def _await_followers(self, name: BanditName, record: BanditRecord) -> int:
@@ -254,9 +254,9 @@ class Bandits:
         A slate of an older model is not recorded in any case. The wait is for slates that can't be recorded: a follower
         that loses the store afterwards goes on from a model that knows the change.
         """
-        model = self._residents.peek_model(name)
+        model = self._models.peek_model(name)
         if model is None or model.items_position < record.items_position:
-            model = await self._residents.follow(name)
+            model = await self._models.follow(name)
         while await self._store.slowest_follower(name, heard_within_ms=FOLLOWER_SILENCE_MS) < record.items_position:
             await asyncio.sleep(FOLLOWER_PAUSE_SECONDS)
         return model.items.size

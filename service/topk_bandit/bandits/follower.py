@@ -2,7 +2,7 @@
 
 A follower promises that its model is a fold of the log's events in their order, without gaps. It tells the store up to
 which position it knows the items, so that no slate with a retired item is recorded. It never decides by itself when to
-follow or to leave: `topk_bandit.bandits.residents` does.
+follow or to leave: `topk_bandit.bandits.model_cache` does.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, UnavailableError
 
 if TYPE_CHECKING:
-    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import Store
 
@@ -40,13 +40,13 @@ class Housekeeper:
     def __init__(
         self,
         store: Store,
-        residents: Residents,
+        models: ModelCache,
         *,
         round_seconds: float = ROUND_SECONDS,
         pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
         self._store = store
-        self._residents = residents
+        self._models = models
         self._round_seconds = round_seconds
         self._pause_seconds = pause_seconds
 
@@ -72,11 +72,11 @@ class Housekeeper:
             The store is full, so that no slate can be closed.
         """
         async for name in self._store.find_overdue(pause_seconds=self._pause_seconds):
-            if self._residents.peek_model(name) is None:
+            if self._models.peek_model(name) is None:
                 await self._tidy(name)
 
     async def _tidy(self, name: BanditName) -> None:
         try:
-            await self._residents.expire(name)
+            await self._models.expire(name)
         except CorruptDataError:  # of which whoever looks for damage tells
             _log.debug("a damaged bandit is not tidied", extra={"bandit": str(name)})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName, BanditSettings
     from topk_bandit.store.log import ImportOutcome, Store
@@ -88,7 +88,7 @@ class ImportReceipt:
 
 
 async def import_rows(
-    store: Store, residents: Residents, name: BanditName, sent: RowsOfImport, *, quotas: TenantQuotas
+    store: Store, models: ModelCache, name: BanditName, sent: RowsOfImport, *, quotas: TenantQuotas
 ) -> ImportReceipt:
     """Record rows, unless they were before.
 
@@ -108,7 +108,7 @@ async def import_rows(
         return _receipt(sent, known)
     await quotas.check(name.tenant, {Quota.LOG_BYTES: 1})
     for _ in range(ATTEMPTS_PER_CALL):
-        model = await residents.follow(name)
+        model = await models.follow(name)
         checked = _check(model, sent)
         part = replace(part, accepted=len(checked.slates), clamped=checked.clamped)
         event = Imported(sent.import_id, sent.first_row, checked.slates) if checked.slates else None

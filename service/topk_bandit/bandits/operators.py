@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.history import Interval
     from topk_bandit.bandits.holdings import HoldingsCursor
-    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.features import Context
@@ -71,7 +71,7 @@ class Operators:
     def __init__(
         self,
         store: Store,
-        residents: Residents,
+        models: ModelCache,
         executor: Executor,
         *,
         quotas: TenantQuotas,
@@ -79,12 +79,12 @@ class Operators:
         worker: Callable[[], WorkerStatus],
     ) -> None:
         self._store = store
-        self._residents = residents
-        self._overviews = Overviews(store, residents, quotas)
+        self._models = models
+        self._overviews = Overviews(store, models, quotas)
         self._executor = executor
-        self._arrivals = Arrivals(store, executor, limits=residents.limits, quotas=quotas)
-        self._replays = Replays(store, executor, limits=residents.limits)
-        self._skips = Skips(store, residents, clock_ms=clock_ms)
+        self._arrivals = Arrivals(store, executor, limits=models.limits, quotas=quotas)
+        self._replays = Replays(store, executor, limits=models.limits)
+        self._skips = Skips(store, models, clock_ms=clock_ms)
         self._clock_ms = clock_ms
         self._worker = worker
         self._long_calls = 0
@@ -101,7 +101,7 @@ class Operators:
     async def _explain(self, name: BanditName, recommendation_id: str) -> Explanation:
         incarnation, logged, event = await self._replays.find_recommendation(name, recommendation_id)
         version = event.recommendation.model_version
-        model, source = self._residents.peek_model(name), ModelSource.LIVE
+        model, source = self._models.peek_model(name), ModelSource.LIVE
         # A bandit that was created anew is at the same version once more, and whoever made it may not have told us yet.
         if model is None or (model.incarnation, model.version) != (incarnation, version):
             model = await self._replays.model_at(name, version, incarnation=incarnation)
@@ -121,7 +121,7 @@ class Operators:
         `topk_bandit.bandits.explanations.list_top_slates`.
         """
         with self._long_call():
-            model = await self._residents.follow(name)
+            model = await self._models.follow(name)
             asked = context or context_of_none(model.settings)
             return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
 
@@ -158,7 +158,7 @@ class Operators:
 
     async def history(self, name: BanditName) -> tuple[HistoryPoint, ...]:
         """Return how a bandit's totals grew, oldest first."""
-        model = await self._residents.follow(name)
+        model = await self._models.follow(name)
         intervals = model.history.intervals(at_ms=model.last.at_ms, totals=model.totals)
         return tuple(_point(interval) for interval in intervals)
 
@@ -174,7 +174,7 @@ class Operators:
             return await self._verify(name)
 
     async def _verify(self, name: BanditName) -> Verification:
-        live = await self._residents.follow(name)
+        live = await self._models.follow(name)
         found = await self._replays.longest_replay(name, live.version, incarnation=live.incarnation)
         if found is None:
             raise NotReadyError("LOG_TRIMMED", f"no snapshot of {name} fits before what is left of its log")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import BanditRecord, Store
@@ -26,11 +26,11 @@ _PAGE = 256
 
 
 class Overviews:
-    """Looks at the bandits of a store, and at those that are resident."""
+    """Looks at the bandits of a store, and at those whose models are in memory."""
 
-    def __init__(self, store: Store, residents: Residents, quotas: TenantQuotas) -> None:
+    def __init__(self, store: Store, models: ModelCache, quotas: TenantQuotas) -> None:
         self._store = store
-        self._residents = residents
+        self._models = models
         self._quotas = quotas
 
     async def of_bandits(
@@ -91,7 +91,7 @@ class Overviews:
 
     def _peek(self, record: BanditRecord) -> Model | None:
         """Return the model that is here of just this bandit, not of one that had its name before."""
-        model = self._residents.peek_model(record.name)
+        model = self._models.peek_model(record.name)
         return model if model is not None and model.incarnation == record.incarnation else None
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
@@ -190,7 +190,7 @@ class Recommender:
     def __init__(
         self,
         store: Store,
-        residents: Residents,
+        models: ModelCache,
         executor: Executor,
         *,
         quotas: TenantQuotas,
@@ -198,7 +198,7 @@ class Recommender:
         new_id: Callable[[], str],
     ) -> None:
         self._store = store
-        self._residents = residents
+        self._models = models
         self._executor = executor
         self._quotas = quotas
         self._hooks = hooks
@@ -233,7 +233,7 @@ class Recommender:
             The store is away, and the model is older than that; or items were changed while a slate was recorded of
             which no reply came.
         """
-        model = await self._residents.get_model(name)
+        model = await self._models.get_model(name)
         request = self._complete(request, model)
         try:
             await self._quotas.check(name.tenant, A_SLATE)
@@ -244,7 +244,7 @@ class Recommender:
             return repeated
         for _ in range(DECISIONS_PER_CALL):
             if model.version < min_model_version:
-                model = await self._residents.catch_up(name, min_model_version)
+                model = await self._models.catch_up(name, min_model_version)
             if model.version < min_model_version:
                 return await self._repeat(name, request, model, min_model_version)
             recommendation, odd = await self._decide(name, request, model, strict_candidates=strict_candidates)
@@ -253,7 +253,7 @@ class Recommender:
             except (UnavailableError, CorruptDataError) as error:
                 # The watch over damage names what is corrupt; a page has a slate all the same.
                 is_unrecorded = isinstance(error, CorruptDataError) or error.nothing_sent
-                newest = self._residents.peek_model(name)
+                newest = self._models.peek_model(name)
                 if newest is None or newest.items_position == model.items_position:
                     return self._degrade(recommendation, is_unrecorded=is_unrecorded)
                 if not is_unrecorded:  # this slate may be recorded, and another one can't have its id
@@ -262,12 +262,12 @@ class Recommender:
                 continue
             if outcome.recommendation is not None:
                 return await self._give_out(name, outcome, outcome.recommendation, odd)
-            model = await self._residents.follow(name)
+            model = await self._models.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
     async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
         """Note that a slate was shown, or another instead of it."""
-        return await self._residents.take_in(name, self._store.activate(name, recommendation_id, shown_slate))
+        return await self._models.take_in(name, self._store.activate(name, recommendation_id, shown_slate))
 
     async def reward(
         self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
@@ -276,7 +276,7 @@ class Recommender:
         reward = Reward(recommendation_id, value, reward_id, final)
         recorded = self._store.record_reward(name, recommendation_id, value, reward_id=reward_id, final=final)
         try:
-            receipt = await self._residents.take_in(name, recorded)
+            receipt = await self._models.take_in(name, recorded)
         except TopkBanditError as error:
             self._note_reward(name, reward, error)
             raise
@@ -285,7 +285,7 @@ class Recommender:
 
     async def rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
         """Take in rewards, each with an outcome of its own; see `topk_bandit.store.log.Store.record_rewards`."""
-        outcomes = await self._residents.take_in(name, self._store.record_rewards(name, rewards))
+        outcomes = await self._models.take_in(name, self._store.record_rewards(name, rewards))
         for reward, outcome in zip(rewards, outcomes, strict=True):
             self._note_reward(name, reward, outcome)
         return outcomes
@@ -297,7 +297,7 @@ class Recommender:
             if isinstance(outcome, NotDurableError):
                 self._hooks.acknowledged("missed")
         elif not isinstance(outcome, Exception):
-            self._residents.note_written(name, outcome.log_position, reward.recommendation_id, is_reward=True)
+            self._models.note_written(name, outcome.log_position, reward.recommendation_id, is_reward=True)
             self._hooks.rewarded(outcome.outcome, reward.value)
             self._hooks.acknowledged(outcome.durability.word)
 
@@ -310,7 +310,7 @@ class Recommender:
         """
         for _ in range(CORRECTIONS_PER_CALL):
             record = await self._store.get_bandit(name)
-            model = await self._residents.follow(name)
+            model = await self._models.follow(name)
             known = Correctable(
                 record.incarnation, record.revision, model.version, model.last_correction(recommendation_id)
             )
@@ -341,7 +341,7 @@ class Recommender:
             repeated = await self._find_repeated(name, request, model)
             if repeated is not None:
                 return ChosenSlate(repeated, OddFeatures(0, 0))
-            return await self._choose(request, await self._residents.follow(name), strict_candidates=strict_candidates)
+            return await self._choose(request, await self._models.follow(name), strict_candidates=strict_candidates)
 
     async def _repeat(
         self, name: BanditName, request: RecommendationRequest, model: Model, min_model_version: int
@@ -367,9 +367,9 @@ class Recommender:
         A call that takes out an item returns once the newest model of every worker knows it, but for those that the
         store has not heard of for a while: these look.
         """
-        model = self._residents.peek_fresh_model(name)
+        model = self._models.peek_fresh_model(name)
         if model is None or not model.items.available.issuperset(repeated.slate):
-            model = await self._residents.follow(name)
+            model = await self._models.follow(name)
         for item_id in repeated.slate:
             if item_id not in model.items.available:
                 problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
@@ -389,7 +389,7 @@ class Recommender:
     async def _record(
         self, name: BanditName, request: RecommendationRequest, recommendation: Recommendation, model: Model
     ) -> RecordOutcome:
-        rate = self._residents.find_slate_rate(name)
+        rate = self._models.find_slate_rate(name)
         most = model.settings.learned_per_second
         aside = is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
         recorded = self._store.record_recommendation(
@@ -401,9 +401,9 @@ class Recommender:
             aside=aside,
         )
         try:
-            return await self._residents.take_in(name, recorded)
+            return await self._models.take_in(name, recorded)
         except NotFoundError:
-            await self._residents.confirm_gone(name)
+            await self._models.confirm_gone(name)
             raise
 
     async def _give_out(
@@ -411,8 +411,8 @@ class Recommender:
     ) -> Recommendation:
         if outcome.status is RecordStatus.REPEATED:
             return await self._check_items(name, recommendation)
-        self._residents.note_written(name, outcome.position, recommendation.recommendation_id)
-        self._residents.note_slate(name, outcome.position)
+        self._models.note_written(name, outcome.position, recommendation.recommendation_id)
+        self._models.note_slate(name, outcome.position)
         self._hooks.recommended(recommendation)
         self._hooks.encoded(clamped=odd.clamped, unknown=odd.unknown)
         return recommendation

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.bandits.residents import Residents
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import BanditRecord, Store
 
@@ -36,9 +36,9 @@ class Skips:
         The time that is noted.
     """
 
-    def __init__(self, store: Store, residents: Residents, *, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, store: Store, models: ModelCache, *, clock_ms: Callable[[], int]) -> None:
         self._store = store
-        self._residents = residents
+        self._models = models
         self._clock_ms = clock_ms
 
     async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkipReceipt:
@@ -65,11 +65,11 @@ class Skips:
     async def _follow(self, name: BanditName) -> tuple[Model, str]:
         """Return the model, and why it ends before the log does; "" if it does not."""
         try:
-            return await self._residents.follow(name), ""
+            return await self._models.follow(name), ""
         except (NotFoundError, UnavailableError):
             raise
         except Exception as error:
-            model = self._residents.peek_model(name)
+            model = self._models.peek_model(name)
             if model is None:
                 raise
             # Only what this service says of its own data is told; of others a caller finds the name in the log.

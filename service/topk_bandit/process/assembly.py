@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Self
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.housekeeping import Housekeeper
+from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, NotPermittedError, UnavailableError
@@ -110,11 +110,9 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         connected, upgrades = found
         stack.push_async_callback(connected.close)
         stack.push_async_callback(upgrades.leave)
-        servers, siblings, residents = _assemble(
-            settings, spec, connected, threads=threads, metrics=metrics, stack=stack
-        )
-        upgrades.identity = _identity(spec, upgrades.programs, residents, metrics)
-        residents.look_for_loss, residents.ranks_first = upgrades.look, siblings.ranks_first
+        servers, siblings, models = _assemble(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
+        upgrades.identity = _identity(spec, upgrades.programs, models, metrics)
+        models.look_for_loss, models.ranks_first = upgrades.look, siblings.ranks_first
         await upgrades.identity.look(upgrades.programs.store_id)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
@@ -277,12 +275,12 @@ async def _note_worker(store: RedisStore, metrics: Metrics) -> UpgradeWatch:
     return upgrades
 
 
-def _identity(spec: WorkerSpec, programs: Programs, residents: Residents, metrics: Metrics) -> StoreIdentity:
+def _identity(spec: WorkerSpec, programs: Programs, models: ModelCache, metrics: Metrics) -> StoreIdentity:
     return StoreIdentity(
         spec.store_id,
         refuse_all=programs.refuse_all,
-        is_known=residents.find_known,
-        count_lost=residents.count_lost,
+        is_known=models.find_known,
+        count_lost=models.count_lost,
         hooks=metrics,
     )
 
@@ -295,22 +293,22 @@ def _assemble(
     threads: _Threads,
     metrics: Metrics,
     stack: AsyncExitStack,
-) -> tuple[Servers, Siblings, Residents]:
+) -> tuple[Servers, Siblings, ModelCache]:
     """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     siblings = Siblings(spec.number, spec.sibling_paths, hooks=metrics)
-    residents = _residents(settings, store, threads.learning, metrics, siblings, worker_id=connected.writer)
+    models = _models(settings, store, threads.learning, metrics, siblings, worker_id=connected.writer)
     designer = _designer(study_store, threads.designing, metrics)
-    _start(residents, designer, Housekeeper(store, residents) if spec.number == WATCHING_WORKER else None, stack)
+    _start(models, designer, Housekeeper(store, models) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
     use_cases = (
-        Recommender(store, residents, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
-        _bandits(settings, store, residents, in_store, studies),
+        Recommender(store, models, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
+        _bandits(settings, store, models, in_store, studies),
         studies,
-        _operators(store, residents, in_store, threads.inspecting, metrics.latencies),
+        _operators(store, models, in_store, threads.inspecting, metrics.latencies),
     )
     services = Services(
         *use_cases,
@@ -329,12 +327,12 @@ def _assemble(
         turns=services.guard.turns,
     )
     servers = Servers.of(settings, spec, services, for_siblings, certificate=_certificate(settings, stack))
-    return servers, siblings, residents
+    return servers, siblings, models
 
 
-def _start(residents: Residents, designer: Designer, housekeeper: Housekeeper | None, stack: AsyncExitStack) -> None:
+def _start(models: ModelCache, designer: Designer, housekeeper: Housekeeper | None, stack: AsyncExitStack) -> None:
     """Start what runs beside the calls, until `stack` ends; one worker of a service keeps house for all."""
-    for one in (residents, designer):
+    for one in (models, designer):
         stack.push_async_callback(one.stop)
         one.start()
     if housekeeper is not None:
@@ -393,9 +391,9 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
     stack.callback(asyncio.get_running_loop().create_task(watch.run()).cancel)
 
 
-def _residents(
+def _models(
     settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, siblings: Siblings, *, worker_id: str
-) -> Residents:
+) -> ModelCache:
     one_model, wanted = settings.bandit_memory_mib * MIB, settings.worker_memory_mib * MIB
     taken = models_bytes(wanted, one_model=one_model, workers=settings.workers, memory=memory_bytes())
     if taken < wanted:
@@ -405,7 +403,7 @@ def _residents(
         worker_bytes=taken,
         idle_seconds=settings.idle_seconds,
     )
-    return Residents(
+    return ModelCache(
         store,
         executor,
         limits=budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE),
@@ -422,17 +420,17 @@ def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Desi
 
 
 def _bandits(
-    settings: Settings, store: RedisStore, residents: Residents, quotas: TenantQuotas, studies: Studies
+    settings: Settings, store: RedisStore, models: ModelCache, quotas: TenantQuotas, studies: Studies
 ) -> Bandits:
     exploration = settings.default_exploration
-    return Bandits(store, residents, default_exploration=exploration, quotas=quotas, new_id=_new_id, priors=studies)
+    return Bandits(store, models, default_exploration=exploration, quotas=quotas, new_id=_new_id, priors=studies)
 
 
 def _operators(
-    store: RedisStore, residents: Residents, quotas: TenantQuotas, executor: Executor, latencies: RecentLatencies
+    store: RedisStore, models: ModelCache, quotas: TenantQuotas, executor: Executor, latencies: RecentLatencies
 ) -> Operators:
     worker = _status_of(latencies)
-    return Operators(store, residents, executor, quotas=quotas, clock_ms=_clock_ms, worker=worker)
+    return Operators(store, models, executor, quotas=quotas, clock_ms=_clock_ms, worker=worker)
 
 
 def _studies(quotas: Quotas, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics) -> Studies:

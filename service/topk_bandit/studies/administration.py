@@ -28,8 +28,8 @@ from topk_bandit.studies.exports import read_study_page
 from topk_bandit.studies.given_answers import read_answer
 from topk_bandit.studies.imports import read_import
 from topk_bandit.studies.pool import build_pool
-from topk_bandit.studies.residents import StudyResidents
 from topk_bandit.studies.results import check_is_prior, make_preferences, make_prior
+from topk_bandit.studies.study_cache import StudyCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from topk_bandit.studies.designer import Designer
     from topk_bandit.studies.exports import StudyPlace
     from topk_bandit.studies.imports import RowsOfAnswers
-    from topk_bandit.studies.residents import StudyResident
+    from topk_bandit.studies.study_cache import CachedStudy
 
 __all__ = ["Studies"]
 
@@ -76,7 +76,7 @@ class Studies:
     new_id
         Returns a fresh incarnation, or request id.
     most_bytes
-        How much memory studies may take; see `StudyResidents`.
+        How much memory studies may take; see `StudyCache`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Studies:
         self._hooks = hooks
         self._quotas = quotas
         self._new_id = new_id
-        self._residents = StudyResidents(store, most_bytes=most_bytes)
+        self._cache = StudyCache(store, most_bytes=most_bytes)
         self._arrivals = StudyArrivals(store, executor, quotas=quotas)
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
@@ -110,8 +110,8 @@ class Studies:
 
     async def get_study(self, name: StudyName) -> tuple[StudyRecord, StudySettings]:
         """Return a study with its settings."""
-        async with self._residents.use(name) as resident:
-            return resident.record, resident.model.settings
+        async with self._cache.use(name) as entry:
+            return entry.record, entry.model.settings
 
     async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
         """Return up to `limit` studies of a tenant whose id sorts after `after`."""
@@ -162,17 +162,17 @@ class Studies:
         """
         request_id = request_id or self._new_id()
         for _ in range(CHOICES_PER_CALL):
-            async with self._residents.use(name) as resident:
-                lists = await self._choose_lists(resident, count, request_id)
+            async with self._cache.use(name) as entry:
+                lists = await self._choose_lists(entry, count, request_id)
                 outcome = await self._store.ask(
-                    resident.record,
+                    entry.record,
                     request_id=request_id,
                     count=count,
                     lists=lists,
-                    asked=len(resident.model.questions),
+                    asked=len(entry.model.questions),
                 )
                 if outcome.status is not AskStatus.STALE:
-                    return await self._return_questions(resident, outcome)
+                    return await self._return_questions(entry, outcome)
         raise UnavailableError(f"others ask {name} for questions faster than they can be chosen")
 
     async def submit_answers(
@@ -205,9 +205,9 @@ class Studies:
         NotFoundError, ConflictError, NotReadyError, ExhaustedError
             As `StudyStore.record_import` has them.
         """
-        async with self._residents.use(name) as resident:
-            part, event = await self._in_thread(partial(read_import, resident.model.settings, sent))
-            return await self._store.record_import(resident.record, part, event)
+        async with self._cache.use(name) as entry:
+            part, event = await self._in_thread(partial(read_import, entry.model.settings, sent))
+            return await self._store.record_import(entry.record, part, event)
 
     async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
         """Return how far an import of answers is."""
@@ -221,9 +221,9 @@ class Studies:
         queries, items
             For how many queries at most, with how many items together; but at least for one query.
         """
-        async with self._residents.use(name) as resident:
-            prepared = resident.prepare_analysis()
-        analysis, learned = await self._learn(resident, prepared)
+        async with self._cache.use(name) as entry:
+            prepared = entry.prepare_analysis()
+        analysis, learned = await self._learn(entry, prepared)
         return await self._in_thread(
             partial(make_preferences, analysis, learned, after=after, queries=queries, items=items)
         )
@@ -242,26 +242,26 @@ class Studies:
         """
         name = StudyName(tenant, study)
         try:
-            async with self._residents.use(name) as resident:
-                check_is_prior(name, resident.model, context_dim=context_dim)
-                prepared = resident.prepare_analysis()
-            analysis, learned = await self._learn(resident, prepared)
+            async with self._cache.use(name) as entry:
+                check_is_prior(name, entry.model, context_dim=context_dim)
+                prepared = entry.prepare_analysis()
+            analysis, learned = await self._learn(entry, prepared)
         except (NotFoundError, NotReadyError) as error:
             raise InvalidArgumentError("prior_study", str(error)) from error
         return make_prior(study, analysis, learned)
 
-    async def _choose_lists(self, resident: StudyResident, count: int, request_id: str) -> tuple[int, ...]:
+    async def _choose_lists(self, entry: CachedStudy, count: int, request_id: str) -> tuple[int, ...]:
         """Choose lists to ask about; none where the store answers the request otherwise than with new questions."""
-        model = resident.model
+        model = entry.model
         left = min(count, model.settings.budget - len(model.questions))
         if model.design is None or left <= 0 or model.knows_request(request_id):
             return ()
-        prepared = resident.prepare_analysis()
+        prepared = entry.prepare_analysis()
         return await self._in_thread(lambda: prepared().choose_next_lists(left))
 
-    async def _return_questions(self, resident: StudyResident, outcome: AskOutcome) -> QuestionBatch:
-        model = await resident.fold_new_events()
-        prepared = resident.prepare_analysis()
+    async def _return_questions(self, entry: CachedStudy, outcome: AskOutcome) -> QuestionBatch:
+        model = await entry.fold_new_events()
+        prepared = entry.prepare_analysis()
         return QuestionBatch(
             questions=tuple(map(model.question, range(outcome.first, outcome.first + outcome.count))),
             asked=len(model.questions),
@@ -273,19 +273,19 @@ class Studies:
     async def _record_answers(
         self, name: StudyName, answers: Sequence[tuple[str, GivenAnswer | None]]
     ) -> list[AnswerOutcome | TopkBanditError]:
-        async with self._residents.use(name, newest=False) as resident:
-            if any(question_id not in resident.model.numbers for question_id, _ in answers):
-                await resident.fold_new_events()
-            read = [_read(resident, name, question_id, given) for question_id, given in answers]
+        async with self._cache.use(name, newest=False) as entry:
+            if any(question_id not in entry.model.numbers for question_id, _ in answers):
+                await entry.fold_new_events()
+            read = [_read(entry, name, question_id, given) for question_id, given in answers]
             good = [one for one in read if not isinstance(one, TopkBanditError)]
-            statuses = iter(await self._store.record_answers(resident.record, good))
+            statuses = iter(await self._store.record_answers(entry.record, good))
         return [
             one if isinstance(one, TopkBanditError) else _interpret(next(statuses), name, question_id)
             for one, (question_id, _) in zip(read, answers, strict=True)
         ]
 
     async def _learn(
-        self, resident: StudyResident, prepared: Callable[[], StudyAnalysis]
+        self, entry: CachedStudy, prepared: Callable[[], StudyAnalysis]
     ) -> tuple[StudyAnalysis, UtilityPosterior]:
         """Return an analysis and what it learns, computed only if other answers were learned from before.
 
@@ -294,20 +294,20 @@ class Studies:
         analysis = await self._in_thread(prepared)
         model = analysis.model
         key = model.incarnation, len(model.answers), len(model.imported)
-        async with resident.learning:
-            if resident.learned is None or resident.learned[0] != key:
-                resident.learned = key, await self._in_thread(analysis.learn)
-            return analysis, resident.learned[1]
+        async with entry.learning:
+            if entry.learned is None or entry.learned[0] != key:
+                entry.learned = key, await self._in_thread(analysis.learn)
+            return analysis, entry.learned[1]
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
 def _read(
-    resident: StudyResident, name: StudyName, question_id: str, given: GivenAnswer | None
+    entry: CachedStudy, name: StudyName, question_id: str, given: GivenAnswer | None
 ) -> tuple[int, Answer] | TopkBanditError:
     """Return the question's number with the answer as the log keeps it, or the error in it."""
-    model = resident.model
+    model = entry.model
     number = model.numbers.get(question_id)
     if number is None:
         return NotFoundError(f"{name}/questions/{question_id}")

@@ -95,8 +95,8 @@ async def _check_worker(worker: Worker, truth: StudyModel, expected: Preferences
 
 async def _compare(worker: Worker, truth: StudyModel, expected: Preferences | str) -> list[str]:
     found = []
-    async with worker.studies._residents.use(STUDY) as resident:  # noqa: SLF001 - a look that is no call
-        if _digest(resident.model) != _digest(truth):
+    async with worker.studies._cache.use(STUDY) as entry:  # noqa: SLF001 - a look that is no call
+        if _digest(entry.model) != _digest(truth):
             found.append(f"the study of worker {worker.number} differs from its log at {truth.version}")
     if (await worker.studies.get_design(STUDY)).state is DesignState.DESIGNING:
         found.append("the study's design has not ended")

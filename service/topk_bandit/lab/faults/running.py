@@ -180,7 +180,7 @@ class _Checks:
     async def _check_model(self, shop: Shop, worker: Worker) -> list[str]:
         """Compare a worker's model with one that is folded from nothing: so all are compared with each other."""
         try:
-            model = await worker.residents.follow(NAME)
+            model = await worker.models.follow(NAME)
         except TopkBanditError as error:
             return [f"worker {worker.number} has no model: {error}"]
         archive = shop.server.archive

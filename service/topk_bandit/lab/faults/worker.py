@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MemoryBudget
+from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.recommender import Recommender
-from topk_bandit.bandits.residents import Residents
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.domain.hooks import Hooks
@@ -56,7 +56,7 @@ class Worker:
 
     number: int
     line: Line
-    residents: Residents
+    models: ModelCache
     recommender: Recommender
     bandits: Bandits
     studies: Studies
@@ -65,7 +65,7 @@ class Worker:
     async def kill(self) -> None:
         """End without a word to anybody."""
         self.line.die()
-        await asyncio.gather(self.residents.stop(), self.designer.stop())
+        await asyncio.gather(self.models.stop(), self.designer.stop())
 
 
 def start_worker(
@@ -79,7 +79,7 @@ def start_worker(
 ) -> Worker:
     """Start a worker; `clock_ms` is its machine's clock, and `design_seconds` draws how long a design takes."""
     loop, store, threads = asyncio.get_running_loop(), line.as_store(), Pace()
-    residents = Residents(
+    models = ModelCache(
         store,
         threads,
         limits=LIMITS,
@@ -89,7 +89,7 @@ def start_worker(
         budget=MemoryBudget(idle_seconds=IDLE_SECONDS),
         now=loop.time,
     )
-    residents.start()
+    models.start()
     quotas = TenantQuotas(store, Quotas({}), now=loop.time)
     designer = _start_designer(line, Pace(design_seconds), hooks=hooks, new_id=new_id)
     studies = Studies(
@@ -98,10 +98,10 @@ def start_worker(
     return Worker(
         number=number,
         line=line,
-        residents=residents,
-        recommender=Recommender(store, residents, threads, quotas=quotas, hooks=hooks, new_id=new_id),
+        models=models,
+        recommender=Recommender(store, models, threads, quotas=quotas, hooks=hooks, new_id=new_id),
         bandits=Bandits(
-            store, residents, default_exploration=DEFAULT_EXPLORATION, quotas=quotas, new_id=new_id, priors=studies
+            store, models, default_exploration=DEFAULT_EXPLORATION, quotas=quotas, new_id=new_id, priors=studies
         ),
         studies=studies,
         designer=designer,

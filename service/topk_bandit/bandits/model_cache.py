@@ -1,4 +1,4 @@
-"""The bandits that have a model in this worker: each is loaded when it is asked for, and followed in the background.
+"""The cache of models in this worker: each is loaded when it is asked for, and followed in the background.
 
 Each look at a bandit also closes the slates whose deadline has passed. A model leaves memory when it is not used for
 long or when others need its memory, and it is the same when it comes back. Nothing here looks at a bandit that has no
@@ -15,8 +15,8 @@ from contextvars import Context
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
+from topk_bandit.bandits.cached_model import CachedModel
 from topk_bandit.bandits.follower import Follower
-from topk_bandit.bandits.resident import Resident
 from topk_bandit.bandits.vanished import VanishedBandits, count_lost
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.limits import Limits
     from topk_bandit.store.log import Appended, Store, Written
 
-__all__ = ["Residents"]
+__all__ = ["ModelCache"]
 
 _Answer = TypeVar("_Answer")
 
@@ -53,7 +53,7 @@ async def _look_at_nothing() -> None:
     """Look at no store: nothing is known of its id."""
 
 
-class Residents:
+class ModelCache:
     """Loads, follows and drops the models of a worker; `topk_bandit.bandits.follower.Follower` draws a model's states.
 
     Parameters
@@ -112,7 +112,7 @@ class Residents:
         self.budget = budget or MemoryBudget()
         self._sizes = ModelSizes(most_bytes=self.budget.worker_bytes)
         hooks.bounded(self.budget.model_bytes)
-        self._residents: dict[BanditName, Resident] = {}
+        self._entries: dict[BanditName, CachedModel] = {}
         self.look_for_loss: Callable[[], Awaitable[None]] = _look_at_nothing
         self.ranks_first: Callable[[str], bool] = lambda _bandit: True
         self._vanished = VanishedBandits(store, hooks=hooks)
@@ -125,10 +125,10 @@ class Residents:
     async def stop(self) -> None:
         """Stop following; all models are gone."""
         await self._vanished.stop()
-        residents, self._residents = self._residents, {}
-        for resident in residents.values():
-            resident.follower.leave()
-        tasks = [task for task in (self._listener, *(one.task for one in residents.values())) if task is not None]
+        entries, self._entries = self._entries, {}
+        for entry in entries.values():
+            entry.follower.leave()
+        tasks = [task for task in (self._listener, *(one.task for one in entries.values())) if task is not None]
         left = set(tasks)
         while left:  # a task can miss a cancellation that meets what it waits for just when that is done
             for task in left:
@@ -138,13 +138,13 @@ class Residents:
 
     def peek_model(self, name: BanditName) -> Model | None:
         """Return the bandit's model as it is here, None if there is none: nothing is loaded, nothing waited for."""
-        resident = self._residents.get(name)
-        return resident.follower.model if resident else None
+        entry = self._entries.get(name)
+        return entry.follower.model if entry else None
 
     def peek_fresh_model(self, name: BanditName) -> Model | None:
         """Return the bandit's model as `peek_model` does, if whoever changes items still waits for this worker."""
-        resident = self._residents.get(name)
-        return resident.follower.model if resident and resident.follower.has_announced else None
+        entry = self._entries.get(name)
+        return entry.follower.model if entry and entry.follower.has_announced else None
 
     async def confirm_gone(self, name: BanditName) -> None:
         """Find out whether a bandit that is known here, and is not found any more, was lost.
@@ -184,33 +184,33 @@ class Residents:
 
     def _known(self) -> dict[BanditName, Model]:
         """Return the models that are here."""
-        models = {name: one.follower.model for name, one in self._residents.items()}
+        models = {name: one.follower.model for name, one in self._entries.items()}
         return {name: model for name, model in models.items() if model is not None}
 
     def note_written(self, name: BanditName, position: int, recommendation_id: str, *, is_reward: bool = False) -> None:
         """Note where in a bandit's log the store has written something that a caller is told of; 0 is nowhere."""
-        resident = self._residents.get(name)
-        if resident is not None and position:
-            resident.follower.note_written(position, recommendation_id, is_reward=is_reward)
+        entry = self._entries.get(name)
+        if entry is not None and position:
+            entry.follower.note_written(position, recommendation_id, is_reward=is_reward)
 
     def note_slate(self, name: BanditName, position: int) -> None:
         """Note where in a bandit's log a slate was recorded: so its rate is known."""
-        resident = self._residents.get(name)
-        if resident is not None and (model := resident.follower.model) is not None:
+        entry = self._entries.get(name)
+        if entry is not None and (model := entry.follower.model) is not None:
             slates = model.tally.recommendations
-            resident.rate.observe(self._now(), position=position, version=model.version, slates=slates)
+            entry.rate.observe(self._now(), position=position, version=model.version, slates=slates)
 
     def find_slate_rate(self, name: BanditName) -> float:
         """Return how many slates a second a bandit gives out, 0 where that is not known."""
-        resident = self._residents.get(name)
-        return 0.0 if resident is None else resident.rate.per_second
+        entry = self._entries.get(name)
+        return 0.0 if entry is None else entry.rate.per_second
 
     async def take_in(self, name: BanditName, call: Awaitable[Written[_Answer]]) -> _Answer:
         """Await a call to the store, have what it appended folded, and return its answer.
 
         The log is read only where the call's events are not known: it failed, or its answer lacks them.
         """
-        begun = self._residents.get(name)
+        begun = self._entries.get(name)
         if begun is not None:
             begun.follower.own.begin()
         appended: tuple[Appended | None, ...] = ()
@@ -221,11 +221,11 @@ class Residents:
         finally:
             if begun is not None:
                 begun.follower.own.end()
-            if (resident := self._residents.get(name)) is not None:
+            if (entry := self._entries.get(name)) is not None:
                 for one in appended:
                     if one is not None:
-                        resident.follower.own.hold(one)
-                resident.wake(reads=not appended or None in appended)
+                        entry.follower.own.hold(one)
+                entry.wake(reads=not appended or None in appended)
 
     async def get_model(self, name: BanditName) -> Model:
         """Return the bandit's model as it is here, loaded if there is none; the errors of `Follower.load`.
@@ -233,15 +233,15 @@ class Residents:
         After a silence the store is asked first whether the items are known: a change of them may have been answered
         without this worker. While the store is away the model stays the one there is.
         """
-        resident = self._admit(name)
-        model = resident.follower.model
+        entry = self._admit(name)
+        model = entry.follower.model
         if model is None:
-            return await self._load(resident)
-        if resident.follower.has_announced:
+            return await self._load(entry)
+        if entry.follower.has_announced:
             return model
-        resident.wake()
+        entry.wake()
         try:
-            return model if await resident.follower.announce_items(model) else await self.follow(name)
+            return model if await entry.follower.announce_items(model) else await self.follow(name)
         except (UnavailableError, CorruptDataError):
             return model
 
@@ -270,12 +270,12 @@ class Residents:
 
         The errors are those of `Follower.follow`.
         """
-        resident = self._admit(name)
-        async with self._hold(resident):
-            model = resident.follower.model
+        entry = self._admit(name)
+        async with self._hold(entry):
+            model = entry.follower.model
             if model is None or model.version < version:
-                model = await resident.follower.follow(reads=False)
-            return model if model.version >= version else await resident.follower.follow()
+                model = await entry.follower.follow(reads=False)
+            return model if model.version >= version else await entry.follower.follow()
 
     async def expire(self, name: BanditName) -> int | None:
         """Close a bandit's overdue slates, and forget what was closed long ago; return the next deadline, if any."""
@@ -286,17 +286,17 @@ class Residents:
             if expiry.count + expiry.filed < EXPIRIES_PER_CALL:
                 return expiry.next_deadline_ms
 
-    def _admit(self, name: BanditName) -> Resident:
-        """Return the bandit's resident, new if there is none, as the one that was used last."""
+    def _admit(self, name: BanditName) -> CachedModel:
+        """Return the bandit's entry, new if there is none, as the one that was used last."""
         now = self._now()
-        resident = self._residents.get(name)
-        if resident is None:
-            resident = Resident(self._new_follower(name), look_seconds=self._look_seconds, now=now)
-            self._residents[name] = resident
-            resident.task = asyncio.create_task(self._run(resident), context=Context())
-        resident.used_at = resident.asked_at = now
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = CachedModel(self._new_follower(name), look_seconds=self._look_seconds, now=now)
+            self._entries[name] = entry
+            entry.task = asyncio.create_task(self._run(entry), context=Context())
+        entry.used_at = entry.asked_at = now
         self._sizes.touch(name)
-        return resident
+        return entry
 
     def _new_follower(self, name: BanditName) -> Follower:
         return Follower(
@@ -310,68 +310,68 @@ class Residents:
             announce_seconds=self._look_seconds,
         )
 
-    async def _load(self, resident: Resident) -> Model:
+    async def _load(self, entry: CachedModel) -> Model:
         """Load a model; what is not folded yet, and what is overdue, follows in the background."""
-        async with self._hold(resident):
-            model = resident.follower.model
+        async with self._hold(entry):
+            model = entry.follower.model
             if model is not None:  # another call loaded it meanwhile
                 return model
-            model = await resident.follower.load()
-        resident.wake()
+            model = await entry.follower.load()
+        entry.wake()
         return model
 
-    async def _follow(self, resident: Resident, *, reads: bool = True) -> Model:
-        async with self._hold(resident):
-            return await resident.follower.follow(reads=reads)
+    async def _follow(self, entry: CachedModel, *, reads: bool = True) -> Model:
+        async with self._hold(entry):
+            return await entry.follower.follow(reads=reads)
 
     @asynccontextmanager
-    async def _hold(self, resident: Resident) -> AsyncIterator[None]:
-        """Hold a resident's lock, and clear up after it."""
+    async def _hold(self, entry: CachedModel) -> AsyncIterator[None]:
+        """Hold an entry's lock, and clear up after it."""
         try:
-            async with resident.lock:
+            async with entry.lock:
                 yield
         except NotFoundError:
-            await self.confirm_gone(resident.follower.name)
-            self._drop(resident)
+            await self.confirm_gone(entry.follower.name)
+            self._drop(entry)
             raise
         finally:
-            self._clear_up(resident)
+            self._clear_up(entry)
 
-    def _clear_up(self, resident: Resident) -> None:
-        """Drop a resident that could not be loaded; let others rest if one that was folded has outgrown the budget."""
-        follower = resident.follower
+    def _clear_up(self, entry: CachedModel) -> None:
+        """Drop an entry that could not be loaded; let models rest if one that was folded has outgrown the budget."""
+        follower = entry.follower
         if follower.model is None:
-            self._drop(resident)
+            self._drop(entry)
         elif follower.is_present:
             for leaving in self._sizes.resize(follower.name, follower.model.memory_bytes):
-                self._rest(self._residents[leaving], reason="memory")
-        elif follower.name not in self._residents:
-            # A call that ended after its resident had left has reported the model's size once more.
+                self._rest(self._entries[leaving], reason="memory")
+        elif follower.name not in self._entries:
+            # A call that ended after its entry was removed has reported the model's size once more.
             self._hooks.forgotten(str(follower.name))
 
-    def _rest(self, resident: Resident, *, reason: str) -> None:
+    def _rest(self, entry: CachedModel, *, reason: str) -> None:
         self._hooks.rested(reason)
-        resident.follower.rest()
-        self._remove(resident)
+        entry.follower.rest()
+        self._remove(entry)
 
-    def _drop(self, resident: Resident) -> None:
-        if resident.follower.is_present:
-            resident.follower.leave()
-            self._remove(resident)
+    def _drop(self, entry: CachedModel) -> None:
+        if entry.follower.is_present:
+            entry.follower.leave()
+            self._remove(entry)
 
-    def _remove(self, resident: Resident) -> None:
-        name = resident.follower.name
-        del self._residents[name]
+    def _remove(self, entry: CachedModel) -> None:
+        name = entry.follower.name
+        del self._entries[name]
         self._sizes.remove(name)
         self._hooks.forgotten(str(name))
-        if resident.task is not None and resident.task is not asyncio.current_task():
-            resident.task.cancel()
+        if entry.task is not None and entry.task is not asyncio.current_task():
+            entry.task.cancel()
 
-    async def _run(self, resident: Resident) -> None:
+    async def _run(self, entry: CachedModel) -> None:
         """Look at a bandit's log again and again, until its follower leaves."""
-        while resident.follower.is_present:
+        while entry.follower.is_present:
             try:
-                await self._look(resident)
+                await self._look(entry)
             except NotFoundError:
                 return
             except UnavailableError as error:
@@ -379,44 +379,44 @@ class Residents:
             except ExhaustedError:  # the store is full: no deadline can be ended
                 await asyncio.sleep(self._look_seconds)
             except CorruptDataError as error:
-                self._say_damaged(resident, error)
+                self._say_damaged(entry, error)
                 await asyncio.sleep(DAMAGED_LOOKS * self._look_seconds)
             except Exception:  # noqa: BLE001 - one log must not stop the following for good
-                _log.exception("a log can't be followed", extra={"bandit": str(resident.follower.name)})
+                _log.exception("a log can't be followed", extra={"bandit": str(entry.follower.name)})
                 await asyncio.sleep(self._look_seconds)
 
-    def _say_damaged(self, resident: Resident, error: CorruptDataError) -> None:
+    def _say_damaged(self, entry: CachedModel, error: CorruptDataError) -> None:
         """Log why a bandit can't be followed, once as long as the reason is the same."""
-        if resident.damage != str(error):
-            _log.error("a log can't be followed: %s", error, extra={"bandit": str(resident.follower.name)})
-        resident.damage = str(error)
+        if entry.damage != str(error):
+            _log.error("a log can't be followed: %s", error, extra={"bandit": str(entry.follower.name)})
+        entry.damage = str(error)
 
-    async def _look(self, resident: Resident) -> None:
+    async def _look(self, entry: CachedModel) -> None:
         """Wait until it is time, close what is overdue, and follow; or let a model rest that is not used."""
-        woken = await resident.wait(clock_ms=self._clock_ms())
-        if not resident.follower.is_present:
+        woken = await entry.wait(clock_ms=self._clock_ms())
+        if not entry.follower.is_present:
             return
         now = self._now()
-        if self._is_unused(resident, now=now, woken=woken):
-            self._rest(resident, reason="idle")
+        if self._is_unused(entry, now=now, woken=woken):
+            self._rest(entry, reason="idle")
             return
-        reads, resident.must_read = resident.must_read or not woken, False
-        if now >= resident.expire_at:  # and then the log is read, whatever the hints were
-            resident.expire_at, reads = now + self._look_seconds, True
-            resident.next_deadline_ms = await self.expire(resident.follower.name)
-        resident.record_look(await self._follow(resident, reads=reads), now=now)
-        resident.damage = ""
+        reads, entry.must_read = entry.must_read or not woken, False
+        if now >= entry.expire_at:  # and then the log is read, whatever the hints were
+            entry.expire_at, reads = now + self._look_seconds, True
+            entry.next_deadline_ms = await self.expire(entry.follower.name)
+        entry.record_look(await self._follow(entry, reads=reads), now=now)
+        entry.damage = ""
         await asyncio.sleep(GATHER_SECONDS)
 
-    def _is_unused(self, resident: Resident, *, now: float, woken: bool) -> bool:
-        if now >= resident.used_at + self.budget.idle_seconds and not woken:
+    def _is_unused(self, entry: CachedModel, *, now: float, woken: bool) -> bool:
+        if now >= entry.used_at + self.budget.idle_seconds and not woken:
             # One whose learner stands still is looked at, so that its lag is told until somebody mends it.
-            return not resident.damage
-        return now >= resident.asked_at + VISIT_SECONDS and not self._owns(str(resident.follower.name))
+            return not entry.damage
+        return now >= entry.asked_at + VISIT_SECONDS and not self._owns(str(entry.follower.name))
 
     async def _listen(self) -> None:
-        """Wake the residents whose logs have changed."""
+        """Wake the entries whose logs have changed."""
         async for name in self._store.changes():
-            for changed in [name] if name else list(self._residents):
-                if resident := self._residents.get(changed):
-                    resident.wake()
+            for changed in [name] if name else list(self._entries):
+                if entry := self._entries.get(changed):
+                    entry.wake()

@@ -22,7 +22,7 @@ from tests.bandits.harness import (
 from tests.contracts.harness import RedisStores, run
 from tests.waiting import PATIENCE, until_async
 
-from topk_bandit.bandits.resident import Resident
+from topk_bandit.bandits.cached_model import CachedModel
 from topk_bandit.domain.bandits import Expired, RewardOutcome
 from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds
 
@@ -38,11 +38,11 @@ def test_what_one_worker_takes_in_the_other_learns(stores: Stores) -> None:
         async with running_worker(store) as near, running_worker(store) as far:
             shop = Shop(near, stores, np.random.default_rng(1))
             await shop.create()
-            await far.residents.get_model(NAME)
+            await far.models.get_model(NAME)
             for value in (1.0, -2.0):
                 await near.recommender.reward(NAME, (await shop.recommend()).recommendation_id, value)
             await until_async(lambda: settles(far), what="the other worker has learned it")
-            assert_same(await far.residents.get_model(NAME), await rebuilt(store))
+            assert_same(await far.models.get_model(NAME), await rebuilt(store))
             assert far.hooks.learned_rewards == [1.0, -2.0]
 
     run(stores, scenario)
@@ -62,7 +62,7 @@ def test_what_is_followed_in_the_background_is_of_no_call(stores: Stores) -> Non
             shop = Shop(near, stores, np.random.default_rng(1))
             await shop.create()
             CURRENT_CALL.set(call)
-            await far.residents.get_model(NAME)
+            await far.models.get_model(NAME)
             assert call in seen
             CURRENT_CALL.set(None)
             seen.clear()
@@ -90,7 +90,7 @@ def test_what_is_overdue_is_closed_once_by_whoever_looks_first(stores: Stores) -
             expired = [logged.event for logged in part.events if isinstance(logged.event, Expired)]
             assert sorted(one.recommendation_id for one in expired) == sorted(one.recommendation_id for one in shown)
             assert one.hooks.expirations + other.hooks.expirations == 10
-            assert_same(await one.residents.get_model(NAME), await other.residents.get_model(NAME))
+            assert_same(await one.models.get_model(NAME), await other.models.get_model(NAME))
             assert (await one.bandits.stats(NAME)).defaults == 10
             late = await one.recommender.reward(NAME, shown[0].recommendation_id, 1.0)
             assert late.outcome is RewardOutcome.LATE
@@ -106,14 +106,14 @@ def test_the_next_deadline_is_known_from_the_store(stores: Stores) -> None:
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             shown = [await shop.recommend() for _ in range(2)]
-            resident = worker.residents._residents[NAME]
+            entry = worker.models._entries[NAME]
             for number, deadline_ms in ((0, shown[0].deadline_ms), (1, shown[1].deadline_ms), (2, None)):
                 for one in shown[:number]:
                     await worker.recommender.reward(NAME, one.recommendation_id, 1.0)
 
                 async def is_known(wanted_ms: int | None = deadline_ms) -> bool:
                     await stores.pass_time(20)
-                    return resident.next_deadline_ms == wanted_ms
+                    return entry.next_deadline_ms == wanted_ms
 
                 await until_async(is_known, what="the next deadline is known")
 
@@ -121,19 +121,19 @@ def test_the_next_deadline_is_known_from_the_store(stores: Stores) -> None:
 
 
 def test_a_long_pause_ends_at_the_next_deadline(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topk_bandit.bandits.resident.LONGEST_PAUSE_LOOKS", 1e9)
+    monkeypatch.setattr("topk_bandit.bandits.cached_model.LONGEST_PAUSE_LOOKS", 1e9)
 
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             await Shop(worker, stores, np.random.default_rng(1)).create()
-            model = await worker.residents.follow(NAME)
-            follower = worker.residents._residents[NAME].follower
-            resident = Resident(follower, look_seconds=0.5, now=0.0)
+            model = await worker.models.follow(NAME)
+            follower = worker.models._entries[NAME].follower
+            entry = CachedModel(follower, look_seconds=0.5, now=0.0)
             for _ in range(20):
-                resident.record_look(model, now=0.0)
-            resident.next_deadline_ms = 5_000
+                entry.record_look(model, now=0.0)
+            entry.next_deadline_ms = 5_000
             async with asyncio.timeout(PATIENCE):  # the pause is days
-                assert not await resident.wait(clock_ms=4_500)
+                assert not await entry.wait(clock_ms=4_500)
 
     run(stores, scenario)
 

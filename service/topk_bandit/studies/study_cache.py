@@ -1,4 +1,4 @@
-"""The studies in memory: each is folded from its log when it is asked for, and stays while there is room.
+"""The cache of studies: each is folded from its log when it is asked for, and stays while there is space.
 
 Whoever uses a study has it alone, and finds it folded to the end of its log unless they ask for less. A study whose log
 was replaced (deleted and created again, or shortened by a failover) is folded anew from its first event. The module
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from topk_bandit.studies.analysis import Gathered
     from topk_bandit.studies.model import StudyModel
 
-__all__ = ["StudyResident", "StudyResidents"]
+__all__ = ["CachedStudy", "StudyCache"]
 
 EVENTS_PER_READ = 1024
 
 
-class StudyResident:
+class CachedStudy:
     """One study in memory.
 
     Attributes
@@ -133,16 +133,16 @@ def _continues(part: StudyLogSlice, model: StudyModel) -> bool:
     return same and part.record.incarnation == model.incarnation
 
 
-class StudyResidents:
+class StudyCache:
     """The studies in memory: when they take more than `most_bytes` together, those used least recently leave."""
 
     def __init__(self, store: StudyStore, *, most_bytes: int) -> None:
         self._store = store
         self._most_bytes = most_bytes
-        self._residents: OrderedDict[StudyName, StudyResident] = OrderedDict()
+        self._entries: OrderedDict[StudyName, CachedStudy] = OrderedDict()
 
     @asynccontextmanager
-    async def use(self, name: StudyName, *, newest: bool = True) -> AsyncIterator[StudyResident]:
+    async def use(self, name: StudyName, *, newest: bool = True) -> AsyncIterator[CachedStudy]:
         """Use a study alone, folded to its log's end; if not `newest`, only as far as it was folded before.
 
         Raises
@@ -150,30 +150,30 @@ class StudyResidents:
         NotFoundError
             There is no such study.
         """
-        resident = self._residents.setdefault(name, StudyResident(name, self._store))
-        self._residents.move_to_end(name)
-        async with resident.in_use:
+        entry = self._entries.setdefault(name, CachedStudy(name, self._store))
+        self._entries.move_to_end(name)
+        async with entry.in_use:
             try:
-                if newest or resident.is_empty:
-                    await resident.fold_new_events()
-                yield resident
+                if newest or entry.is_empty:
+                    await entry.fold_new_events()
+                yield entry
             except NotFoundError:
-                self._drop(name, resident)
+                self._drop(name, entry)
                 raise
             finally:
-                if resident.is_empty:
-                    self._drop(name, resident)
-                self._make_room()
+                if entry.is_empty:
+                    self._drop(name, entry)
+                self._evict()
 
-    def _drop(self, name: StudyName, resident: StudyResident) -> None:
-        if self._residents.get(name) is resident:
-            del self._residents[name]
+    def _drop(self, name: StudyName, entry: CachedStudy) -> None:
+        if self._entries.get(name) is entry:
+            del self._entries[name]
 
-    def _make_room(self) -> None:
-        sizes = {name: one.model.memory_bytes for name, one in self._residents.items() if not one.is_empty}
+    def _evict(self) -> None:
+        sizes = {name: one.model.memory_bytes for name, one in self._entries.items() if not one.is_empty}
         total = sum(sizes.values())
         for name in list(sizes)[:-1]:
             if total <= self._most_bytes:
                 return
             total -= sizes[name]
-            del self._residents[name]
+            del self._entries[name]

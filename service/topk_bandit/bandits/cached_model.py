@@ -1,4 +1,4 @@
-"""One bandit of a worker: its follower, the lock and the task that use it, and when to look at its log next.
+"""One entry of the model cache: a follower, the lock and the task that use it, and when to look at the log next.
 
 The pause between two looks is short while the log grows, doubles up to a limit while it does not, and ends at the next
 deadline. Nothing here reads the log or ends the task.
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.follower import Follower
     from topk_bandit.bandits.model import Model
 
-__all__ = ["LONGEST_PAUSE_LOOKS", "Resident"]
+__all__ = ["LONGEST_PAUSE_LOOKS", "CachedModel"]
 
 LONGEST_PAUSE_LOOKS = 32
 """A bandit that nothing happens to is looked at so many times less often than one that is in use."""
 
 
-class Resident:
+class CachedModel:
     """One bandit's follower and its schedule. Times are seconds of one clock.
 
     Parameters
