@@ -147,7 +147,7 @@ def test_a_listed_survivor_that_is_no_mutant_any_more_is_a_complaint() -> None:
 
 
 def test_a_sample_is_of_one_complete_module_and_has_no_listed_survivor() -> None:
-    paths = ["learning/search.py", "learning/propensities.py", "store/arrivals.py"]
+    paths = ["learning/search.py", "learning/propensities.py", "store/restores.py"]
     every = [one for path in paths for one in mutants.find_mutants(path)]
     known, sampled = mutants.Known({every[0].id: every[0].change}, paths[:2]), set()
     for seed in range(20):

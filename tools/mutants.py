@@ -79,9 +79,9 @@ ROOMS: Mapping[str, str] = {
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
         bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay
         rpc/test_recommender_service""",
-    "bandits/arriving_events.py": """
-        bandits/test_arriving_events bandits/test_arrivals rpc/test_forged_archives""",
-    "store/arrivals.py": f"bandits/test_arrivals {_MEMORY} rpc/test_forged_archives",
+    "bandits/restored_events.py": """
+        bandits/test_restored_events bandits/test_restores rpc/test_forged_archives""",
+    "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",
     "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree store/test_redis_store",
     "store/journaled.py": f"{_MEMORY} store/test_journaled store/test_redis_store",

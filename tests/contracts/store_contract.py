@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contracts.archives import archived, arrive, ended
+from tests.contracts.archives import archived, ended, restore_lines
 from tests.contracts.harness import dump, listening, run, whole_log
 from tests.contracts.samples import (
     HOUR_MS,
@@ -28,7 +28,7 @@ from tests.contracts.samples import (
 )
 from tests.waiting import until_async
 
-from topk_bandit.bandits.holdings import read_holdings
+from topk_bandit.bandits.contents import read_contents
 from topk_bandit.domain.bandits import (
     Activated,
     ActivationOutcome,
@@ -552,7 +552,7 @@ class StoreContract:
             again = await store.reset_bandit(NAME, request_id="one")
             assert (again.log_position, again.revision) == (4, 4)
             lines, other = await archived(store, NAME), BanditName(NAME.tenant, "other")
-            made = await store.finish_arrival(other, await arrive(store, other, lines, at_once=100), quota=9)
+            made = await store.finish_restore(other, await restore_lines(store, other, lines, at_once=100), quota=9)
             assert (made.log_position, made.revision) == (4, 4)
 
         run(stores, scenario)
@@ -603,7 +603,7 @@ class StoreContract:
             await record(store, "one")
             await store.skip_event(NAME, skip_of(await store.get_bandit(NAME), 3))
             lines, other = await archived(store, NAME), BanditName(NAME.tenant, "other")
-            await store.finish_arrival(other, await arrive(store, other, lines, at_once=100), quota=9)
+            await store.finish_restore(other, await restore_lines(store, other, lines, at_once=100), quota=9)
             assert await whole_log(store, other) == await whole_log(store, NAME)
             assert (await store.read_log(other, start=1, limit=1)).skipped == frozenset()
 
@@ -1881,25 +1881,25 @@ class StoreContract:
             seen, lines = await dump(store, NAME), await archived(store, NAME)
             await store.delete_bandit(NAME)
             before = await store.list_tenants(after="", limit=9)
-            arrival = await arrive(store, NAME, lines, at_once=4)
+            restore = await restore_lines(store, NAME, lines, at_once=4)
             assert await store.list_tenants(after="", limit=9) == before
             with pytest.raises(NotFoundError):
                 await store.get_bandit(NAME)
             with pytest.raises(ConflictError, match="another import"):
-                await store.finish_arrival(NAME, replace(arrival, next_line=1), quota=1)
-            made = await store.finish_arrival(NAME, arrival, quota=1)
-            assert await store.finish_arrival(NAME, arrival, quota=1) == made
+                await store.finish_restore(NAME, replace(restore, next_line=1), quota=1)
+            made = await store.finish_restore(NAME, restore, quota=1)
+            assert await store.finish_restore(NAME, restore, quota=1) == made
             with pytest.raises(ConflictError, match="exists"):
-                await store.finish_arrival(NAME, replace(arrival, import_id="two"), quota=1)
+                await store.finish_restore(NAME, replace(restore, import_id="two"), quota=1)
             again = await dump(store, NAME)
             assert replace(again[0], snapshot_position=0) == replace(seen[0], snapshot_position=0)
             assert again[1:4] == seen[1:4]
             assert await store.list_tenants(after="", limit=9) == (NAME.tenant,)
-            assert await store.find_arrival(NAME) is None
+            assert await store.find_restore(NAME) is None
             other = BanditName(NAME.tenant, "other")
-            await arrive(store, other, lines[:-1], at_once=100)
+            await restore_lines(store, other, lines[:-1], at_once=100)
             await store.delete_bandit(other)
-            assert await store.find_arrival(other) is None
+            assert await store.find_restore(other) is None
             with pytest.raises(NotFoundError):
                 await store.delete_bandit(other)
             assert (await store.record_reward(NAME, "pending", 1.5)).answer.outcome is RewardOutcome.ACCEPTED
@@ -1912,15 +1912,15 @@ class StoreContract:
         async def scenario(store: Store) -> None:
             await filled(store)
             lines, other = await archived(store, NAME), BanditName(NAME.tenant, "other")
-            arrival = await arrive(store, other, lines, at_once=100)
-            made = await store.finish_arrival(other, arrival, quota=9)
+            restore = await restore_lines(store, other, lines, at_once=100)
+            made = await store.finish_restore(other, restore, quota=9)
             left = BanditName(NAME.tenant, "left")
-            ended = await arrive(store, left, lines, at_once=4)
+            ended = await restore_lines(store, left, lines, at_once=4)
             await forgetful_stores.pass_time(510)
-            assert await store.find_arrival(left) is None
-            assert await store.load_arrived_snapshot(left) == b""
+            assert await store.find_restore(left) is None
+            assert await store.load_restored_snapshot(left) == b""
             with pytest.raises(ConflictError, match="another import"):
-                await store.finish_arrival(left, ended, quota=9)
+                await store.finish_restore(left, ended, quota=9)
             assert await store.get_bandit(other) == made
             seen, ours = await dump(store, other), await dump(store, NAME)
             assert seen[1:4] == ours[1:4]
@@ -2155,16 +2155,16 @@ class StoreContract:
 
         run(stores, scenario)
 
-    def test_rows_that_were_imported_while_a_bandit_left_are_known_where_it_arrives(self, stores: Stores) -> None:
+    def test_rows_that_were_imported_while_a_bandit_left_are_known_where_it_is_restored(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store)
-            holdings, place = await read_holdings(store, NAME, None)
+            contents, place = await read_contents(store, NAME, None)
             while place is not None:
-                more, place = await read_holdings(store, NAME, place)
-                holdings += more
+                more, place = await read_contents(store, NAME, place)
+                contents += more
             await import_rows(store, import_part(0, 3))
-            lines, other = [*holdings, *map(write_line, await whole_log(store, NAME))], BanditName(NAME.tenant, "other")
-            await store.finish_arrival(other, await arrive(store, other, ended(lines), at_once=100), quota=9)
+            lines, other = [*contents, *map(write_line, await whole_log(store, NAME))], BanditName(NAME.tenant, "other")
+            await store.finish_restore(other, await restore_lines(store, other, ended(lines), at_once=100), quota=9)
             assert await store.find_import(other, "year") == ImportProgress(3, 3)
             _, parts = await store.scan_imports(other, cursor=0)
             assert [replace(part, fingerprint="") for part in parts] == [ArchivedImport("year", 0, "", 3, 3, 2)]
@@ -2184,15 +2184,15 @@ class StoreContract:
 
         run(stores, scenario)
 
-    def test_a_bandit_that_arrives_is_one_of_its_own_tenant(self, stores: Stores) -> None:
+    def test_a_restored_bandit_is_one_of_its_own_tenant(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store)
             for bandit in ("one", "two", "three"):
                 await create(store, BanditName("elsewhere", bandit))
             other = BanditName(NAME.tenant, "other")
-            arrival = await arrive(store, other, await archived(store, NAME), at_once=100)
+            restore = await restore_lines(store, other, await archived(store, NAME), at_once=100)
             with pytest.raises(QuotaError):
-                await store.finish_arrival(other, arrival, quota=1)
-            assert (await store.finish_arrival(other, arrival, quota=2)).name == other
+                await store.finish_restore(other, restore, quota=1)
+            assert (await store.finish_restore(other, restore, quota=2)).name == other
 
         run(stores, scenario)

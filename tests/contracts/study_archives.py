@@ -9,8 +9,8 @@ from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.store.archive_lines import End, chain
 from topk_bandit.store.archives import write_line
 from topk_bandit.store.line_imports import Lines
-from topk_bandit.studies.arrivals import StudyArrivals
 from topk_bandit.studies.exports import read_study_page
+from topk_bandit.studies.restores import StudyRestores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,14 +44,14 @@ class StudySender:
     """Brings lines of studies to a store."""
 
     def __init__(self, store: StudyStore, *, studies: int = 9) -> None:
-        self._arrivals = StudyArrivals(store, ThreadPoolExecutor(1), quotas=Quotas({Quota.STUDIES: studies}))
+        self._restores = StudyRestores(store, ThreadPoolExecutor(1), quotas=Quotas({Quota.STUDIES: studies}))
 
     async def send(
         self, name: StudyName, lines: Sequence[str], *, first: int = 0, at_once: int = 1000, import_id: str = "one"
     ) -> Receipt[StudyRecord]:
         """Send lines in parts; return what became of the last one."""
-        receipt = await self._arrivals.take(name, Lines(import_id, first, ()))
+        receipt = await self._restores.take(name, Lines(import_id, first, ()))
         for start in range(0, len(lines), at_once):
             part = tuple(lines[start : start + at_once])
-            receipt = await self._arrivals.take(name, Lines(import_id, first + start, part))
+            receipt = await self._restores.take(name, Lines(import_id, first + start, part))
         return receipt

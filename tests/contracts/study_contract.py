@@ -532,7 +532,7 @@ class StudyContract:
         run(studies, scenario)
 
     @pytest.mark.parametrize("at_once", [1, 1000])
-    def test_a_study_that_arrives_is_the_one_that_was(self, studies: Stores, at_once: int) -> None:
+    def test_a_restored_study_is_the_one_that_was(self, studies: Stores, at_once: int) -> None:
         async def scenario(store: StudyStore) -> None:
             await filled_plainly(store)
             before, told = await store.get_study(STUDY), await kept(store, STUDY)

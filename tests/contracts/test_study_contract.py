@@ -86,7 +86,7 @@ class ServerContract:
     test_every_event_is_in_the_log_as_it_was = StudyContract.test_every_event_is_in_the_log_as_it_was
     test_one_of_many_wins = StudyContract.test_one_of_many_creations_and_one_of_many_ends_wins
     test_a_lease_is_one_owners_until_it_lapses = StudyContract.test_a_lease_is_one_owners_until_it_lapses
-    test_a_study_that_arrives_is_the_one_that_was = StudyContract.test_a_study_that_arrives_is_the_one_that_was
+    test_a_restored_study_is_the_one_that_was = StudyContract.test_a_restored_study_is_the_one_that_was
 
 
 class TestValkeyStudies(ServerContract):

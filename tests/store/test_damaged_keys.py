@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
-from tests.contracts.archives import archived, arrive
+from tests.contracts.archives import archived, restore_lines
 from tests.contracts.clocks import ClockedLink, StoreClock, ToldTime
 from tests.contracts.harness import RedisStores
 from tests.contracts.samples import ITEMS, NAME, PAST, import_part, recommendation, request, settings
@@ -238,7 +238,7 @@ async def use_everything(url: str) -> Sequence[str]:
         await use_studies(store.studies())
         await use_programs(store)
     async with RedisStores(url, clock=clock).connect() as store:
-        await store.finish_arrival(NAME, await arrive(store, NAME, lines, at_once=12), quota=1)
+        await store.finish_restore(NAME, await restore_lines(store, NAME, lines, at_once=12), quota=1)
     return lines
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from topk_bandit.store.arriving import Arrival
 from topk_bandit.store.line_imports import Lines
-from topk_bandit.store.study_arriving import StudyArrival
+from topk_bandit.store.restore_state import Restore
+from topk_bandit.store.study_restores import StudyRestore
 
 OF_A_BANDIT = (
     b'{"import_id": "one", "next_line": 3, "part": "", "digest": "", "incarnation": "", "created_ms": 0, '
@@ -19,9 +19,9 @@ OF_A_STUDY = (
 
 
 def test_how_far_an_import_is_has_the_bytes_that_it_always_had() -> None:
-    bandit, study = Arrival("one", next_line=3), StudyArrival("one", next_line=3, complete=True)
+    bandit, study = Restore("one", next_line=3), StudyRestore("one", next_line=3, complete=True)
     assert (bandit.encode(), study.encode()) == (OF_A_BANDIT, OF_A_STUDY)
-    assert (Arrival.decode(OF_A_BANDIT), StudyArrival.decode(OF_A_STUDY)) == (bandit, study)
+    assert (Restore.decode(OF_A_BANDIT), StudyRestore.decode(OF_A_STUDY)) == (bandit, study)
 
 
 def test_a_part_is_known_by_where_it_begins_and_what_it_says() -> None:

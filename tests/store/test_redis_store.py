@@ -232,8 +232,8 @@ def test_items_change_once_though_the_reply_was_lost(valkey: RunningServer) -> N
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("script", [scripts.RECORD_ARRIVAL, scripts.FINISH_ARRIVAL], ids=["part", "end"])
-def test_a_bandit_arrives_once_though_replies_were_lost(valkey: RunningServer, script: Script) -> None:
+@pytest.mark.parametrize("script", [scripts.RECORD_RESTORE, scripts.FINISH_RESTORE], ids=["part", "end"])
+def test_a_bandit_is_restored_once_though_replies_were_lost(valkey: RunningServer, script: Script) -> None:
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):
             await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
@@ -248,7 +248,7 @@ def test_a_bandit_arrives_once_though_replies_were_lost(valkey: RunningServer, s
                 proxy.lose(script, replies=1)
                 receipt = await sender.send(NAME, [line], first=place)
                 assert receipt.next_line == place + 1
-            assert proxy.lost == (len(lines) if script is scripts.RECORD_ARRIVAL else 1)
+            assert proxy.lost == (len(lines) if script is scripts.RECORD_RESTORE else 1)
             assert receipt is not None
             assert receipt.log_position == (await store.get_bandit(NAME)).log_position
             assert Counter(await archived(store, NAME)) == Counter(lines)

@@ -150,7 +150,7 @@ def test_a_write_whose_reply_was_lost_has_its_effect_once(valkey: RunningServer,
     asyncio.run(main())
 
 
-def test_a_study_arrives_once_though_replies_were_lost(valkey: RunningServer) -> None:
+def test_a_study_is_restored_once_though_replies_were_lost(valkey: RunningServer) -> None:
     async def main() -> None:
         async with through_proxy(valkey) as (proxy, store):
             plain = replace(study_settings(), queries=(StudyQuery("now", (1.0,)), StudyQuery("later", (2.0,))))
@@ -160,7 +160,7 @@ def test_a_study_arrives_once_though_replies_were_lost(valkey: RunningServer) ->
             await store.delete_study(STUDY)
             sender, receipt = StudySender(store), None
             for place, line in enumerate(lines):
-                proxy.lose(scripts.RECORD_ARRIVAL, replies=1)
+                proxy.lose(scripts.RECORD_RESTORE, replies=1)
                 receipt = await sender.send(STUDY, [line], first=place)
             assert proxy.lost == len(lines)
             assert receipt is not None

@@ -21,8 +21,8 @@ from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.redis.bandits import FOLLOWER_RETENTION_MS
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.programs import RETENTION_MS
-from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
-from topk_bandit.store.study_log import ARRIVAL_MS
+from topk_bandit.store.study_log import RESTORE_MS
+from topk_bandit.store.study_restores import StudyRestore, StudyRestoreStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,16 +46,16 @@ def valkey() -> Iterator[RunningServer]:
 
 def test_an_import_of_a_study_that_nobody_goes_on_with_is_forgotten_in_memory_too() -> None:
     now_ms = 0
-    store, before = MemoryStudies(clock_ms=lambda: now_ms), StudyArrival("one")
-    arriving = StudyArriving(StudyArrival("one", next_line=1))
+    store, before = MemoryStudies(clock_ms=lambda: now_ms), StudyRestore("one")
+    step = StudyRestoreStep(StudyRestore("one", next_line=1))
 
     async def scenario() -> None:
         nonlocal now_ms
-        assert await store.record_arrival(STUDY, arriving, before=before)
-        now_ms = ARRIVAL_MS - 1
-        assert await store.find_arrival(STUDY) == arriving.arrival
-        now_ms = ARRIVAL_MS
-        assert await store.find_arrival(STUDY) is None
+        assert await store.record_restore(STUDY, step, before=before)
+        now_ms = RESTORE_MS - 1
+        assert await store.find_restore(STUDY) == step.restore
+        now_ms = RESTORE_MS
+        assert await store.find_restore(STUDY) is None
 
     asyncio.run(scenario())
 

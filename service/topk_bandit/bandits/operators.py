@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from topk_bandit.bandits.arrivals import Arrivals
+from topk_bandit.bandits.contents import read_contents
 from topk_bandit.bandits.contexts import context_of_none
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import explain, list_top_slates
 from topk_bandit.bandits.exports import read_page
-from topk_bandit.bandits.holdings import read_holdings
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
+from topk_bandit.bandits.restores import Restores
 from topk_bandit.bandits.skips import Skips
 from topk_bandit.domain.errors import ExhaustedError, NotReadyError, UnavailableError
 from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, StoreStatus, Verification
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from topk_bandit.bandits.contents import ContentsCursor
     from topk_bandit.bandits.history import Interval
-    from topk_bandit.bandits.holdings import HoldingsCursor
     from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName
@@ -82,7 +82,7 @@ class Operators:
         self._models = models
         self._overviews = Overviews(store, models, quotas)
         self._executor = executor
-        self._arrivals = Arrivals(store, executor, limits=models.limits, quotas=quotas)
+        self._restores = Restores(store, executor, limits=models.limits, quotas=quotas)
         self._replays = Replays(store, executor, limits=models.limits)
         self._skips = Skips(store, models, clock_ms=clock_ms)
         self._clock_ms = clock_ms
@@ -197,14 +197,14 @@ class Operators:
         return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
 
     async def export_state(
-        self, name: BanditName, place: HoldingsCursor | None
-    ) -> tuple[list[str], HoldingsCursor | None]:
-        """Return a page of what there is beside a log; see `topk_bandit.bandits.holdings.read_holdings`."""
-        return await read_holdings(self._store, name, place)
+        self, name: BanditName, place: ContentsCursor | None
+    ) -> tuple[list[str], ContentsCursor | None]:
+        """Return a page of what there is beside a log; see `topk_bandit.bandits.contents.read_contents`."""
+        return await read_contents(self._store, name, place)
 
     async def import_events(self, name: BanditName, sent: Lines) -> Receipt[BanditRecord]:
-        """Take in lines of a bandit; see `Arrivals.take`."""
-        return await self._arrivals.take(name, sent)
+        """Take in lines of a bandit; see `Restores.take`."""
+        return await self._restores.take(name, sent)
 
     async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkipReceipt:
         """Pass over an event that can't be read or folded; see `Skips.skip_event`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.duration_pb2 import Duration
 
-from topk_bandit.bandits.holdings import STAGES, HoldingsCursor
+from topk_bandit.bandits.contents import STAGES, ContentsCursor
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
@@ -361,7 +361,7 @@ async def events_to_proto(page: EventPage) -> pb.ExportEventsResponse:
     return response
 
 
-def state_page(request: pb.ExportStateRequest) -> tuple[BanditName, HoldingsCursor | None]:
+def state_page(request: pb.ExportStateRequest) -> tuple[BanditName, ContentsCursor | None]:
     """Return whose state an ExportState asks for, and from where on."""
     name, token = fields.bandit_name("bandit", request.bandit), fields.page_token("cursor", request.cursor)
     if not token:
@@ -370,10 +370,10 @@ def state_page(request: pb.ExportStateRequest) -> tuple[BanditName, HoldingsCurs
     numbers = [part for part in parts[:1] + parts[2:3] if part.isascii() and part.isdigit() and len(part) <= _DIGITS]
     if len(parts) != 4 or len(numbers) != 2 or parts[1] not in STAGES or not parts[3]:
         raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
-    return name, HoldingsCursor(parts[3], int(parts[0]), parts[1], int(parts[2]))
+    return name, ContentsCursor(parts[3], int(parts[0]), parts[1], int(parts[2]))
 
 
-def state_to_proto(lines: Sequence[str], place: HoldingsCursor | None) -> pb.ExportStateResponse:
+def state_to_proto(lines: Sequence[str], place: ContentsCursor | None) -> pb.ExportStateResponse:
     """Return a page of what there is of a bandit beside its log."""
     told = "" if place is None else f"{place.first_position}/{place.stage}/{place.at}/{place.incarnation}"
     return pb.ExportStateResponse(lines=lines, next_cursor=fields.to_page_token(told) if told else "")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from typing import Self
 
-__all__ = ["ArrivalProgress", "LineImports", "Lines", "Receipt", "parse", "take_lines"]
+__all__ = ["LineImports", "Lines", "Receipt", "RestoreProgress", "parse", "take_lines"]
 
 _Line = TypeVar("_Line")
 _Name = TypeVar("_Name")
@@ -74,7 +74,7 @@ class Receipt(Generic[_Made]):
 
 
 @dataclass(frozen=True, slots=True)
-class ArrivalProgress:
+class RestoreProgress:
     """How far an import is; each kind of import adds what it needs to know of the lines before.
 
     Attributes
@@ -97,7 +97,7 @@ class ArrivalProgress:
 
     @property
     def complete(self) -> bool:
-        """Whether the last line has arrived: a field of each kind, behind its others, where stores have it."""
+        """Whether the last line is restored: a field of each kind, behind its others, where stores have it."""
         raise NotImplementedError
 
     def encode(self) -> bytes:
@@ -111,13 +111,13 @@ class ArrivalProgress:
         return cls(**{one.name: told[one.name] for one in fields(cls)})
 
 
-_Progress = TypeVar("_Progress", bound=ArrivalProgress)
+_Progress = TypeVar("_Progress", bound=RestoreProgress)
 
 
-class _Arriving(Protocol[_Progress]):
-    """What a part of the lines brings; `arrival` is how far the import is with it."""
+class _Step(Protocol[_Progress]):
+    """What a part of the lines brings; `restore` is how far the import is with it."""
 
-    arrival: _Progress
+    restore: _Progress
 
 
 def parse(lines: Sequence[str], read: Callable[[str], _Line]) -> list[_Line]:
@@ -136,9 +136,9 @@ def parse(lines: Sequence[str], read: Callable[[str], _Line]) -> list[_Line]:
 
 
 def take_lines(
-    arriving: _Arriving[_Progress], lines: Sequence[str], parsed: Sequence[_Line], take: Callable[[_Line], None]
+    step: _Step[_Progress], lines: Sequence[str], parsed: Sequence[_Line], take: Callable[[_Line], None]
 ) -> None:
-    """Take in the lines that come next: each by `take`, which puts into `arriving` what it brings.
+    """Take in the lines that come next: each by `take`, which puts into `step` what it brings.
 
     Raises
     ------
@@ -148,8 +148,8 @@ def take_lines(
     for place, (text, line) in enumerate(zip(lines, parsed, strict=True)):
         with _at(place):
             take(line)
-        now = arriving.arrival
-        arriving.arrival = replace(now, next_line=now.next_line + 1, digest=chain(now.digest, text))
+        now = step.restore
+        step.restore = replace(now, next_line=now.next_line + 1, digest=chain(now.digest, text))
 
 
 @contextmanager
@@ -166,11 +166,11 @@ def _at(place: int) -> Iterator[None]:
 class _Store(Protocol[_Name_contra, _Progress, _Made_co]):
     """What a store has of imports; see `topk_bandit.store.log.Store`."""
 
-    async def find_arrived(self, name: _Name_contra, import_id: str) -> _Made_co | None: ...
+    async def find_restored_record(self, name: _Name_contra, import_id: str) -> _Made_co | None: ...
 
-    async def find_arrival(self, name: _Name_contra) -> _Progress | None: ...
+    async def find_restore(self, name: _Name_contra) -> _Progress | None: ...
 
-    async def record_arrival(self, name: _Name_contra, arriving: Any, *, before: _Progress) -> bool: ...  # noqa: ANN401
+    async def record_restore(self, name: _Name_contra, step: Any, *, before: _Progress) -> bool: ...  # noqa: ANN401
 
 
 class LineImports(ABC, Generic[_Name, _Progress, _Made]):
@@ -202,20 +202,20 @@ class LineImports(ABC, Generic[_Name, _Progress, _Made]):
         ExhaustedError
             What the tenant may have is used up.
         """
-        if (made := await self._imports.find_arrived(name, sent.import_id)) is not None:
+        if (made := await self._imports.find_restored_record(name, sent.import_id)) is not None:
             return Receipt(sent.first_line + len(sent.lines), made)
-        arrival = await self._find_progress(name, sent)
-        if arrival is None or not arrival.complete:
-            return Receipt(arrival.next_line if arrival else 0)
-        return Receipt(arrival.next_line, await self.finish(name, arrival, sent))
+        restore = await self._find_progress(name, sent)
+        if restore is None or not restore.complete:
+            return Receipt(restore.next_line if restore else 0)
+        return Receipt(restore.next_line, await self.finish(name, restore, sent))
 
     @abstractmethod
-    async def read(self, name: _Name, before: _Progress, sent: Lines) -> _Arriving[_Progress]:
+    async def read(self, name: _Name, before: _Progress, sent: Lines) -> _Step[_Progress]:
         """Return what lines bring that follow those before."""
 
     @abstractmethod
-    async def finish(self, name: _Name, arrival: _Progress, sent: Lines) -> _Made:
-        """Make what has arrived what it is, now that the last line has come."""
+    async def finish(self, name: _Name, restore: _Progress, sent: Lines) -> _Made:
+        """Make a bandit or a study of what is restored, now that the last line has come."""
 
     async def compute(self, work: Callable[[], _Result]) -> _Result:
         """Return what work comes to that would keep the event loop for long."""
@@ -223,26 +223,26 @@ class LineImports(ABC, Generic[_Name, _Progress, _Made]):
 
     async def _find_progress(self, name: _Name, sent: Lines) -> _Progress | None:
         """Return how far the import is, once the store has these lines; None for one that has not begun."""
-        arrival = await self._imports.find_arrival(name)
+        restore = await self._imports.find_restore(name)
         if not sent.lines:
-            return arrival if arrival is not None and arrival.import_id == sent.import_id else None
-        if arrival is None or (arrival.import_id, arrival.part) != (sent.import_id, sent.part):
-            return await self._record(name, self._expect_lines(arrival, sent), sent)
-        return arrival
+            return restore if restore is not None and restore.import_id == sent.import_id else None
+        if restore is None or (restore.import_id, restore.part) != (sent.import_id, sent.part):
+            return await self._record(name, self._expect_lines(restore, sent), sent)
+        return restore
 
     async def _record(self, name: _Name, before: _Progress, sent: Lines) -> _Progress:
-        arriving = await self.read(name, before, sent)
-        if not await self._imports.record_arrival(name, arriving, before=before):
+        step = await self.read(name, before, sent)
+        if not await self._imports.record_restore(name, step, before=before):
             raise ConflictError("ARRIVAL_REPLACED", f"another import into {name} has begun, or this one went on")
-        return arriving.arrival
+        return step.restore
 
-    def _expect_lines(self, arrival: _Progress | None, sent: Lines) -> _Progress:
+    def _expect_lines(self, restore: _Progress | None, sent: Lines) -> _Progress:
         """Return what the lines follow, or refuse them."""
-        if arrival is None or (arrival.import_id != sent.import_id and sent.first_line == 0):
-            arrival = self._begin(sent.import_id)
-        if arrival.import_id != sent.import_id:
+        if restore is None or (restore.import_id != sent.import_id and sent.first_line == 0):
+            restore = self._begin(sent.import_id)
+        if restore.import_id != sent.import_id:
             raise ConflictError("ARRIVAL_REPLACED", "another import has begun")
-        if sent.first_line != arrival.next_line:
-            problem = f"the import goes on with line {arrival.next_line}"
-            raise NotReadyError("IMPORT_GAP", problem, next_row=arrival.next_line)
-        return arrival
+        if sent.first_line != restore.next_line:
+            problem = f"the import goes on with line {restore.next_line}"
+            raise NotReadyError("IMPORT_GAP", problem, next_row=restore.next_line)
+        return restore

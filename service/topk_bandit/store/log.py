@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from topk_bandit.domain.operators import EventText
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.store.archive_lines import ArchivedImport
-    from topk_bandit.store.arriving import Arrival, Arrived, Arriving
     from topk_bandit.store.recorded import Recorded
+    from topk_bandit.store.restore_state import Restore, Restored, RestoreStep
 
 __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",
@@ -45,9 +45,9 @@ __all__ = [
     "MOST_SKIPPED",
     "Appended",
     "BanditRecord",
+    "Contents",
     "Correctable",
     "Expiry",
-    "Holdings",
     "ImportOutcome",
     "ImportPart",
     "ImportProgress",
@@ -240,7 +240,7 @@ class Expiry:
     next_deadline_ms
         The earliest deadline that is still open, None without any.
     filed
-        How many that had arrived closed are kept from now on as others are that ended.
+        How many that were restored closed are kept from now on as others are that ended.
     """
 
     count: int
@@ -367,7 +367,7 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class Contents:
     """What a store has of a bandit beside its log, its items and its slates, as of one moment.
 
     Attributes
@@ -377,7 +377,7 @@ class Holdings:
     imported_position
         Log position of the newest `Imported`; 0 before the first.
     retired
-        Of the id of each retired item, what `topk_bandit.store.arrivals.item_digest` returns.
+        Of the id of each retired item, what `topk_bandit.store.restores.item_digest` returns.
     """
 
     record: BanditRecord
@@ -538,7 +538,7 @@ class Store(Protocol):
     async def delete_bandit(self, name: BanditName) -> None:
         """Remove a bandit with everything that belongs to it, or raise `NotFoundError`.
 
-        Whatever is left of one that is damaged, or has lost its record, is removed. What has arrived of a bandit of
+        Whatever is left of one that is damaged, or has lost its record, is removed. What is restored of a bandit of
         this name goes too. Either is enough for there to be something to remove.
         """
         ...
@@ -830,7 +830,7 @@ class Store(Protocol):
         """Return the kept snapshots that verify, newest first: none, one or two."""
         ...
 
-    async def read_holdings(self, name: BanditName) -> Holdings:
+    async def read_contents(self, name: BanditName) -> Contents:
         """Return what is told of a bandit beside its log, its items and its slates; or raise `NotFoundError`."""
         ...
 
@@ -846,22 +846,22 @@ class Store(Protocol):
         """Return some of the parts of imports that are recorded; as `scan_slates` does."""
         ...
 
-    async def find_arrival(self, name: BanditName) -> Arrival | None:
+    async def find_restore(self, name: BanditName) -> Restore | None:
         """Return how far the import of a bandit of this name is, None if none has begun, or it has ended."""
         ...
 
-    async def read_arrived(
+    async def read_restored(
         self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
-    ) -> Arrived:
-        """Return what has arrived of some slates and parts of imports of a bandit of this name."""
+    ) -> Restored:
+        """Return what is restored of some slates and parts of imports of a bandit of this name."""
         ...
 
-    async def read_arrived_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
-        """Return up to `limit` events that have arrived of a bandit of this name, from position `start` on."""
+    async def read_restored_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
+        """Return up to `limit` restored events of a bandit of this name, from position `start` on."""
         ...
 
-    async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
-        """Keep what arrives of a bandit, where no call but these finds it, if the import is as far as `before`.
+    async def record_restore(self, name: BanditName, step: RestoreStep, *, before: Restore) -> bool:
+        """Keep a restored part of a bandit, where no call but these finds it, if the import is as far as `before`.
 
         An import at its first line takes the place of any that has not ended; one that nobody goes on with is kept as
         long as a closed recommendation. What is sent again, and was kept, is kept once. Returns False, and changes
@@ -869,12 +869,12 @@ class Store(Protocol):
         """
         ...
 
-    async def load_arrived_snapshot(self, name: BanditName) -> bytes:
-        """Return the bytes of the snapshot that has arrived."""
+    async def load_restored_snapshot(self, name: BanditName) -> bytes:
+        """Return the bytes of the restored snapshot."""
         ...
 
-    async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
-        """Make what has arrived the bandit of this name, all at once; once it is, return the bandit that it is.
+    async def finish_restore(self, name: BanditName, restore: Restore, *, quota: int) -> BanditRecord:
+        """Make what is restored the bandit of this name, all at once; once it is, return the bandit that it is.
 
         Raises
         ------
@@ -885,7 +885,7 @@ class Store(Protocol):
         """
         ...
 
-    async def find_arrived(self, name: BanditName, import_id: str) -> BanditRecord | None:
+    async def find_restored_record(self, name: BanditName, import_id: str) -> BanditRecord | None:
         """Return the bandit of this name that an import made, None without any; or raise `ConflictError` as above."""
         ...
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.log import ImportOutcome, ImportPart, ImportProgress
     from topk_bandit.store.study_archives import StudyRequest
-    from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
+    from topk_bandit.store.study_restores import StudyRestore, StudyRestoreStep
 
 __all__ = [
-    "ARRIVAL_MS",
     "MOST_ATTEMPTS",
     "MOST_IMPORTED",
+    "RESTORE_MS",
     "AnswerStatus",
     "AskOutcome",
     "AskStatus",
@@ -44,7 +44,7 @@ __all__ = [
     "StudyStore",
 ]
 
-ARRIVAL_MS = 7 * 24 * 3600 * 1000
+RESTORE_MS = 7 * 24 * 3600 * 1000
 """For how long an import of a study is kept that nobody goes on with: seven days."""
 
 MOST_ATTEMPTS = 100
@@ -275,25 +275,25 @@ class StudyStore(Protocol):
         """Return some of the parts of imports that are recorded; as `scan_requests` does."""
         ...
 
-    async def find_arrival(self, name: StudyName) -> StudyArrival | None:
+    async def find_restore(self, name: StudyName) -> StudyRestore | None:
         """Return how far the import of a study of this name is, None if none has begun, or it has ended."""
         ...
 
-    async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
-        """Keep what arrives of a study, where no call but these finds it, if the import is as far as `before`.
+    async def record_restore(self, name: StudyName, step: StudyRestoreStep, *, before: StudyRestore) -> bool:
+        """Keep a restored part of a study, where no call but these finds it, if the import is as far as `before`.
 
         An import at its first line takes the place of any that has not ended; one that nobody goes on with is kept for
-        `ARRIVAL_MS`. What is sent again, and was kept, is kept once. Returns False, and changes nothing, when the
+        `RESTORE_MS`. What is sent again, and was kept, is kept once. Returns False, and changes nothing, when the
         import is elsewhere, or another one.
         """
         ...
 
-    async def read_arrived(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
-        """Return up to `limit` events that have arrived, from position `start` on."""
+    async def read_restored_log(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
+        """Return up to `limit` restored events, from position `start` on."""
         ...
 
-    async def finish_arrival(self, record: StudyRecord, arrival: StudyArrival, *, quota: int) -> StudyRecord:
-        """Make what has arrived the study of a record, all at once; once it is, return the study that it is.
+    async def finish_restore(self, record: StudyRecord, restore: StudyRestore, *, quota: int) -> StudyRecord:
+        """Make what is restored the study of a record, all at once; once it is, return the study that it is.
 
         Raises
         ------
@@ -304,6 +304,6 @@ class StudyStore(Protocol):
         """
         ...
 
-    async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
+    async def find_restored_record(self, name: StudyName, import_id: str) -> StudyRecord | None:
         """Return the study of this name that an import made, None without any; or raise `ConflictError` as above."""
         ...

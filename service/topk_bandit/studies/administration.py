@@ -23,11 +23,11 @@ from topk_bandit.domain.errors import (
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignCancelled, DesignState, QuestionBatch, StudyName
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
-from topk_bandit.studies.arrivals import StudyArrivals
 from topk_bandit.studies.exports import read_study_page
 from topk_bandit.studies.given_answers import read_answer
 from topk_bandit.studies.imports import read_import
 from topk_bandit.studies.pool import build_pool
+from topk_bandit.studies.restores import StudyRestores
 from topk_bandit.studies.results import check_is_prior, make_preferences, make_prior
 from topk_bandit.studies.study_cache import StudyCache
 
@@ -97,7 +97,7 @@ class Studies:
         self._quotas = quotas
         self._new_id = new_id
         self._cache = StudyCache(store, most_bytes=most_bytes)
-        self._arrivals = StudyArrivals(store, executor, quotas=quotas)
+        self._restores = StudyRestores(store, executor, quotas=quotas)
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
         """Create a study and begin its design, or return the equal one; its design begins again if it had no result."""
@@ -127,8 +127,8 @@ class Studies:
         return await read_study_page(self._store, name, place)
 
     async def import_study(self, name: StudyName, sent: Lines) -> Receipt[StudyRecord]:
-        """Take in lines of a study; see `StudyArrivals.take`. A design that was under way is begun again."""
-        receipt = await self._arrivals.take(name, sent)
+        """Take in lines of a study; see `StudyRestores.take`. A design that was under way is begun again."""
+        receipt = await self._restores.take(name, sent)
         if receipt.made is not None and receipt.made.state is DesignState.DESIGNING:
             self._designer.begin(name)
         return receipt

@@ -1,4 +1,4 @@
-"""Turns an answer as it arrives, by item ids, into the one that the log keeps, by places in the list shown.
+"""Turns an answer as it is sent, by item ids, into the one that the log keeps, by places in the list shown.
 
 It refuses whatever does not fit the question, and names the field as the wire calls it. It never guesses what was
 meant: an item left out or named twice is an error.

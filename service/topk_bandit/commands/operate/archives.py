@@ -15,8 +15,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.arrivals import Arrivals
 from topk_bandit.bandits.budget import MemoryBudget
+from topk_bandit.bandits.restores import Restores
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import DeadlineExceeded, FailedPrecondition, InvalidArgument, Unavailable
 from topk_bandit.commands.names import bandit_named, study_named
@@ -31,7 +31,7 @@ from topk_bandit.store.line_imports import Lines
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.study_archives import ArchivedStudy, read_study_line
-from topk_bandit.studies.arrivals import StudyArrivals
+from topk_bandit.studies.restores import StudyRestores
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -210,8 +210,8 @@ def rehearse(archive: ArchiveFile) -> None:
         store = MemoryStore(clock_ms=lambda: 0)
         limits = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
         with ThreadPoolExecutor(1) as executor:
-            arrivals = Arrivals(store, executor, limits=limits, quotas=TenantQuotas(store, Quotas({})))
-            await _rehearse_import(archive, partial(arrivals.take, name))
+            restores = Restores(store, executor, limits=limits, quotas=TenantQuotas(store, Quotas({})))
+            await _rehearse_import(archive, partial(restores.take, name))
 
     asyncio.run(take_all())
 
@@ -222,8 +222,8 @@ def rehearse_study(archive: ArchiveFile) -> None:
     async def take_all() -> None:
         name = study_named(archive.name)
         with ThreadPoolExecutor(1) as executor:
-            arrivals = StudyArrivals(MemoryStudies(clock_ms=lambda: 0), executor, quotas=Quotas({}))
-            await _rehearse_import(archive, partial(arrivals.take, name))
+            restores = StudyRestores(MemoryStudies(clock_ms=lambda: 0), executor, quotas=Quotas({}))
+            await _rehearse_import(archive, partial(restores.take, name))
 
     asyncio.run(take_all())
 

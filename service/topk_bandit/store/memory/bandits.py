@@ -18,8 +18,6 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
-from topk_bandit.store.arrivals import item_digest, settings_of
-from topk_bandit.store.arriving import Arrival, Arrived
 from topk_bandit.store.codec import decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore, Sought
@@ -27,17 +25,19 @@ from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
     Appended,
     BanditRecord,
-    Holdings,
+    Contents,
     LogSlice,
     LostEvents,
     Snapshot,
     StoreReport,
     TextSlice,
 )
-from topk_bandit.store.memory.arriving import Arrivals, ArrivingBandit
 from topk_bandit.store.memory.imports import Imports
+from topk_bandit.store.memory.restores import PartialBandit, Restores
 from topk_bandit.store.recorded import RecordState
 from topk_bandit.store.refusals import refusal
+from topk_bandit.store.restore_state import Restore, Restored
+from topk_bandit.store.restores import item_digest, settings_of
 from topk_bandit.store.rules.decisions import (
     Known,
     Life,
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.archive_lines import ArchivedImport
-    from topk_bandit.store.arriving import Arriving
     from topk_bandit.store.recorded import Recorded
+    from topk_bandit.store.restore_state import RestoreStep
     from topk_bandit.store.rules.decisions import Commit
 
 __all__ = ["MemoryStore"]
@@ -89,7 +89,7 @@ class _Bandit:
     imports: Imports = field(default_factory=Imports)
     snapshots: tuple[Snapshot, ...] = ()
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
-    arrived: str = ""
+    restored_by: str = ""
     life: Life = field(default_factory=Life)
 
     def record(self) -> BanditRecord:
@@ -206,30 +206,30 @@ class _Bandit:
                 del self.recorded[key]
 
 
-def _bandit_of(name: BanditName, arrived: ArrivingBandit) -> _Bandit:
-    """Return the bandit that has arrived."""
-    arrival, slates = arrived.arrival, arrived.slates
+def _bandit_of(name: BanditName, partial: PartialBandit) -> _Bandit:
+    """Return the bandit that a restore has made."""
+    restore, slates = partial.restore, partial.slates
     return _Bandit(
         name=name,
-        incarnation=arrival.incarnation,
-        settings=settings_of(arrival),
-        created_ms=arrival.created_ms,
-        revision=arrival.revision,
-        items_position=arrival.items_position,
-        imported_position=arrival.imported_position,
-        late_rewards=arrival.late_rewards,
-        clamped_rewards=arrival.clamped_rewards,
-        life=Life(loss=Loss(total=LostEvents(arrival.lost_events, arrival.lost_rewards))),
-        first_position=arrival.first_position,
-        log_position=arrival.position,
-        events=arrived.events,
-        items=arrived.items,
-        retired=arrived.retired,
+        incarnation=restore.incarnation,
+        settings=settings_of(restore),
+        created_ms=restore.created_ms,
+        revision=restore.revision,
+        items_position=restore.items_position,
+        imported_position=restore.imported_position,
+        late_rewards=restore.late_rewards,
+        clamped_rewards=restore.clamped_rewards,
+        life=Life(loss=Loss(total=LostEvents(restore.lost_events, restore.lost_rewards))),
+        first_position=restore.first_position,
+        log_position=restore.position,
+        events=partial.events,
+        items=partial.items,
+        retired=partial.retired,
         recorded=slates,
         deadlines={key: one.recommendation.deadline_ms for key, one in slates.items() if one.is_open},
-        imports=Imports.of(arrived.imports.values()),
-        snapshots=(decode_snapshot(arrived.snapshot),) if arrived.snapshot else (),
-        arrived=arrival.import_id,
+        imports=Imports.of(partial.imports.values()),
+        snapshots=(decode_snapshot(partial.snapshot),) if partial.snapshot else (),
+        restored_by=restore.import_id,
     )
 
 
@@ -258,8 +258,8 @@ class MemoryStore(JournaledStore):
         self._before_commit = before_commit
         self._record_retention_ms = record_retention_ms
         self._bandits: dict[BanditName, _Bandit] = {}
-        self._arrivals: Arrivals[BanditName, Arrival, ArrivingBandit] = Arrivals(
-            ArrivingBandit, clock_ms=clock_ms, retention_ms=record_retention_ms
+        self._restores: Restores[BanditName, Restore, PartialBandit] = Restores(
+            PartialBandit, clock_ms=clock_ms, retention_ms=record_retention_ms
         )
         self._listeners: set[asyncio.Queue[BanditName | None]] = set()
         self._closed = asyncio.Event()
@@ -327,9 +327,9 @@ class MemoryStore(JournaledStore):
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        if self._arrivals.find(name) is None:
+        if self._restores.find(name) is None:
             self._bandit(name)
-        self._arrivals.drop(name)
+        self._restores.drop(name)
         if self._bandits.pop(name, None) is not None:
             self._announce(name)
 
@@ -439,11 +439,11 @@ class MemoryStore(JournaledStore):
         bandit = self._bandits.get(name)
         return () if bandit is None else bandit.snapshots
 
-    async def read_holdings(self, name: BanditName) -> Holdings:
-        """See `Store.read_holdings`."""
+    async def read_contents(self, name: BanditName) -> Contents:
+        """See `Store.read_contents`."""
         bandit = self._bandit(name)
         retired = tuple(sorted(bandit.retired))
-        return Holdings(bandit.record(), bandit.first_position, bandit.imported_position, retired)
+        return Contents(bandit.record(), bandit.first_position, bandit.imported_position, retired)
 
     async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:  # noqa: ARG002
         """See `Store.scan_slates`; all come at once, whatever the cursor."""
@@ -459,57 +459,57 @@ class MemoryStore(JournaledStore):
         """See `Store.scan_imports`; all come at once, whatever the cursor."""
         return 0, self._bandit(name).imports.archived()
 
-    async def find_arrival(self, name: BanditName) -> Arrival | None:
-        """See `Store.find_arrival`."""
-        arriving = self._arrivals.find(name)
-        return arriving.arrival if arriving else None
+    async def find_restore(self, name: BanditName) -> Restore | None:
+        """See `Store.find_restore`."""
+        partial = self._restores.find(name)
+        return partial.restore if partial else None
 
-    async def read_arrived(
+    async def read_restored(
         self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
-    ) -> Arrived:
-        """See `Store.read_arrived`."""
-        known = self._arrivals.find(name) or ArrivingBandit(Arrival(""))
-        return Arrived(
+    ) -> Restored:
+        """See `Store.read_restored`."""
+        known = self._restores.find(name) or PartialBandit(Restore(""))
+        return Restored(
             {key: known.slates[key] for key in slates if key in known.slates},
             {part: known.imports[part] for part in imports if part in known.imports},
         )
 
-    async def read_arrived_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
-        """See `Store.read_arrived_log`."""
-        arriving = self._arrivals.find(name)
-        if arriving is None:
+    async def read_restored_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
+        """See `Store.read_restored_log`."""
+        partial = self._restores.find(name)
+        if partial is None:
             return ()
-        place = start - arriving.arrival.first_position
-        return arriving.events[place : place + limit]
+        place = start - partial.restore.first_position
+        return partial.events[place : place + limit]
 
-    async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
-        """See `Store.record_arrival`."""
-        return self._arrivals.take(name, arriving, before=before)
+    async def record_restore(self, name: BanditName, step: RestoreStep, *, before: Restore) -> bool:
+        """See `Store.record_restore`."""
+        return self._restores.take(name, step, before=before)
 
-    async def load_arrived_snapshot(self, name: BanditName) -> bytes:
-        """See `Store.load_arrived_snapshot`."""
-        arriving = self._arrivals.find(name)
-        return arriving.snapshot if arriving else b""
+    async def load_restored_snapshot(self, name: BanditName) -> bytes:
+        """See `Store.load_restored_snapshot`."""
+        partial = self._restores.find(name)
+        return partial.snapshot if partial else b""
 
-    async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
-        """See `Store.finish_arrival`."""
-        if (made := await self.find_arrived(name, arrival.import_id)) is not None:
+    async def finish_restore(self, name: BanditName, restore: Restore, *, quota: int) -> BanditRecord:
+        """See `Store.finish_restore`."""
+        if (made := await self.find_restored_record(name, restore.import_id)) is not None:
             return made
         used = sum(other.tenant == name.tenant for other in self._bandits)
         if used >= quota:
             raise refusal("full", name, f"{used} {quota}")
-        arrived = self._arrivals.find(name)
-        if arrived is None or arrived.arrival != arrival:
+        partial = self._restores.find(name)
+        if partial is None or partial.restore != restore:
             raise refusal("arrival_replaced", name)
-        self._bandits[name] = _bandit_of(name, arrived)
-        self._arrivals.drop(name)
+        self._bandits[name] = _bandit_of(name, partial)
+        self._restores.drop(name)
         self._announce(name)
         return self._bandits[name].record()
 
-    async def find_arrived(self, name: BanditName, import_id: str) -> BanditRecord | None:
-        """See `Store.find_arrived`."""
+    async def find_restored_record(self, name: BanditName, import_id: str) -> BanditRecord | None:
+        """See `Store.find_restored_record`."""
         known = self._bandits.get(name)
-        if known is not None and known.arrived != import_id:
+        if known is not None and known.restored_by != import_id:
             raise refusal("arrived", name)
         return None if known is None else known.record()
 

@@ -26,10 +26,10 @@ class Imports:
     parts: dict[tuple[str, int], tuple[str, ImportOutcome]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, arrived: Iterable[ArchivedImport]) -> Imports:
+    def of(cls, archived: Iterable[ArchivedImport]) -> Imports:
         """Return the imports of which these are the parts."""
         imports = cls()
-        for part in arrived:
+        for part in archived:
             before = imports.progress.get(part.import_id, ImportProgress())
             ends = max(before.next_row, part.next_row)
             imports.progress[part.import_id] = ImportProgress(ends, before.accepted + part.accepted)

@@ -17,8 +17,8 @@ from topk_bandit.domain.studies import (
     StudyCreated,
 )
 from topk_bandit.store.journaled_studies import JournaledStudies
-from topk_bandit.store.memory.arriving import Arrivals, ArrivingStudy
 from topk_bandit.store.memory.imports import Imports
+from topk_bandit.store.memory.restores import PartialStudy, Restores
 from topk_bandit.store.rules.studies import COMPARED, COUNTED, KnownStudy, Lease
 from topk_bandit.store.study_codec import (
     decode_study_event,
@@ -27,7 +27,7 @@ from topk_bandit.store.study_codec import (
     settings_digest,
     shape_of,
 )
-from topk_bandit.store.study_log import ARRIVAL_MS, StudyLogSlice, StudyRecord
+from topk_bandit.store.study_log import RESTORE_MS, StudyLogSlice, StudyRecord
 from topk_bandit.store.study_refusals import study_refusal
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.journaled_studies import SoughtStudy
     from topk_bandit.store.rules.studies import StudyCommit
     from topk_bandit.store.study_archives import StudyRequest
-    from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
+    from topk_bandit.store.study_restores import StudyRestore, StudyRestoreStep
 
 __all__ = ["MemoryStudies"]
 
@@ -55,7 +55,7 @@ class _Study:
     requests: dict[str, StudyRequest] = field(default_factory=dict)
     answers: dict[int, bytes] = field(default_factory=dict)
     imports: Imports = field(default_factory=Imports)
-    arrived: str = ""
+    restored_by: str = ""
 
     def record(self) -> StudyRecord:
         return replace(self.state, log_position=len(self.events))
@@ -127,8 +127,8 @@ class MemoryStudies(JournaledStudies):
         self._clock_ms = clock_ms
         self._before_commit = before_commit
         self._studies: dict[StudyName, _Study] = {}
-        self._arrivals: Arrivals[StudyName, StudyArrival, ArrivingStudy] = Arrivals(
-            ArrivingStudy, clock_ms=clock_ms, retention_ms=ARRIVAL_MS
+        self._restores: Restores[StudyName, StudyRestore, PartialStudy] = Restores(
+            PartialStudy, clock_ms=clock_ms, retention_ms=RESTORE_MS
         )
 
     async def create_study(
@@ -185,36 +185,36 @@ class MemoryStudies(JournaledStudies):
         study = self._studies.get(name)
         return 0, [] if study is None else study.imports.archived()
 
-    async def find_arrival(self, name: StudyName) -> StudyArrival | None:
-        """See `StudyStore.find_arrival`."""
-        arriving = self._arrivals.find(name)
-        return arriving.arrival if arriving else None
+    async def find_restore(self, name: StudyName) -> StudyRestore | None:
+        """See `StudyStore.find_restore`."""
+        partial = self._restores.find(name)
+        return partial.restore if partial else None
 
-    async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
-        """See `StudyStore.record_arrival`."""
-        return self._arrivals.take(name, arriving, before=before)
+    async def record_restore(self, name: StudyName, step: StudyRestoreStep, *, before: StudyRestore) -> bool:
+        """See `StudyStore.record_restore`."""
+        return self._restores.take(name, step, before=before)
 
-    async def read_arrived(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
-        """See `StudyStore.read_arrived`."""
-        arriving = self._arrivals.find(name)
-        return () if arriving is None else arriving.events[start - 1 : start - 1 + limit]
+    async def read_restored_log(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
+        """See `StudyStore.read_restored_log`."""
+        partial = self._restores.find(name)
+        return () if partial is None else partial.events[start - 1 : start - 1 + limit]
 
-    async def finish_arrival(self, record: StudyRecord, arrival: StudyArrival, *, quota: int) -> StudyRecord:
-        """See `StudyStore.finish_arrival`."""
-        if (made := await self.find_arrived(record.name, arrival.import_id)) is not None:
+    async def finish_restore(self, record: StudyRecord, restore: StudyRestore, *, quota: int) -> StudyRecord:
+        """See `StudyStore.finish_restore`."""
+        if (made := await self.find_restored_record(record.name, restore.import_id)) is not None:
             return made
         self._check_quota(record.name, quota)
-        arriving = self._arrivals.find(record.name)
-        if arriving is None or arriving.arrival != arrival:
+        partial = self._restores.find(record.name)
+        if partial is None or partial.restore != restore:
             raise study_refusal("arrival_replaced", record.name)
-        self._arrivals.drop(record.name)
-        self._studies[record.name] = _make_arrived(record, arriving)
+        self._restores.drop(record.name)
+        self._studies[record.name] = _make_restored(record, partial)
         return self._studies[record.name].record()
 
-    async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
-        """See `StudyStore.find_arrived`."""
+    async def find_restored_record(self, name: StudyName, import_id: str) -> StudyRecord | None:
+        """See `StudyStore.find_restored_record`."""
         study = self._studies.get(name)
-        if study is not None and study.arrived != import_id:
+        if study is not None and study.restored_by != import_id:
             raise study_refusal("arrived", name)
         return None if study is None else study.record()
 
@@ -230,17 +230,17 @@ class MemoryStudies(JournaledStudies):
         return study
 
 
-def _make_arrived(record: StudyRecord, arriving: ArrivingStudy) -> _Study:
-    """Return the study of a record, with what has arrived of it."""
-    answered = (one.event for one in arriving.events)
+def _make_restored(record: StudyRecord, partial: PartialStudy) -> _Study:
+    """Return the study of a record, with what is restored of it."""
+    answered = (one.event for one in partial.events)
     answers = {one.question: encode_answer(one.answer) for one in answered if isinstance(one, QuestionAnswered)}
     return _Study(
         replace(record, answered=len(answers)),
-        events=arriving.events,
-        requests={one.request_id: one for one in arriving.requests},
+        events=partial.events,
+        requests={one.request_id: one for one in partial.requests},
         answers=answers,
-        imports=Imports.of(arriving.imports.values()),
-        arrived=arriving.arrival.import_id,
+        imports=Imports.of(partial.imports.values()),
+        restored_by=partial.restore.import_id,
     )
 
 

@@ -20,7 +20,6 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.domain.quotas import TenantUse
-from topk_bandit.store.arrivals import settings_of
 from topk_bandit.store.codec import (
     decode_snapshot,
     encode_event,
@@ -33,7 +32,7 @@ from topk_bandit.store.log import (
 )
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
-from topk_bandit.store.redis.bandit_arrivals import BanditArrivals
+from topk_bandit.store.redis.bandit_restores import BanditRestores
 from topk_bandit.store.redis.closed import NOTHING_CLOSED
 from topk_bandit.store.redis.damage import find_damaged
 from topk_bandit.store.redis.fields import settings_fields
@@ -55,10 +54,11 @@ from topk_bandit.store.redis.studies import RedisStudies
 from topk_bandit.store.redis.subscription import Subscription
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
-from topk_bandit.store.redis.texts import read_holdings, read_parts
+from topk_bandit.store.redis.texts import read_contents, read_parts
 from topk_bandit.store.redis.unlisted import find_gone, find_unlisted
 from topk_bandit.store.redis.write_times import time_writes
 from topk_bandit.store.refusals import REFUSALS, refusal
+from topk_bandit.store.restores import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -72,11 +72,10 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.archive_lines import ArchivedImport
-    from topk_bandit.store.arriving import Arrival, Arrived, Arriving
     from topk_bandit.store.journaled import Commits, Due, Sought
     from topk_bandit.store.log import (
         BanditRecord,
-        Holdings,
+        Contents,
         LogSlice,
         Snapshot,
         StoreReport,
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.damage import Damage
+    from topk_bandit.store.restore_state import Restore, Restored, RestoreStep
     from topk_bandit.store.rules.decisions import Commit, Known
 
 __all__ = ["RedisStore"]
@@ -112,7 +112,7 @@ class RedisStore(JournaledStore):
     prefix
         What all keys begin with.
     record_retention_ms
-        How long a closed recommendation is remembered, and what has arrived of an import that nobody goes on with.
+        How long a store keeps a closed recommendation, and an import that nobody goes on with.
     writer
         As for `connect`.
 
@@ -127,7 +127,7 @@ class RedisStore(JournaledStore):
         self._keys = KeySpace(prefix)
         self._bandits = Aggregates(link, _kind(self._keys))
         self._journal = RedisJournal(link, self._bandits, self._keys, writer=writer, retention_ms=record_retention_ms)
-        self._arrivals = BanditArrivals(link, self._bandits, self._keys, retention_ms=record_retention_ms)
+        self._restores = BanditRestores(link, self._bandits, self._keys, retention_ms=record_retention_ms)
         self._tenants = Tenants(link, self._keys)
         self._record_retention_ms = record_retention_ms
         self.writer = writer
@@ -242,7 +242,7 @@ class RedisStore(JournaledStore):
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
-        dropped = await self._link.call("UNLINK", *self._keys.arrival(name).all)
+        dropped = await self._link.call("UNLINK", *self._keys.restore(name).all)
         try:
             await self._bandits.delete(name)
         except NotFoundError:
@@ -332,11 +332,11 @@ class RedisStore(JournaledStore):
         generations = await self._generations(name)
         return () if generations is None else tuple(snapshot for _, snapshot in generations.verified)
 
-    async def read_holdings(self, name: BanditName) -> Holdings:
-        """See `Store.read_holdings`."""
+    async def read_contents(self, name: BanditName) -> Contents:
+        """See `Store.read_contents`."""
         keys = self._keys.bandit(name)
-        _, meta, retired = await self._bandits.ask(scripts.READ_HOLDINGS, name, (keys.meta, keys.retired))
-        return read_holdings(name, meta, retired)
+        _, meta, retired = await self._bandits.ask(scripts.READ_CONTENTS, name, (keys.meta, keys.retired))
+        return read_contents(name, meta, retired)
 
     async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:
         """See `Store.scan_slates`."""
@@ -353,39 +353,39 @@ class RedisStore(JournaledStore):
         _, after, found = await self._bandits.ask(scripts.SCAN_IMPORTS, name, (keys.meta, keys.imports), (cursor,))
         return int(after), read_parts(found)
 
-    async def find_arrival(self, name: BanditName) -> Arrival | None:
-        """See `Store.find_arrival`."""
-        return await self._arrivals.find(name)
+    async def find_restore(self, name: BanditName) -> Restore | None:
+        """See `Store.find_restore`."""
+        return await self._restores.find(name)
 
-    async def read_arrived(
+    async def read_restored(
         self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]
-    ) -> Arrived:
-        """See `Store.read_arrived`."""
-        return await self._arrivals.read(name, slates=slates, imports=imports)
+    ) -> Restored:
+        """See `Store.read_restored`."""
+        return await self._restores.read(name, slates=slates, imports=imports)
 
-    async def read_arrived_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
-        """See `Store.read_arrived_log`."""
-        return await self._arrivals.read_log(name, start=start, limit=limit)
+    async def read_restored_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
+        """See `Store.read_restored_log`."""
+        return await self._restores.read_log(name, start=start, limit=limit)
 
-    async def record_arrival(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
-        """See `Store.record_arrival`."""
-        return await self._arrivals.record(name, arriving, before=before)
+    async def record_restore(self, name: BanditName, step: RestoreStep, *, before: Restore) -> bool:
+        """See `Store.record_restore`."""
+        return await self._restores.record(name, step, before=before)
 
-    async def load_arrived_snapshot(self, name: BanditName) -> bytes:
-        """See `Store.load_arrived_snapshot`."""
-        return await self._arrivals.load_snapshot(name)
+    async def load_restored_snapshot(self, name: BanditName) -> bytes:
+        """See `Store.load_restored_snapshot`."""
+        return await self._restores.load_snapshot(name)
 
-    async def finish_arrival(self, name: BanditName, arrival: Arrival, *, quota: int) -> BanditRecord:
-        """See `Store.finish_arrival`."""
+    async def finish_restore(self, name: BanditName, restore: Restore, *, quota: int) -> BanditRecord:
+        """See `Store.finish_restore`."""
         reserved_ms = 0
         if await self._bandits.find(name) is None:
-            reserved_ms = await self._bandits.reserve(name, incarnation=arrival.incarnation, quota=quota)
+            reserved_ms = await self._bandits.reserve(name, incarnation=restore.incarnation, quota=quota)
             await self._tenants.add(name.tenant)
-        return await self._arrivals.finish(name, arrival, reserved_ms=reserved_ms, meta=_meta_of(arrival))
+        return await self._restores.finish(name, restore, reserved_ms=reserved_ms, meta=_meta_of(restore))
 
-    async def find_arrived(self, name: BanditName, import_id: str) -> BanditRecord | None:
-        """See `Store.find_arrived`."""
-        return await self._arrivals.find_made(name, import_id)
+    async def find_restored_record(self, name: BanditName, import_id: str) -> BanditRecord | None:
+        """See `Store.find_restored_record`."""
+        return await self._restores.find_made(name, import_id)
 
     async def changes(self) -> AsyncIterator[BanditName | None]:
         """See `Store.changes`; the first is None, once changes are listened for, and a closed store has no more."""
@@ -509,15 +509,15 @@ def _kind(keys: KeySpace) -> Kind[BanditName, BanditRecord]:
     )
 
 
-def _meta_of(arrival: Arrival) -> tuple[str | int, ...]:
-    """Return the fields of the bandit that has arrived, each its name and its value."""
+def _meta_of(restore: Restore) -> tuple[str | int, ...]:
+    """Return the fields of a restored bandit, each its name and its value."""
     same: tuple[str, ...] = ("incarnation", "settings", "revision", "created_ms", "items_position", "first_position")
     same += ("pending",)
     same += ("late_rewards", "clamped_rewards", "lost_events", "lost_rewards", "imported_position", "import_parts")
-    told: dict[str, str | int] = {name: getattr(arrival, name) for name in same}
-    told |= {"log_position": arrival.position, "snapshot_position": arrival.first_position - 1}
+    told: dict[str, str | int] = {name: getattr(restore, name) for name in same}
+    told |= {"log_position": restore.position, "snapshot_position": restore.first_position - 1}
     told["closed"] = NOTHING_CLOSED
-    return _flat(told | settings_fields(settings_of(arrival)))
+    return _flat(told | settings_fields(settings_of(restore)))
 
 
 def _flat(fields: Mapping[str, str | int]) -> tuple[str | int, ...]:

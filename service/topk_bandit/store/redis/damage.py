@@ -14,7 +14,7 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import SLICES, BanditKeys
-from topk_bandit.store.redis.texts import read_holdings
+from topk_bandit.store.redis.texts import read_contents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -129,13 +129,13 @@ def _gaps(name: BanditName, kinds: Mapping[str, str], keys: BanditKeys, meta: Ha
         left = sum(kind != "none" for kind in kinds.values())
         return f"its record is gone, and {left} other keys of it are left" if left else ""
     try:
-        holdings = read_holdings(name, meta, ())
+        contents = read_contents(name, meta, ())
     except CorruptDataError as error:
         return f"its record can't be read: {error}"
-    if kinds[keys.log] == "none" and holdings.first_position <= holdings.record.log_position:
+    if kinds[keys.log] == "none" and contents.first_position <= contents.record.log_position:
         return "its log is gone"
     if kinds[keys.log] != "none" and not log_ends:
-        return f"its log does not end at its newest event, {holdings.record.log_position}"
-    if holdings.first_position > 1 and all(kinds[key] == "none" for key in keys.snapshots):
-        return f"its log begins at {holdings.first_position}, and its snapshots are gone"
+        return f"its log does not end at its newest event, {contents.record.log_position}"
+    if contents.first_position > 1 and all(kinds[key] == "none" for key in keys.snapshots):
+        return f"its log begins at {contents.first_position}, and its snapshots are gone"
     return ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from topk_bandit.store.arrivals import item_digest
 from topk_bandit.store.codec import canonical, decode_item, encode_event, encode_item_state, encode_settings
 from topk_bandit.store.log import ImportOutcome, LostEvents, RecordStatus
 from topk_bandit.store.redis.replies import checksum_of, verify_reading
@@ -22,6 +21,7 @@ from topk_bandit.store.redis.texts import (
     read_progress,
     rests_in,
 )
+from topk_bandit.store.restores import item_digest
 from topk_bandit.store.rules.decisions import Life, Loss, moved_positions
 from topk_bandit.store.rules.imports import KnownImport, progress_after
 

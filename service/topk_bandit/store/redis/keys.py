@@ -35,7 +35,7 @@
 
 ``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags: the keys of one bandit share a slot, and so do those of one
 study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into another's
-keys. No key has a time to live but those of what arrives.
+keys. Only the keys of what is being restored have a time to live.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.studies import StudyName
 
-__all__ = ["SLICES", "ArrivalKeys", "BanditKeys", "IndexKeys", "KeySpace", "StudyArrivalKeys", "StudyKeys"]
+__all__ = ["SLICES", "BanditKeys", "IndexKeys", "KeySpace", "RestoreKeys", "StudyKeys", "StudyRestoreKeys"]
 
 SLICES = 4
 """In so many slices, by time, closed recommendations are kept; each is forgotten as a whole."""
@@ -87,12 +87,12 @@ class BanditKeys(NamedTuple):
 
     @property
     def snapshot(self) -> str:
-        """Where the snapshot of a bandit that arrived is."""
+        """Where the snapshot of a restored bandit is."""
         return self.snapshots[0]
 
 
-class ArrivalKeys(NamedTuple):
-    """The keys of one bandit that arrives; they share a slot with those that they become."""
+class RestoreKeys(NamedTuple):
+    """The keys of one bandit that is being restored; they share a slot with those that they become."""
 
     progress: str
     log: str
@@ -125,8 +125,8 @@ class StudyKeys(NamedTuple):
         return tuple(self)
 
 
-class StudyArrivalKeys(NamedTuple):
-    """The keys of one study that arrives; they share a slot with those that they become."""
+class StudyRestoreKeys(NamedTuple):
+    """The keys of one study that is being restored; they share a slot with those that they become."""
 
     progress: str
     log: str
@@ -175,20 +175,20 @@ class KeySpace:
         """Return the keys of a bandit."""
         return _bandit_keys(self.prefix, name)
 
-    def arrival(self, name: BanditName) -> ArrivalKeys:
-        """Return the keys of a bandit that arrives."""
+    def restore(self, name: BanditName) -> RestoreKeys:
+        """Return the keys of a bandit that is being restored."""
         stem = f"{self.prefix}:{{{_join_ids(name.tenant, name.bandit)}}}:arriving"
-        return ArrivalKeys(stem, *(f"{stem}_{key}" for key in ArrivalKeys._fields[1:]))
+        return RestoreKeys(stem, *(f"{stem}_{key}" for key in RestoreKeys._fields[1:]))
 
     def study(self, name: StudyName) -> StudyKeys:
         """Return the keys of a study."""
         stem = f"{self.prefix}:{{studies/{self.write_study(name)}}}"
         return StudyKeys(*(f"{stem}:{key}" for key in StudyKeys._fields))
 
-    def study_arrival(self, name: StudyName) -> StudyArrivalKeys:
-        """Return the keys of a study that arrives."""
+    def study_restore(self, name: StudyName) -> StudyRestoreKeys:
+        """Return the keys of a study that is being restored."""
         stem = f"{self.prefix}:{{studies/{self.write_study(name)}}}:arriving"
-        return StudyArrivalKeys(stem, *(f"{stem}_{key}" for key in StudyArrivalKeys._fields[1:]))
+        return StudyRestoreKeys(stem, *(f"{stem}_{key}" for key in StudyRestoreKeys._fields[1:]))
 
     def bandits(self, tenant: str) -> IndexKeys:
         """Return the keys of a tenant's index of bandits."""

@@ -36,7 +36,7 @@ _FINGERPRINT_DIGITS, _SLATE_DIGITS, _REWARD_BYTES = 8, 6, 8
 
 @verify_reading
 def read_record(key: str, packed: bytes) -> Recorded:
-    """Return a record from its text; one that arrived closed has no context."""
+    """Return a record from its text; one that was restored closed has no context."""
     state, deadline_ms, fingerprint, logged, position, rewards, at_ms, context, instead, given = packed.split(b" ", 9)
     shown = _read_shown(key, context) if context != _NOTHING else ()
     return Recorded(

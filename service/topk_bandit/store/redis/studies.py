@@ -19,9 +19,9 @@ from topk_bandit.domain.studies import (
 from topk_bandit.store.journaled_studies import JournaledStudies
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Aggregates, Kind
-from topk_bandit.store.redis.study_arrivals import StudyArrivals, meta_of
 from topk_bandit.store.redis.study_journal import StudyJournal
 from topk_bandit.store.redis.study_replies import read_entries, read_requests, read_study
+from topk_bandit.store.redis.study_restores import StudyRestores, meta_of
 from topk_bandit.store.redis.tenant_index import RESERVATION_MS
 from topk_bandit.store.redis.tenants import Tenants
 from topk_bandit.store.redis.texts import read_parts
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.rules.studies import KnownStudy, StudyCommit
     from topk_bandit.store.study_archives import StudyRequest
-    from topk_bandit.store.study_arriving import StudyArrival, StudyArriving
     from topk_bandit.store.study_log import StudyRecord
+    from topk_bandit.store.study_restores import StudyRestore, StudyRestoreStep
 
 __all__ = ["RedisStudies"]
 
@@ -74,7 +74,7 @@ class RedisStudies(JournaledStudies):
         self._keys = keys
         self._studies = Aggregates(link, _kind(keys))
         self._journal = StudyJournal(link, self._studies, keys)
-        self._arrivals = StudyArrivals(link, self._studies, keys)
+        self._restores = StudyRestores(link, self._studies, keys)
         self._tenants = Tenants(link, keys)
 
     async def create_study(
@@ -142,30 +142,30 @@ class RedisStudies(JournaledStudies):
         after, found = await self._link.call("HSCAN", self._keys.study(name).imports, cursor, "COUNT", _SCANNED)
         return int(after), read_parts(found)
 
-    async def find_arrival(self, name: StudyName) -> StudyArrival | None:
-        """See `StudyStore.find_arrival`."""
-        return await self._arrivals.find(name)
+    async def find_restore(self, name: StudyName) -> StudyRestore | None:
+        """See `StudyStore.find_restore`."""
+        return await self._restores.find(name)
 
-    async def record_arrival(self, name: StudyName, arriving: StudyArriving, *, before: StudyArrival) -> bool:
-        """See `StudyStore.record_arrival`."""
-        return await self._arrivals.record(name, arriving, before=before)
+    async def record_restore(self, name: StudyName, step: StudyRestoreStep, *, before: StudyRestore) -> bool:
+        """See `StudyStore.record_restore`."""
+        return await self._restores.record(name, step, before=before)
 
-    async def read_arrived(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
-        """See `StudyStore.read_arrived`."""
-        return await self._arrivals.read(name, start=start, limit=limit)
+    async def read_restored_log(self, name: StudyName, *, start: int, limit: int) -> Sequence[LoggedStudyEvent]:
+        """See `StudyStore.read_restored_log`."""
+        return await self._restores.read(name, start=start, limit=limit)
 
-    async def finish_arrival(self, record: StudyRecord, arrival: StudyArrival, *, quota: int) -> StudyRecord:
-        """See `StudyStore.finish_arrival`."""
+    async def finish_restore(self, record: StudyRecord, restore: StudyRestore, *, quota: int) -> StudyRecord:
+        """See `StudyStore.finish_restore`."""
         name, reserved_ms = record.name, 0
         if await self._studies.find(name) is None:
             reserved_ms = await self._studies.reserve(name, incarnation=record.incarnation, quota=quota)
             await self._list(name)
         meta = meta_of(record, self._link.data_version)
-        return await self._arrivals.finish(name, arrival, reserved_ms=reserved_ms, meta=meta)
+        return await self._restores.finish(name, restore, reserved_ms=reserved_ms, meta=meta)
 
-    async def find_arrived(self, name: StudyName, import_id: str) -> StudyRecord | None:
-        """See `StudyStore.find_arrived`."""
-        return await self._arrivals.find_made(name, import_id)
+    async def find_restored_record(self, name: StudyName, import_id: str) -> StudyRecord | None:
+        """See `StudyStore.find_restored_record`."""
+        return await self._restores.find_made(name, import_id)
 
     async def _list(self, name: StudyName) -> None:
         """List a design that may be about to begin, and its tenant."""

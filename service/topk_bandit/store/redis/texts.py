@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.store.archive_lines import ArchivedImport
-from topk_bandit.store.log import Holdings, ImportProgress
+from topk_bandit.store.log import Contents, ImportProgress
 from topk_bandit.store.redis.replies import fields_of, read_bandit, verify_reading
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = [
     "part_field",
     "part_text",
     "progress_text",
-    "read_holdings",
+    "read_contents",
     "read_part",
     "read_parts",
     "read_progress",
@@ -79,11 +79,11 @@ def read_progress(told: bytes) -> ImportProgress:
 
 
 @verify_reading
-def read_holdings(name: BanditName, meta: Hash, retired: Hash) -> Holdings:
+def read_contents(name: BanditName, meta: Hash, retired: Hash) -> Contents:
     """Return what is told of a bandit beside its log, its items and its slates."""
     digests = (
         f"{bucket.decode()}{rest.hex()}" for bucket, joined in fields_of(retired).items() for rest in rests_in(joined)
     )
     fields = fields_of(meta)
     positions = int(fields[b"first_position"]), int(fields[b"imported_position"])
-    return Holdings(read_bandit(name, meta), *positions, tuple(sorted(digests)))
+    return Contents(read_bandit(name, meta), *positions, tuple(sorted(digests)))

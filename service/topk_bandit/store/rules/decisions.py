@@ -74,7 +74,7 @@ class Known:
     now_ms
         The store's clock.
     items_position, imported_position, log_position, first_position
-        As `BanditRecord` and `Holdings` have them.
+        As `BanditRecord` and `Contents` have them.
     slates
         What is recorded of the recommendations that were asked for, by their ids; None for one that is not recorded.
     items, retired

@@ -253,7 +253,7 @@ def _corrected(
 def expire(known: Known) -> Decision[int]:
     """Decide what becomes of slates whose deadlines have passed: all that are known; return how many end.
 
-    One that had arrived closed is kept from now on as others are that ended.
+    One that was restored closed is kept from now on as others are that ended.
     """
     events: list[Event] = []
     slates: dict[str, Recorded] = {}

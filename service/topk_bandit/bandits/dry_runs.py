@@ -1,4 +1,4 @@
-"""Folds what arrives as the bandit's learner will, so that no event is kept at which every learner would stop.
+"""Dry runs of the learner on a bandit that is being restored: no event is kept at which every learner would stop.
 
 What a learner takes depends on all that came before: which items have places, which slates are open. A part of the
 lines is folded before it is kept, into the model of the parts before it.
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.learning.limits import Limits
     from topk_bandit.store.archives import Line
-    from topk_bandit.store.arriving import Arrival, Arriving
     from topk_bandit.store.log import Store
+    from topk_bandit.store.restore_state import Restore, RestoreStep
 
-__all__ = ["MOST_KEPT", "Rehearsals"]
+__all__ = ["MOST_KEPT", "DryRuns"]
 
 _Result = TypeVar("_Result")
 
 EVENTS_PER_READ = 256
 
 MOST_KEPT = 2
-"""So many imports have their model kept until the next part comes; of others what has arrived is folded again."""
+"""So many imports have their model kept until the next part comes; the restored events of others are folded again."""
 
 
-class Rehearsals:
-    """Folds bandits that arrive.
+class DryRuns:
+    """Folds bandits that are being restored.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Rehearsals:
         self._limits = limits
         self._kept: dict[BanditName, tuple[str, Model]] = {}
 
-    async def check(self, name: BanditName, before: Arrival, arriving: Arriving, parsed: Sequence[Line]) -> None:
+    async def check(self, name: BanditName, before: Restore, step: RestoreStep, parsed: Sequence[Line]) -> None:
         """Check that a learner can fold the events among the lines that come next.
 
         Without the snapshot that the log begins after nothing is checked here: such a bandit is not ended.
@@ -70,34 +70,34 @@ class Rehearsals:
         digest, model = self._kept.pop(name, ("", None))
         try:
             if model is None or digest != before.digest:
-                model = await self._fold_arrived(name, before, arriving)
-            if model is None and arriving.arrival.first_position > 1:
+                model = await self._fold_restored(name, before, step)
+            if model is None and step.restore.first_position > 1:
                 return
-            model = await self._fold(arriving.arrival.incarnation, model, arriving.events)
+            model = await self._fold(step.restore.incarnation, model, step.events)
         except _UnfoldableError as error:
-            place = error.position - arriving.events[0].position
+            place = error.position - step.events[0].position
             raise InvalidArgumentError(f"lines[{places[max(place, 0)]}]", str(error)) from error.__cause__
-        if not arriving.arrival.complete:
-            self._keep(name, arriving.arrival.digest, model)
+        if not step.restore.complete:
+            self._keep(name, step.restore.digest, model)
 
     def _keep(self, name: BanditName, digest: str, model: Model) -> None:
         while len(self._kept) >= MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         self._kept[name] = digest, model
 
-    async def _fold_arrived(self, name: BanditName, before: Arrival, arriving: Arriving) -> Model | None:
-        """Return the model of what has arrived, None where nothing did that makes one."""
-        arrival = arriving.arrival
-        known = await self._store.load_arrived_snapshot(name) if before.next_line else b""
-        model = await self._compute(partial(self._decode, known + arriving.snapshot))
-        if (model.version if model is not None else 0) != arrival.first_position - 1:
+    async def _fold_restored(self, name: BanditName, before: Restore, step: RestoreStep) -> Model | None:
+        """Return the model of all that is restored, None where nothing is that makes one."""
+        restore = step.restore
+        known = await self._store.load_restored_snapshot(name) if before.next_line else b""
+        model = await self._compute(partial(self._decode, known + step.snapshot))
+        if (model.version if model is not None else 0) != restore.first_position - 1:
             return None
-        position = arrival.first_position
+        position = restore.first_position
         while before.next_line and position <= before.position:
-            events = await self._store.read_arrived_log(name, start=position, limit=EVENTS_PER_READ)
+            events = await self._store.read_restored_log(name, start=position, limit=EVENTS_PER_READ)
             if not events:
                 break
-            model = await self._fold(arrival.incarnation, model, events)
+            model = await self._fold(restore.incarnation, model, events)
             position = model.version + 1
         return model
 

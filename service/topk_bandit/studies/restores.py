@@ -1,4 +1,4 @@
-"""Studies that arrive from elsewhere, line by line as `topk_bandit.store.study_archives` has them.
+"""Restores studies, line by line as `topk_bandit.store.study_archives` has them.
 
 A study is there once its last line has come, and its events were folded from the first to the last; until then no other
 call finds it. Whoever sends goes on where an import stands, also at another worker.
@@ -22,9 +22,9 @@ from topk_bandit.domain.studies import (
     StudyName,
 )
 from topk_bandit.store.line_imports import LineImports
-from topk_bandit.store.study_arriving import StudyArrival, take_study
 from topk_bandit.store.study_codec import settings_digest, shape_of
 from topk_bandit.store.study_log import StudyRecord
+from topk_bandit.store.study_restores import StudyRestore, take_study
 from topk_bandit.studies.model import begin, fold
 from topk_bandit.studies.pool import build_pool
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quotas
     from topk_bandit.domain.studies import LoggedStudyEvent, StudyEvent
     from topk_bandit.store.line_imports import Lines
-    from topk_bandit.store.study_arriving import StudyArriving
     from topk_bandit.store.study_log import StudyStore
+    from topk_bandit.store.study_restores import StudyRestoreStep
     from topk_bandit.studies.model import StudyModel
 
-__all__ = ["StudyArrivals"]
+__all__ = ["StudyRestores"]
 
 EVENTS_PER_READ = 256
 
 
-class StudyArrivals(LineImports[StudyName, StudyArrival, StudyRecord]):
-    """Takes in studies.
+class StudyRestores(LineImports[StudyName, StudyRestore, StudyRecord]):
+    """Restores studies.
 
     Parameters
     ----------
@@ -56,28 +56,28 @@ class StudyArrivals(LineImports[StudyName, StudyArrival, StudyRecord]):
     """
 
     def __init__(self, store: StudyStore, executor: Executor, *, quotas: Quotas) -> None:
-        super().__init__(store, executor, StudyArrival)
+        super().__init__(store, executor, StudyRestore)
         self._store = store
         self._quotas = quotas
 
-    async def read(self, name: StudyName, before: StudyArrival, sent: Lines) -> StudyArriving:  # noqa: ARG002
+    async def read(self, name: StudyName, before: StudyRestore, sent: Lines) -> StudyRestoreStep:  # noqa: ARG002
         """Return what lines bring."""
         return await self.compute(partial(take_study, before, sent))
 
-    async def finish(self, name: StudyName, arrival: StudyArrival, sent: Lines) -> StudyRecord:
+    async def finish(self, name: StudyName, restore: StudyRestore, sent: Lines) -> StudyRecord:
         """Make the study, unless the tenant has as many as it may have: then that is STUDY_QUOTA."""
         quota = self._quotas.limit(name.tenant, Quota.STUDIES)
-        record = await self._standing(name, arrival, last=max(len(sent.lines) - 1, 0))
-        return await self._store.finish_arrival(record, arrival, quota=quota)
+        record = await self._standing(name, restore, last=max(len(sent.lines) - 1, 0))
+        return await self._store.finish_restore(record, restore, quota=quota)
 
-    async def _standing(self, name: StudyName, arrival: StudyArrival, *, last: int) -> StudyRecord:
-        """Return the study that has arrived, once its events are folded; or refuse to make it of the last line."""
+    async def _standing(self, name: StudyName, restore: StudyRestore, *, last: int) -> StudyRecord:
+        """Return the restored study once its events are folded; or refuse to make it of the last line."""
         found: tuple[StudyRecord, StudyModel] | None = None
         try:
-            while found is None or found[0].log_position < arrival.position:
+            while found is None or found[0].log_position < restore.position:
                 start = 1 if found is None else found[0].log_position + 1
-                events = await self._store.read_arrived(name, start=start, limit=EVENTS_PER_READ)
-                found = await self.compute(partial(_fold_events, name, arrival.incarnation, found, events))
+                events = await self._store.read_restored_log(name, start=start, limit=EVENTS_PER_READ)
+                found = await self.compute(partial(_fold_events, name, restore.incarnation, found, events))
             await self.compute(partial(build_pool, found[1].settings))
         except (CorruptDataError, InvalidArgumentError) as error:
             raise InvalidArgumentError(f"lines[{last}]", str(error)) from None

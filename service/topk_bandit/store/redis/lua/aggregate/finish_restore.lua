@@ -1,5 +1,5 @@
 #!lua
--- Make what has arrived a bandit or a study, under a reservation that has not lapsed.
+-- Make what is restored a bandit or a study, under a reservation that has not lapsed.
 -- KEYS[1] meta         written: the record
 -- KEYS[2] arriving     read: how far the import is; removed
 -- KEYS[3..] others     each key that is made, and the key that becomes it

@@ -1,4 +1,4 @@
-"""What a store holds of a bandit beside its log, in pages of lines as `topk_bandit.store.archives` has them.
+"""The contents of a bandit beside its log, in pages of lines as `topk_bandit.store.archives` has them.
 
 Of a log that is whole these are the bandit and its imports; of one that was trimmed also the snapshot that it begins
 after, items, and open slates, whose events are gone. Pages are read one after the other while the log grows: the events
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_bandit.domain.bandits import ItemsChanged
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart, write_line
-from topk_bandit.store.arrivals import item_digest
 from topk_bandit.store.codec import encode_snapshot
+from topk_bandit.store.restores import item_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.archives import Line
-    from topk_bandit.store.log import Holdings, Store
+    from topk_bandit.store.log import Contents, Store
 
-__all__ = ["STAGES", "HoldingsCursor", "read_holdings"]
+__all__ = ["STAGES", "ContentsCursor", "read_contents"]
 
 STAGES = ("snapshot", "items", "slates", "imports")
 """What comes after the bandit, in this order; the first three only of a log that was trimmed."""
@@ -34,7 +34,7 @@ _DIGITS = "0123456789abcdef"
 """Items come in as many pages, each those whose digest begins with one: they stay apart whatever changes meanwhile."""
 
 
-class HoldingsCursor(NamedTuple):
+class ContentsCursor(NamedTuple):
     """Where to go on.
 
     Attributes
@@ -51,9 +51,9 @@ class HoldingsCursor(NamedTuple):
     at: int
 
 
-async def read_holdings(
-    store: Store, name: BanditName, place: HoldingsCursor | None
-) -> tuple[list[str], HoldingsCursor | None]:
+async def read_contents(
+    store: Store, name: BanditName, place: ContentsCursor | None
+) -> tuple[list[str], ContentsCursor | None]:
     """Return the lines of a page, and where the next one is; None for the first page, and after the last.
 
     Raises
@@ -63,10 +63,10 @@ async def read_holdings(
     NotReadyError
         LOG_REPLACED: the bandit was created anew. LOG_TRIMMED: the snapshot that the log began after is gone.
     """
-    held = await store.read_holdings(name)
+    held = await store.read_contents(name)
     if place is None:
         first = "snapshot" if held.first_position > 1 else "imports"
-        return [write_line(_bandit(held), store.data_version)], HoldingsCursor(
+        return [write_line(_bandit(held), store.data_version)], ContentsCursor(
             held.record.incarnation, held.first_position, first, 0
         )
     if held.record.incarnation != place.incarnation:
@@ -75,14 +75,14 @@ async def read_holdings(
     return [write_line(line, store.data_version) for line in lines], _following(place, at)
 
 
-def _following(place: HoldingsCursor, at: int) -> HoldingsCursor | None:
+def _following(place: ContentsCursor, at: int) -> ContentsCursor | None:
     if at:
         return place._replace(at=at)
     later = STAGES[STAGES.index(place.stage) + 1 :]
     return place._replace(stage=later[0], at=0) if later else None
 
 
-def _bandit(held: Holdings) -> ArchivedBandit:
+def _bandit(held: Contents) -> ArchivedBandit:
     record = held.record
     same: tuple[str, ...] = ("incarnation", "created_ms", "revision", "log_position", "items_position", "late_rewards")
     same += ("clamped_rewards", "lost_events", "lost_rewards", "settings")
@@ -95,7 +95,7 @@ def _bandit(held: Holdings) -> ArchivedBandit:
 
 
 async def _snapshot(
-    store: Store, name: BanditName, _held: Holdings, place: HoldingsCursor
+    store: Store, name: BanditName, _held: Contents, place: ContentsCursor
 ) -> tuple[Sequence[Line], int]:
     for snapshot in await store.load_snapshots(name):
         if snapshot.position == place.first_position - 1:
@@ -104,7 +104,7 @@ async def _snapshot(
     raise NotReadyError("LOG_TRIMMED", f"the log of {name} was trimmed meanwhile", first_position=_held.first_position)
 
 
-async def _items(store: Store, name: BanditName, held: Holdings, place: HoldingsCursor) -> tuple[Sequence[Line], int]:
+async def _items(store: Store, name: BanditName, held: Contents, place: ContentsCursor) -> tuple[Sequence[Line], int]:
     digit = _DIGITS[place.at % len(_DIGITS)]
     items = tuple(item for item in await store.list_items(name) if item_digest(item.item_id)[0] == digit)
     retired = tuple(digest for digest in held.retired if digest[0] == digit)
@@ -112,13 +112,13 @@ async def _items(store: Store, name: BanditName, held: Holdings, place: Holdings
     return [*lines, RetiredItems(retired)] if retired else lines, (place.at + 1) % len(_DIGITS)
 
 
-async def _slates(store: Store, name: BanditName, _held: Holdings, place: HoldingsCursor) -> tuple[Sequence[Line], int]:
+async def _slates(store: Store, name: BanditName, _held: Contents, place: ContentsCursor) -> tuple[Sequence[Line], int]:
     at, slates = await store.scan_slates(name, cursor=place.at)
     return slates, at
 
 
 async def _imports(
-    store: Store, name: BanditName, _held: Holdings, place: HoldingsCursor
+    store: Store, name: BanditName, _held: Contents, place: ContentsCursor
 ) -> tuple[Sequence[Line], int]:
     at, parts = await store.scan_imports(name, cursor=place.at)
     return parts, at

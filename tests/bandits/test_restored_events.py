@@ -1,4 +1,4 @@
-"""What arrives from elsewhere is held to the limits that callers are held to: each at its end, and just beyond it."""
+"""What is restored is held to the limits that callers are held to: each at its end, and just beyond it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from topk_bandit.bandits.arriving_events import check_arriving
+from topk_bandit.bandits.restored_events import check_restored
 from topk_bandit.domain.bandits import (
     Activated,
     BanditSettings,
@@ -67,10 +67,10 @@ GIVEN = Recommendation(
 MONTH_MS, DECADE_MS = 30 * 86_400_000, 3650 * 86_400_000
 
 
-def field_of(arriving: Any, settings: BanditSettings = SETTINGS) -> str | None:  # noqa: ANN401 - anything may arrive
+def field_of(restored: Any, settings: BanditSettings = SETTINGS) -> str | None:  # noqa: ANN401 - an archive has anything
     """Return the field that something is refused for, None if it is not."""
     try:
-        check_arriving(settings, arriving)
+        check_restored(settings, restored)
     except InvalidArgumentError as error:
         return error.field
     return None
@@ -194,8 +194,8 @@ def in_each_event(context: Any, slate: tuple[str, ...]) -> list[Any]:  # noqa: A
     ],
 )
 def test_what_was_shown_is_checked_in_each_event(context: Any, slate: tuple[str, ...], field: str | None) -> None:  # noqa: ANN401
-    for arriving in in_each_event(context, slate):
-        assert field_of(arriving) == field, arriving
+    for restored in in_each_event(context, slate):
+        assert field_of(restored) == field, restored
 
 
 def test_features_are_checked_by_name() -> None:
@@ -220,7 +220,7 @@ def test_rewards_are_held_to_what_all_of_a_slate_may_come_to(sign: float) -> Non
     shown, past = Shown(CONTEXT, SLATE, 1), PastSlate(CONTEXT, SLATE, 0.0)
     for value, field in ((sign * 3.1e101, None), (sign * 3.3e101, "reward"), (math.nan, "reward")):
         posted = [PostedReward("x", 0.0, None), PostedReward("y", 1.0, 1.0)]
-        for arriving in (
+        for restored in (
             Rewarded("r", value, shown),
             RewardCollected("r", "x", value),
             RewardAmended("r", value),
@@ -231,7 +231,7 @@ def test_rewards_are_held_to_what_all_of_a_slate_may_come_to(sign: float) -> Non
             Recorded("f", CONTEXT, GIVEN, 1, rewards=(*posted, PostedReward("z", value, 0.0))),
             Recorded("f", CONTEXT, GIVEN, 1, rewards=(*posted, PostedReward("z", 0.0, value))),
         ):
-            assert field_of(arriving) == field, arriving
+            assert field_of(restored) == field, restored
 
 
 def test_rewards_that_are_taken_back_are_none() -> None:

@@ -1,7 +1,7 @@
 #!lua
--- Keep a part of a bandit or a study that arrives, where no other script looks but finish_arrival.
+-- Keep a part of a bandit or a study that is being restored. Only finish_restore looks there besides.
 -- KEYS[1] arriving   read and written: how far the import is
--- KEYS[2..] others   written: all that arrives
+-- KEYS[2..] others   written: all that is restored
 -- ARGV[1] how far the import has to be, or empty for one that begins and takes the place of what is there
 -- ARGV[2] how far it is then
 -- ARGV[3] for how long an import is kept that nobody goes on with, in ms

@@ -259,7 +259,7 @@ def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, trad
                 with pytest.raises(InvalidArgumentError) as raised:
                     await sender.send(NAME, file)
                 assert raised.value.field == f"lines[{place}]", raised.value
-                assert await store.find_arrival(NAME) is None
+                assert await store.find_restore(NAME) is None
                 with pytest.raises(NotFoundError):
                     await store.get_bandit(NAME)
         await sender.send(NAME, lines[:-1])
@@ -293,7 +293,7 @@ def test_a_file_that_no_service_wrote_is_refused(stores: Stores, traded: Traded,
         assert forged != lines[:-1]
         with pytest.raises(InvalidArgumentError, match=r"lines\[\d+\]"):
             await Sender(store, limits=LIMITS).send(NAME, ended(forged))
-        assert await store.find_arrival(NAME) is None
+        assert await store.find_restore(NAME) is None
 
     run(stores, scenario)
 
@@ -320,7 +320,7 @@ def test_what_no_learner_could_take_is_refused(
         with pytest.raises(InvalidArgumentError) as raised:
             await Sender(store, limits=LIMITS).send(NAME, ended(forged))
         assert raised.value.field == f"lines[{place}].{field}"
-        assert await store.find_arrival(NAME) is None
+        assert await store.find_restore(NAME) is None
 
     run(stores, scenario)
 

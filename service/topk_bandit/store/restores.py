@@ -1,4 +1,4 @@
-"""A bandit that is taken in from the lines of its archive: how each batch of lines changes what came of those before.
+"""A bandit that is restored from the lines of its archive: how each batch of lines changes what came of those before.
 
 Lines are those of `topk_bandit.store.archives`. What a store remembers beside its log, such as items and open slates,
 is made of the events again; applied once more to what knows them already, they change nothing. All is pure: stores
@@ -36,18 +36,18 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.archive_lines import LATEST_MS, ArchivedImport, End
 from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart
-from topk_bandit.store.arriving import Arriving
 from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
 from topk_bandit.store.line_imports import take_lines
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, is_pending
+from topk_bandit.store.restore_state import RestoreStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, Event
     from topk_bandit.store.archives import Line
-    from topk_bandit.store.arriving import Arrival, Arrived
     from topk_bandit.store.line_imports import Lines
+    from topk_bandit.store.restore_state import Restore, Restored
 
 __all__ = ["ids_of", "item_digest", "settings_of", "take"]
 
@@ -59,9 +59,9 @@ _UNKNOWN_ROWS = "0"
 """The fingerprint of a part of an import of which nothing but its rows is known: no other is like it."""
 
 
-def settings_of(arrival: Arrival) -> BanditSettings:
-    """Return the settings of a bandit as of the newest event that has arrived."""
-    return _decode_settings(arrival.settings)
+def settings_of(restore: Restore) -> BanditSettings:
+    """Return the settings of a bandit as of the newest restored event."""
+    return _decode_settings(restore.settings)
 
 
 @lru_cache(maxsize=64)
@@ -90,9 +90,9 @@ def ids_of(parsed: Sequence[Line]) -> tuple[list[str], list[tuple[str, int]]]:
 
 
 def take(
-    arrival: Arrival, arrived: Arrived, sent: Lines, parsed: Sequence[Line], *, version: int, check: Check
-) -> Arriving:
-    """Return what the lines that come next make of what has arrived, to be kept in the layout of a data version.
+    restore: Restore, restored: Restored, sent: Lines, parsed: Sequence[Line], *, version: int, check: Check
+) -> RestoreStep:
+    """Return what the lines that come next make of what is restored, to be kept in the layout of a data version.
 
     Parameters
     ----------
@@ -104,57 +104,57 @@ def take(
     InvalidArgumentError
         On ``lines[n]``: that one can't follow.
     """
-    arriving = Arriving(replace(arrival, part=sent.part), version)
+    step = RestoreStep(replace(restore, part=sent.part), version)
 
     def take_line(line: Line) -> None:
-        _check_line(arriving.arrival, line, check)
-        _take_line(arriving, arrived, line)
+        _check_line(step.restore, line, check)
+        _take_line(step, restored, line)
 
-    take_lines(arriving, sent.lines, parsed, take_line)
-    return arriving
+    take_lines(step, sent.lines, parsed, take_line)
+    return step
 
 
-def _check_line(arrival: Arrival, line: Line, check: Check) -> None:
+def _check_line(restore: Restore, line: Line, check: Check) -> None:
     """Check settings, and what has a context, a slate or a reward; the bandit's settings come before it."""
     checked = line.event if isinstance(line, LoggedEvent) else line
     if isinstance(checked, ArchivedBandit | BanditCreated | SettingsChanged):
         check(checked.settings, checked)
-    elif arrival.settings and isinstance(checked, Recorded | _CHECKED):
-        check(settings_of(arrival), checked)
+    elif restore.settings and isinstance(checked, Recorded | _CHECKED):
+        check(settings_of(restore), checked)
 
 
-def _take_line(arriving: Arriving, arrived: Arrived, line: Line) -> None:
-    arrival = arriving.arrival
-    if isinstance(line, ArchivedBandit) != (arrival.next_line == 0):
+def _take_line(step: RestoreStep, restored: Restored, line: Line) -> None:
+    restore = step.restore
+    if isinstance(line, ArchivedBandit) != (restore.next_line == 0):
         raise CorruptDataError("the bandit is in the first line, and in no other")
-    if arrival.complete:
+    if restore.complete:
         raise CorruptDataError("comes after the line that ends the bandit")
     match line:
         case ArchivedBandit():
-            arriving.arrival = _begin(arrival, line, arriving.version)
+            step.restore = _begin(restore, line, step.version)
         case End():
-            arriving.arrival = _end(arrival, line)
+            step.restore = _end(restore, line)
         case LoggedEvent():
-            _take_event(arriving, arrived, line)
+            _take_event(step, restored, line)
         case _:
-            _take_holding(arriving, arrived, line)
+            _take_contents(step, restored, line)
 
 
-def _take_holding(arriving: Arriving, arrived: Arrived, line: Line) -> None:
+def _take_contents(step: RestoreStep, restored: Restored, line: Line) -> None:
     """Take what was read before the events."""
-    if arriving.arrival.position >= arriving.arrival.first_position:
+    if step.restore.position >= step.restore.first_position:
         raise CorruptDataError("comes after the first event")
     match line:
         case SnapshotPart(data):
-            arriving.snapshot += data
+            step.snapshot += data
         case RetiredItems(digests):
-            arriving.retired += digests
+            step.retired += digests
         case ItemsChanged(upserted, _):
-            arriving.items |= {item.item_id: item for item in upserted}
+            step.items |= {item.item_id: item for item in upserted}
         case ArchivedImport():
-            _put_import(arriving, arrived, line)
+            _put_import(step, restored, line)
         case Recorded():
-            _put_slate(arriving, arrived, line.recommendation.recommendation_id, line)
+            _put_slate(step, restored, line.recommendation.recommendation_id, line)
 
 
 def _check_settings(settings: BanditSettings) -> None:
@@ -166,10 +166,10 @@ def _check_settings(settings: BanditSettings) -> None:
             raise CorruptDataError(f"has settings with {name} {value}; 1 to {high} are allowed")
 
 
-def _begin(arrival: Arrival, bandit: ArchivedBandit, version: int) -> Arrival:
+def _begin(restore: Restore, bandit: ArchivedBandit, version: int) -> Restore:
     _check_settings(bandit.settings)
     return replace(
-        arrival,
+        restore,
         **{name: getattr(bandit, name) for name in ("incarnation", "created_ms", "revision", "first_position")},
         **{name: getattr(bandit, name) for name in ("items_position", "imported_position", "late_rewards")},
         **{name: getattr(bandit, name) for name in ("clamped_rewards", "lost_events", "lost_rewards")},
@@ -179,88 +179,88 @@ def _begin(arrival: Arrival, bandit: ArchivedBandit, version: int) -> Arrival:
     )
 
 
-def _end(arrival: Arrival, end: End) -> Arrival:
-    if (end.lines, end.digest) != (arrival.next_line, arrival.digest):
+def _end(restore: Restore, end: End) -> Restore:
+    if (end.lines, end.digest) != (restore.next_line, restore.digest):
         raise CorruptDataError("does not end these lines: one was changed, or is missing")
-    if end.position != arrival.position or arrival.position < max(arrival.as_of, 1):
-        raise CorruptDataError(f"ends a log of {end.position} events, and there are {arrival.position}")
-    return replace(arrival, complete=True)
+    if end.position != restore.position or restore.position < max(restore.as_of, 1):
+        raise CorruptDataError(f"ends a log of {end.position} events, and there are {restore.position}")
+    return replace(restore, complete=True)
 
 
-def _take_event(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> None:
-    arrival, position, event = arriving.arrival, logged.position, logged.event
-    if position != arrival.position + 1:
-        raise CorruptDataError(f"event {position} can't follow event {arrival.position}")
+def _take_event(step: RestoreStep, restored: Restored, logged: LoggedEvent) -> None:
+    restore, position, event = step.restore, logged.position, logged.event
+    if position != restore.position + 1:
+        raise CorruptDataError(f"event {position} can't follow event {restore.position}")
     if isinstance(event, BanditCreated) != (position == 1):
         raise CorruptDataError("the bandit is created by event 1, and by no other")
-    arriving.events.append(logged)
-    arriving.arrival = replace(arrival, position=position)
+    step.events.append(logged)
+    step.restore = replace(restore, position=position)
     match event:
         case BanditCreated(settings, _) | SettingsChanged(settings, _):
             _check_settings(settings)
-            revision = arrival.revision + (position > arrival.as_of)
-            told = encode_settings(settings, arriving.version).decode()
-            arriving.arrival = replace(arriving.arrival, settings=told, revision=revision)
+            revision = restore.revision + (position > restore.as_of)
+            told = encode_settings(settings, step.version).decode()
+            step.restore = replace(step.restore, settings=told, revision=revision)
         case EventSkipped():
             pass
         case BanditReset():
-            revision = arrival.revision + (position > arrival.as_of)
-            arriving.arrival = replace(arriving.arrival, revision=revision)
+            revision = restore.revision + (position > restore.as_of)
+            step.restore = replace(step.restore, revision=revision)
         case ItemsChanged(upserted, retired):
-            arriving.items |= {item.item_id: item for item in upserted} | dict.fromkeys(retired)
-            arriving.retired += map(item_digest, retired)
-            arriving.arrival = replace(arriving.arrival, items_position=position)
+            step.items |= {item.item_id: item for item in upserted} | dict.fromkeys(retired)
+            step.retired += map(item_digest, retired)
+            step.restore = replace(step.restore, items_position=position)
         case Imported(import_id, first_row, slates):
             next_row = first_row + len(slates)
             part = ArchivedImport(import_id, first_row, _UNKNOWN_ROWS, next_row, len(slates), position)
-            _put_import(arriving, arrived, part)
-            arriving.arrival = replace(arriving.arrival, imported_position=position)
+            _put_import(step, restored, part)
+            step.restore = replace(step.restore, imported_position=position)
         case Recommended():
-            _open_slate(arriving, arrived, logged, event)
+            _open_slate(step, restored, logged, event)
         case _:
-            _follow_slate(arriving, arrived, logged)
+            _follow_slate(step, restored, logged)
 
 
-def _put_import(arriving: Arriving, arrived: Arrived, part: ArchivedImport) -> None:
+def _put_import(step: RestoreStep, restored: Restored, part: ArchivedImport) -> None:
     """Take a part of an import of past slates, unless it is known."""
     key = part.import_id, part.first_row
-    if key in arriving.imports or key in arrived.imports:
+    if key in step.imports or key in restored.imports:
         return
-    arriving.imports[key] = part
-    arriving.arrival = replace(arriving.arrival, import_parts=arriving.arrival.import_parts + 1)
+    step.imports[key] = part
+    step.restore = replace(step.restore, import_parts=step.restore.import_parts + 1)
 
 
-def _put_slate(arriving: Arriving, arrived: Arrived, key: str, recorded: Recorded | None) -> None:
+def _put_slate(step: RestoreStep, restored: Restored, key: str, recorded: Recorded | None) -> None:
     """Remember a slate as it is now, None for one that is not remembered any more."""
-    known = _find_slate(arriving, arrived, key)
+    known = _find_slate(step, restored, key)
     more = is_pending(recorded) - is_pending(known)
-    arriving.slates[key] = recorded
-    arriving.arrival = replace(arriving.arrival, pending=arriving.arrival.pending + more)
+    step.slates[key] = recorded
+    step.restore = replace(step.restore, pending=step.restore.pending + more)
 
 
-def _find_slate(arriving: Arriving, arrived: Arrived, key: str) -> Recorded | None:
-    return arriving.slates[key] if key in arriving.slates else arrived.slates.get(key)
+def _find_slate(step: RestoreStep, restored: Restored, key: str) -> Recorded | None:
+    return step.slates[key] if key in step.slates else restored.slates.get(key)
 
 
-def _open_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent, event: Recommended) -> None:
+def _open_slate(step: RestoreStep, restored: Restored, logged: LoggedEvent, event: Recommended) -> None:
     key = event.recommendation.recommendation_id
     if not 0 <= event.recommendation.deadline_ms <= LATEST_MS:
         raise CorruptDataError(f"has the deadline {event.recommendation.deadline_ms} ms, after the year 9999")
-    known = _find_slate(arriving, arrived, key)
+    known = _find_slate(step, restored, key)
     if known is not None:
-        _put_slate(arriving, arrived, key, replace(known, logged=logged.position))
+        _put_slate(step, restored, key, replace(known, logged=logged.position))
         return
-    inactive = settings_of(arriving.arrival).requires_activation
+    inactive = settings_of(step.restore).requires_activation
     state = RecordState.INACTIVE if inactive else RecordState.PENDING
     opened = Recorded(fingerprint(event.request), event.request.context, event.recommendation, logged.at_ms, state)
-    _put_slate(arriving, arrived, key, replace(opened, aside=event.aside, logged=logged.position))
+    _put_slate(step, restored, key, replace(opened, aside=event.aside, logged=logged.position))
 
 
-def _follow_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> None:
+def _follow_slate(step: RestoreStep, restored: Restored, logged: LoggedEvent) -> None:
     """Take in what happened to a slate, if it is one that is remembered."""
-    event, settings = logged.event, settings_of(arriving.arrival)
+    event, settings = logged.event, settings_of(step.restore)
     key: str = event.recommendation_id  # type: ignore[union-attr]
-    known = _find_slate(arriving, arrived, key)
+    known = _find_slate(step, restored, key)
     if known is None:
         return
     after = known
@@ -278,7 +278,7 @@ def _follow_slate(arriving: Arriving, arrived: Arrived, logged: LoggedEvent) -> 
             after = replace(known, state=RecordState.EXPIRED, closed_ms=logged.at_ms)
         case Lapsed():
             after = replace(known, state=RecordState.LAPSED, closed_ms=logged.at_ms)
-    _put_slate(arriving, arrived, key, None if gone else after)
+    _put_slate(step, restored, key, None if gone else after)
 
 
 def _collect(recorded: Recorded, reward_id: str, value: float | None, *, position: int) -> Recorded:

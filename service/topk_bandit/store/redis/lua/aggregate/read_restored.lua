@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read part of the log of a bandit or a study that arrives.
+-- Read part of the log of a bandit or a study that is being restored.
 -- KEYS[1] log    read: the events
 -- ARGV[1] position to start at
 -- ARGV[2] how many events at most

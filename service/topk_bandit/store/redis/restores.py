@@ -1,14 +1,14 @@
-"""What bandits and studies on their way into Redis share: keys of their own, and one step from these into their places.
+"""What restores of bandits and of studies share in Redis: keys of their own, and one step from these into their places.
 
 A part is written by one script, if the import is where the caller saw it; what the script writes was worked out from
-what had arrived then. The last script renames all keys at once.
+what was restored then. The last script renames all keys at once.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from topk_bandit.store.line_imports import ArrivalProgress
+from topk_bandit.store.line_imports import RestoreProgress
 from topk_bandit.store.log import ImportProgress
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.aggregate import Incarnate, OfTenant
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.redis.aggregate import Aggregates
-    from topk_bandit.store.redis.keys import ArrivalKeys, StudyArrivalKeys
+    from topk_bandit.store.redis.keys import RestoreKeys, StudyRestoreKeys
     from topk_bandit.store.redis.link import Link
 
-__all__ = ["Arrivals", "Write", "entry", "import_writes"]
+__all__ = ["Restores", "Write", "entry", "import_writes"]
 
 Write = tuple[str, str, tuple[bytes | str | int, ...]]
-"""What is to be written: a command, the field of a key among those of what arrives, and operands."""
+"""What is to be written: a command, the field of a key among those of what is being restored, and operands."""
 
 _Name = TypeVar("_Name", bound=OfTenant)
 _Record = TypeVar("_Record", bound=Incarnate)
-_Progress = TypeVar("_Progress", bound=ArrivalProgress)
+_Progress = TypeVar("_Progress", bound=RestoreProgress)
 
 
-class Arrivals(Generic[_Name, _Progress, _Record]):
-    """All bandits, or all studies, that arrive in a store.
+class Restores(Generic[_Name, _Progress, _Record]):
+    """All bandits, or all studies, that are being restored in a store.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Arrivals(Generic[_Name, _Progress, _Record]):
     made
         What they become.
     keys
-        The keys of one that arrives.
+        The keys of one that is being restored.
     begin
         How far an import is that begins, by its id.
     retention_ms
@@ -56,7 +56,7 @@ class Arrivals(Generic[_Name, _Progress, _Record]):
         link: Link,
         made: Aggregates[_Name, _Record],
         *,
-        keys: Callable[[_Name], ArrivalKeys | StudyArrivalKeys],
+        keys: Callable[[_Name], RestoreKeys | StudyRestoreKeys],
         begin: type[_Progress],
         retention_ms: int,
     ) -> None:
@@ -67,12 +67,12 @@ class Arrivals(Generic[_Name, _Progress, _Record]):
         self._retention_ms = retention_ms
 
     async def find(self, name: _Name) -> _Progress | None:
-        """See `Store.find_arrival`."""
+        """See `Store.find_restore`."""
         found = await self._link.call("GET", self._keys(name).progress)
         return None if found is None else _read_progress(self._begin, found)
 
     async def find_made(self, name: _Name, import_id: str) -> _Record | None:
-        """See `Store.find_arrived`."""
+        """See `Store.find_restored_record`."""
         if await self._made.find(name) is None:
             return None
         return await self.finish(name, self._begin(import_id))
@@ -85,7 +85,7 @@ class Arrivals(Generic[_Name, _Progress, _Record]):
             operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(told)]
             operands += [one if isinstance(one, bytes) else str(one).encode() for one in told]
         meta = self._made.keys(name).meta
-        recorded, _ = await self._link.run_durably(scripts.RECORD_ARRIVAL, keys.all, operands, meta=meta)
+        recorded, _ = await self._link.run_durably(scripts.RECORD_RESTORE, keys.all, operands, meta=meta)
         return bool(recorded)
 
     async def fields(self, key: str, names: Sequence[str]) -> Sequence[bytes | None]:
@@ -94,22 +94,22 @@ class Arrivals(Generic[_Name, _Progress, _Record]):
         return found
 
     async def finish(
-        self, name: _Name, arrival: _Progress, *, reserved_ms: int = 0, meta: Sequence[bytes | str | int] = ()
+        self, name: _Name, restore: _Progress, *, reserved_ms: int = 0, meta: Sequence[bytes | str | int] = ()
     ) -> _Record:
-        """Rename what has arrived, under the index's entry that was reserved; what came of the import is found again.
+        """Rename what is restored, under the index's entry that was reserved; what came of the import is found again.
 
         Parameters
         ----------
         meta
             The fields of the record, each its name and its value.
         """
-        keys, arriving = self._made.keys(name), self._keys(name)
-        pairs = [key for field in arriving._fields[1:] for key in (getattr(keys, field), getattr(arriving, field))]
-        told = (arrival.encode(), arrival.import_id, reserved_ms, RESERVATION_MS, *meta)
+        keys, partial = self._made.keys(name), self._keys(name)
+        pairs = [key for field in partial._fields[1:] for key in (getattr(keys, field), getattr(partial, field))]
+        told = (restore.encode(), restore.import_id, reserved_ms, RESERVATION_MS, *meta)
         return await self._made.create(
-            scripts.FINISH_ARRIVAL,
+            scripts.FINISH_RESTORE,
             name,
-            (keys.meta, arriving.progress, *pairs),
+            (keys.meta, partial.progress, *pairs),
             (*self._made.announcing(name), *told),
         )
 
@@ -120,7 +120,7 @@ def _read_progress(begin: type[_Progress], data: bytes) -> _Progress:
 
 
 def entry(position: int, at_ms: int, event: bytes, deadline_ms: int | None = None) -> Write:
-    """Return the entry of an event in the log of what arrives."""
+    """Return the entry of an event in the log of what is being restored."""
     place, deadline = f"{position}-0", "-" if deadline_ms is None else str(deadline_ms)
     checksum = checksum_of(f"{place} {at_ms} {deadline} ".encode() + event)
     dated = () if deadline_ms is None else ("deadline_ms", deadline_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from topk_bandit.store.line_imports import ArrivalProgress
+from topk_bandit.store.line_imports import RestoreProgress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.recorded import Recorded
 
-__all__ = ["Arrival", "Arrived", "Arriving"]
+__all__ = ["Restore", "RestoreStep", "Restored"]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival(ArrivalProgress):
+class Restore(RestoreProgress):
     """How far an import of a bandit is.
 
     Attributes
@@ -49,7 +49,7 @@ class Arrival(ArrivalProgress):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class Restored:
     """What a store has of the slates and parts of imports of past slates that a part of the lines is about."""
 
     slates: Mapping[str, Recorded]
@@ -57,12 +57,12 @@ class Arrived:
 
 
 @dataclass(slots=True)
-class Arriving:
+class RestoreStep:
     """What a part of the lines makes of what a store has: new values; None for what goes.
 
     Attributes
     ----------
-    arrival
+    restore
         How far the import is with it.
     version
         The data version in whose layout the store is to keep it.
@@ -72,7 +72,7 @@ class Arriving:
         Digests of ids that are retired; some may be there already.
     """
 
-    arrival: Arrival
+    restore: Restore
     version: int
     events: list[LoggedEvent] = field(default_factory=list)
     slates: dict[str, Recorded | None] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Events and slates that arrive from elsewhere: what no caller of a bandit with such settings could cause is refused.
+"""Events and slates of an archive: those that no caller of a bandit with such settings could cause are refused.
 
 A learner that met such an event would stop there, or no answer could tell of it. Ids of items are not looked at: which
-of them were known when is what `topk_bandit.bandits.rehearsals` finds out.
+of them were known when is what `topk_bandit.bandits.dry_runs` finds out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation
     from topk_bandit.domain.features import Context
 
-__all__ = ["check_arriving"]
+__all__ = ["check_restored"]
 
 _OPEN = frozenset({RecordState.INACTIVE, RecordState.PENDING})
 
@@ -57,7 +57,7 @@ _MOST_ITEM_BYTES = 1 << 30
 """What the features of items may take in memory, whatever a worker here allows."""
 
 
-def check_arriving(settings: BanditSettings, arriving: Event | Recorded | ArchivedBandit) -> None:
+def check_restored(settings: BanditSettings, restored: Event | Recorded | ArchivedBandit) -> None:
     """Check that a bandit with these settings, or earlier ones, could have this in its log, or remember it.
 
     Raises
@@ -66,22 +66,22 @@ def check_arriving(settings: BanditSettings, arriving: Event | Recorded | Archiv
         On ``context``, ``features``, ``slate``, ``reward``, or a field of ``settings`` or ``recommendation``: it could
         not, for that.
     """
-    if isinstance(arriving, ArchivedBandit | BanditCreated | SettingsChanged):
+    if isinstance(restored, ArchivedBandit | BanditCreated | SettingsChanged):
         _check_settings(settings)
         return
-    if isinstance(arriving, Recommended | Recorded):
-        _check_recommendation(arriving.recommendation)
-    if isinstance(arriving, ItemsChanged):
-        for item in arriving.upserted:
+    if isinstance(restored, Recommended | Recorded):
+        _check_recommendation(restored.recommendation)
+    if isinstance(restored, ItemsChanged):
+        for item in restored.upserted:
             _check_features(item.features)
-    for context, slate in _find_slates(arriving):
+    for context, slate in _find_slates(restored):
         _check_shown(settings, context, slate)
-    for reward in _rewards(arriving):
+    for reward in _rewards(restored):
         _check_number("reward", reward, _LARGEST_SUM)
 
 
-def _find_slates(arriving: Event | Recorded) -> Iterator[tuple[Context, Sequence[str]]]:
-    match arriving:
+def _find_slates(restored: Event | Recorded) -> Iterator[tuple[Context, Sequence[str]]]:
+    match restored:
         case Recommended(request, recommendation):
             yield request.context, recommendation.slate
         case Activated(_, shown) | Rewarded(_, _, shown):
@@ -91,24 +91,24 @@ def _find_slates(arriving: Event | Recorded) -> Iterator[tuple[Context, Sequence
         case Imported(_, _, slates):
             for past in slates:
                 yield past.context, past.slate
-        case Recorded() if arriving.state in _OPEN:  # of others the context may be missing
-            yield arriving.context, arriving.recommendation.slate
+        case Recorded() if restored.state in _OPEN:  # of others the context may be missing
+            yield restored.context, restored.recommendation.slate
 
 
-def _rewards(arriving: Event | Recorded) -> Iterator[float]:
-    match arriving:
+def _rewards(restored: Event | Recorded) -> Iterator[float]:
+    match restored:
         case Rewarded(value=value):
             yield value
         case RewardCollected(value=value) | RewardAmended(value=value) | Expired(default_reward=value):
             if value is not None:
                 yield value
-            if isinstance(arriving, RewardAmended) and arriving.before is not None:
-                yield arriving.before
+            if isinstance(restored, RewardAmended) and restored.before is not None:
+                yield restored.before
         case Imported(_, _, slates):
             yield from (past.reward for past in slates)
         case Recorded():
-            yield from (posted.posted for posted in arriving.rewards)
-            yield from (posted.value for posted in arriving.rewards if posted.value is not None)
+            yield from (posted.posted for posted in restored.rewards)
+            yield from (posted.value for posted in restored.rewards if posted.value is not None)
 
 
 def _check_shown(settings: BanditSettings, context: Context, slate: Sequence[str]) -> None:

@@ -1,89 +1,89 @@
-"""Bandits on their way into Redis: what a part of their lines writes there."""
+"""Bandits that are being restored in Redis: what a part of their lines writes there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import BanditName, Recommended
-from topk_bandit.store.arriving import Arrival, Arrived
 from topk_bandit.store.codec import encode_event, encode_item_state
 from topk_bandit.store.log import BanditRecord
 from topk_bandit.store.redis import scripts
-from topk_bandit.store.redis.arrivals import Arrivals, entry, import_writes
 from topk_bandit.store.redis.records import pack_record, read_record
 from topk_bandit.store.redis.replies import read_entries
+from topk_bandit.store.redis.restores import Restores, entry, import_writes
 from topk_bandit.store.redis.texts import bucket_of, part_field, read_part, rests_in
+from topk_bandit.store.restore_state import Restore, Restored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from topk_bandit.domain.bandits import LoggedEvent
-    from topk_bandit.store.arriving import Arriving
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.aggregate import Aggregates
-    from topk_bandit.store.redis.arrivals import Write
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
+    from topk_bandit.store.redis.restores import Write
+    from topk_bandit.store.restore_state import RestoreStep
 
-__all__ = ["BanditArrivals"]
+__all__ = ["BanditRestores"]
 
 
-class BanditArrivals(Arrivals[BanditName, Arrival, BanditRecord]):
-    """The bandits that arrive in a store; parameters as those of `Arrivals`."""
+class BanditRestores(Restores[BanditName, Restore, BanditRecord]):
+    """The bandits that are being restored; parameters as those of `Restores`."""
 
     def __init__(
         self, link: Link, bandits: Aggregates[BanditName, BanditRecord], keys: KeySpace, *, retention_ms: int
     ) -> None:
-        super().__init__(link, bandits, keys=keys.arrival, begin=Arrival, retention_ms=retention_ms)
+        super().__init__(link, bandits, keys=keys.restore, begin=Restore, retention_ms=retention_ms)
         self._spaces = keys
 
-    async def read(self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]) -> Arrived:
-        """See `Store.read_arrived`."""
-        keys = self._spaces.arrival(name)
+    async def read(self, name: BanditName, *, slates: Sequence[str], imports: Sequence[tuple[str, int]]) -> Restored:
+        """See `Store.read_restored`."""
+        keys = self._spaces.restore(name)
         records = await self.fields(keys.recommendations, slates)
         parts = await self.fields(keys.imports, [part_field(*part) for part in imports])
-        return Arrived(
+        return Restored(
             {key: read_record(key, packed) for key, packed in zip(slates, records, strict=True) if packed},
             {part: read_part(part, told) for part, told in zip(imports, parts, strict=True) if told},
         )
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
-        """See `Store.read_arrived_log`."""
-        key = self._spaces.arrival(name).log
-        return read_entries(await self._link.run(scripts.READ_ARRIVED, (key,), (start, limit)), start=start)
+        """See `Store.read_restored_log`."""
+        key = self._spaces.restore(name).log
+        return read_entries(await self._link.run(scripts.READ_RESTORED, (key,), (start, limit)), start=start)
 
-    async def record(self, name: BanditName, arriving: Arriving, *, before: Arrival) -> bool:
-        """See `Store.record_arrival`."""
-        keys, begins = self._spaces.arrival(name), before.next_line == 0
-        buckets = sorted({bucket_of(digest)[0] for digest in arriving.retired})
-        imports = sorted({import_id for import_id, _ in arriving.imports})
+    async def record(self, name: BanditName, step: RestoreStep, *, before: Restore) -> bool:
+        """See `Store.record_restore`."""
+        keys, begins = self._spaces.restore(name), before.next_line == 0
+        buckets = sorted({bucket_of(digest)[0] for digest in step.retired})
+        imports = sorted({import_id for import_id, _ in step.imports})
         retired = dict.fromkeys(buckets, b"") if begins else await self._read_known(keys.retired, buckets)
         progress = dict.fromkeys(imports, b"") if begins else await self._read_known(keys.imports, imports)
-        writes = _writes(arriving, retired, progress)
-        return await self.write(name, writes, before=before, after=arriving.arrival)
+        writes = _writes(step, retired, progress)
+        return await self.write(name, writes, before=before, after=step.restore)
 
     async def load_snapshot(self, name: BanditName) -> bytes:
-        """See `Store.load_arrived_snapshot`."""
-        return await self._link.call("GET", self._spaces.arrival(name).snapshot) or b""
+        """See `Store.load_restored_snapshot`."""
+        return await self._link.call("GET", self._spaces.restore(name).snapshot) or b""
 
     async def _read_known(self, key: str, names: Sequence[str]) -> dict[str, bytes]:
         found = await self.fields(key, names)
         return {name: told or b"" for name, told in zip(names, found, strict=True)}
 
 
-def _writes(arriving: Arriving, retired: Mapping[str, bytes], progress: Mapping[str, bytes]) -> Iterator[Write]:
+def _writes(step: RestoreStep, retired: Mapping[str, bytes], progress: Mapping[str, bytes]) -> Iterator[Write]:
     """Yield what is to be written: a command, a key and its operands."""
-    for logged in arriving.events:
-        yield _entry(logged, arriving.version)
-    for key, recorded in arriving.slates.items():
-        yield from _slate_writes(key, recorded, arriving.version)
-    for item_id, item in arriving.items.items():
+    for logged in step.events:
+        yield _entry(logged, step.version)
+    for key, recorded in step.slates.items():
+        yield from _slate_writes(key, recorded, step.version)
+    for item_id, item in step.items.items():
         yield ("HDEL", "items", (item_id,)) if item is None else ("HSET", "items", (item_id, encode_item_state(item)))
-    for bucket, digests in _buckets(arriving.retired, retired).items():
+    for bucket, digests in _buckets(step.retired, retired).items():
         yield "HSET", "retired", (bucket, digests)
-    yield from import_writes(arriving.imports, progress)
-    if arriving.snapshot:
-        yield "APPEND", "snapshot", (arriving.snapshot,)
+    yield from import_writes(step.imports, progress)
+    if step.snapshot:
+        yield "APPEND", "snapshot", (step.snapshot,)
 
 
 def _entry(logged: LoggedEvent, version: int) -> Write:
