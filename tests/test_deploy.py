@@ -24,8 +24,8 @@ from tests.waiting import PATIENCE
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.compiled_code import AHEAD_VARIABLE, CACHE_VARIABLE
-from topk_bandit.process.doors import check_doors
 from topk_bandit.process.fleet_metrics import Fleet, render
+from topk_bandit.process.listeners import check_listeners
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_page import MetricsServer
 from topk_bandit.process.settings import Settings, add_arguments, load
@@ -364,13 +364,13 @@ def published(service: list[str]) -> list[str]:
 
 def test_the_image_alone_lets_nobody_in_without_keys_and_tls() -> None:
     with pytest.raises(ConfigurationError, match="can be reached from other machines"):
-        check_doors(loaded({}))
+        check_listeners(loaded({}))
 
 
 def test_compose_lets_everybody_in_on_this_machine_alone() -> None:
     service = compose()["services"]["topk-bandit"]
     settings = loaded(variables(service))
-    check_doors(settings)
+    check_listeners(settings)
     assert settings.insecure
     assert all(port.startswith("127.0.0.1:") for port in published(service))
     assert len(published(service)) == 2
@@ -389,7 +389,7 @@ def test_compose_with_keys_lets_in_who_has_one(tmp_path: Path) -> None:
     here = {name: value.replace(inside, str(tmp_path)) for name, value in given.items()}
     assert certificate.parent == tmp_path
     settings = loaded({**variables(compose()["services"]["topk-bandit"]), **here})
-    check_doors(settings)
+    check_listeners(settings)
     assert not settings.insecure
     assert settings.keys_file is not None
     assert {port.rpartition(":")[2] for port in published(service)} == {"50051", "50080"}

@@ -235,12 +235,12 @@ def test_parts_rotate_over_all_files_and_are_never_the_whole() -> None:
 @pytest.mark.slow
 def test_make_and_ci_run_the_tests_of_make_test() -> None:
     targets = ["test", "test-stress", "test-stress-sample"]
-    given = ["TESTS=tests/store tests/rpc/test_turns.py", "ROUNDS=3", "STRESS=--seed 4"]
+    given = ["TESTS=tests/store tests/rpc/test_fair_queue.py", "ROUNDS=3", "STRESS=--seed 4"]
     dry = ["make", "--dry-run", "--assume-old=.venv/dev.stamp", *targets, *given]
     printed = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     usual, whole, sample = (line for line in printed.splitlines() if " -m pytest -n " in line)
     command = usual.removesuffix(" --durations=10 --durations-min=5")
     tool = ".venv/bin/python tools/stress.py "
-    assert whole == f"{tool}--rounds 3  --seed 4 -- {command} tests/store tests/rpc/test_turns.py"
+    assert whole == f"{tool}--rounds 3  --seed 4 -- {command} tests/store tests/rpc/test_fair_queue.py"
     assert sample == f"{tool}--sample --minutes 2 -- {command}"
     assert " make test-stress-sample\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")

@@ -222,12 +222,12 @@ async def main():
 
     def work():
         try:
-            outbox._courier.status()
+            outbox._sender.status()
         except RuntimeError as error:
             assert "fork" in str(error), error
         else:
             raise AssertionError("it was taken over")
-        outbox._courier.close()  # as leaving its `async with` does
+        outbox._sender.close()  # as leaving its `async with` does
 
     def work_and_fork():
         child = os.fork()

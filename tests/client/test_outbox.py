@@ -449,15 +449,15 @@ def test_an_outbox_that_nobody_closes_ends_with_its_loop(server: RunningServer, 
         return outbox
 
     outbox = asyncio.run(run())
-    with sqlite3.connect(path) as other:  # a new reward, so that the courier has something to send
+    with sqlite3.connect(path) as other:  # a new reward, so that the sender has something to send
         other.execute(
             "INSERT INTO calls (bandit, recommendation_id, value, reward_id, final, written)"
             " VALUES ('home', 'r', 1.0, '', 0, 0)"
         )
     other.close()
-    until(lambda: not couriers(), what="its thread has ended")
-    outbox._courier.close()
+    until(lambda: not outbox_threads(), what="its thread has ended")
+    outbox._sender.close()
 
 
-def couriers() -> list[threading.Thread]:
+def outbox_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("topk-bandit outbox")]

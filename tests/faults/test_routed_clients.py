@@ -24,7 +24,7 @@ from tests.long_forms import usual_or_long
 from tests.waiting import PATIENCE, until, until_async
 
 from topk_bandit.client import AsyncClient, Client, Item, resends
-from topk_bandit.client.routing import WORKER_HEADER, read_told
+from topk_bandit.client.routing import WORKER_HEADER, read_worker_header
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -171,11 +171,11 @@ def test_answers_and_refusals_tell_who_gave_them(service: Service) -> None:
         recommend = RecommenderServiceStub(channel).Recommend
         request = pb.RecommendRequest(bandit=f"tenants/{TENANT}/bandits/{BANDITS[0]}", context=[1.0])
         _, call = recommend.with_call(request, timeout=PATIENCE)
-        answer = read_told(dict(call.trailing_metadata())[WORKER_HEADER])
+        answer = read_worker_header(dict(call.trailing_metadata())[WORKER_HEADER])
         request.context.append(1.0)
         with pytest.raises(grpc.RpcError) as caught:
             recommend(request, timeout=PATIENCE)
-        refusal = read_told(dict(caught.value.trailing_metadata())[WORKER_HEADER])
+        refusal = read_worker_header(dict(caught.value.trailing_metadata())[WORKER_HEADER])
     assert answer is not None
     assert (answer.workers, answer.is_shared) == (WORKERS, False)
     assert answer.owner
@@ -192,9 +192,9 @@ def test_answers_and_refusals_over_http_tell_the_same(service: Service) -> None:
             connection.request("POST", "/topk_bandit.v1.RecommenderService/Recommend", body, {"Content-Type": kind})
             answer = connection.getresponse()
             answer.read()
-            told = read_told(answer.headers["Topk-Bandit-Worker"])
-            assert told is not None
-            assert told.owner
+            header = read_worker_header(answer.headers["Topk-Bandit-Worker"])
+            assert header is not None
+            assert header.owner
 
 
 def test_no_call_fails_when_owners_die_and_come_back(service: Service) -> None:

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 from topk_bandit.client import AsyncClient, Client, PermissionDenied, Tls, Unauthenticated, Unavailable
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.process.doors import check_doors, open_doors
+from topk_bandit.process.listeners import check_listeners, find_exposed_listeners
 from topk_bandit.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def test_commands_show_a_certificate(service: Service, files: Files) -> None:
 def test_what_is_bad_at_the_start_is_one_line(files: Files, spoiled: str, content: bytes, problem: str) -> None:
     files.settings[spoiled].write_bytes(content)
     with pytest.raises(ConfigurationError, match=f"^{problem}"):
-        check_doors(Settings(**files.settings))  # type: ignore[arg-type]
+        check_listeners(Settings(**files.settings))  # type: ignore[arg-type]
     done = run([COMMAND, "serve", *files.flags], clean_environment())
     assert done.returncode == 1
     assert re.search(problem, done.stderr)
@@ -220,7 +220,7 @@ def test_a_file_that_is_gone_is_named(files: Files) -> None:
     settings = Settings(**files.settings)  # type: ignore[arg-type]
     files.identities.unlink()
     with pytest.raises(ConfigurationError, match=r"^client_identities: .* can't be read: No such file"):
-        check_doors(settings)
+        check_listeners(settings)
 
 
 def test_identities_lock_a_door_and_own_quotas_go_by_them(files: Files, tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_identities_lock_a_door_and_own_quotas_go_by_them(files: Files, tmp_path
     settings = Settings(  # type: ignore[arg-type]
         **files.settings, listen="0.0.0.0:1", quotas_file=quotas, max_calls_per_second_per_tenant=9
     )
-    check_doors(settings)
-    assert open_doors(settings) == []
+    check_listeners(settings)
+    assert find_exposed_listeners(settings) == []
 
 
 def test_the_doctor_and_the_settings_tell(files: Files, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.store_examined(0, memory_bytes=2**20, memory_limit_bytes=2**30)
     metrics.damage_examined(2)
     metrics.upgrade_examined(1)
-    metrics.pulsed(0.0001, 7)
+    metrics.note_loop_lag(0.0001, 7)
 
 
 def series_of(text: str) -> int:
@@ -359,7 +359,7 @@ def test_the_worst_snapshot_of_any_bandit_is_shown(bench: Bench) -> None:
     assert bench.value("topk_bandit_snapshot_bytes") == 900
     assert bench.value("topk_bandit_snapshot_age_seconds") == 100
     bench.clock.now += 5
-    bench.metrics.pulsed(0.0, 7)
+    bench.metrics.note_loop_lag(0.0, 7)
     assert bench.value("topk_bandit_snapshot_age_seconds") == 105
     bench.metrics.backed("a", unsaved_events=1, age_seconds=2.0, n_bytes=950)
     assert bench.value("topk_bandit_snapshot_age_seconds") == 2
@@ -431,7 +431,7 @@ def test_the_age_grows_while_there_is_work_and_is_zero_when_there_is_none(bench:
     bench.metrics.followed("behind", 5, 2.0)
     assert bench.value(age) == 2
     bench.clock.now += 10
-    bench.metrics.pulsed(0.0, 7)
+    bench.metrics.note_loop_lag(0.0, 7)
     assert bench.value(age) == 12
     bench.metrics.followed("further behind", 5, 30.0)
     assert bench.value(age) == 30
@@ -448,7 +448,7 @@ def test_a_log_that_nobody_reads_is_seen_though_nothing_is_known_to_lack(bench: 
     bench.metrics.followed("stuck", 0, 0.0)
     bench.clock.now += 40
     bench.metrics.followed("read", 0, 0.0)
-    bench.metrics.pulsed(0.0, 7)
+    bench.metrics.note_loop_lag(0.0, 7)
     assert bench.value(unread) == 40
     bench.metrics.followed("stuck", 7, 3.0)
     assert bench.value(unread) == 0

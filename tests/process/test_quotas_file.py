@@ -6,7 +6,7 @@ import pytest
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.quotas import UNLIMITED, Quota, Quotas
-from topk_bandit.process.doors import check_doors
+from topk_bandit.process.listeners import check_listeners
 from topk_bandit.process.quotas_file import read_quotas
 from topk_bandit.process.settings import Settings
 
@@ -74,7 +74,7 @@ def test_what_is_no_quota_is_refused_and_named(tmp_path: Path, text: str) -> Non
     assert str(refused.value).startswith(f"quotas_file: {path}")
     assert "\n" not in str(refused.value)
     with pytest.raises(ConfigurationError, match="quotas_file"):  # also before a start
-        check_doors(Settings(quotas_file=path))
+        check_listeners(Settings(quotas_file=path))
 
 
 def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
 def test_own_quotas_of_calls_need_keys(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     with pytest.raises(ConfigurationError, match="quotas_file: shop: calls_per_second needs keys_file"):
-        check_doors(Settings(quotas_file=path))
+        check_listeners(Settings(quotas_file=path))
     keys = tmp_path / "keys.json"
     keys.write_text('{"keys": []}')
-    check_doors(Settings(quotas_file=path, keys_file=keys))
+    check_listeners(Settings(quotas_file=path, keys_file=keys))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from topk_bandit.process.worker_spec import Beat, Compiling, Outdated, Ready, Stop, StoreAt
+from topk_bandit.process.worker_spec import Compiling, Heartbeat, Outdated, Ready, Stop, StoreAt
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -36,7 +36,7 @@ def stall(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
 
 def hang_once(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
     """Serve, the first time without a sign of life, as when the event loop waits for something that does not come."""
-    connection.send(Beat())
+    connection.send(Heartbeat())
     assert isinstance(connection.recv(), StoreAt)
     connection.send(Ready())
     hung = spec.metrics_folder / f"hung-{spec.number}"
@@ -44,16 +44,16 @@ def hang_once(settings: Settings, spec: WorkerSpec, connection: Connection) -> N
         hung.touch()
         time.sleep(3600.0)
     while not connection.poll(0.1):
-        connection.send(Beat())
+        connection.send(Heartbeat())
 
 
 def become_outdated(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
     """Serve, and end at once because an upgrade was finalized, with other words before."""
-    connection.send(Beat())
+    connection.send(Heartbeat())
     assert isinstance(connection.recv(), StoreAt)
     connection.send(Ready())
     for _ in range(9):
-        connection.send(Beat())
+        connection.send(Heartbeat())
     connection.send(Outdated("too old"))
 
 

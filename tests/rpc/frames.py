@@ -21,11 +21,11 @@ def _length(size: int) -> bytes:
     """Return a length as RFC 7541, section 5.1, has it with a prefix of seven bits."""
     if size < 127:
         return bytes([size])
-    rest, told = size - 127, [127]
+    rest, octets = size - 127, [127]
     while rest >= 128:
-        told.append(rest % 128 + 128)
+        octets.append(rest % 128 + 128)
         rest //= 128
-    return bytes([*told, rest])
+    return bytes([*octets, rest])
 
 
 def _literal(name: bytes, value: bytes) -> bytes:

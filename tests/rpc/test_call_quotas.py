@@ -20,7 +20,7 @@ from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.quotas import UNLIMITED, Quota, Quotas
 from topk_bandit.rpc.call_quotas import CallQuotas
 from topk_bandit.rpc.http_server import HttpServer
-from topk_bandit.rpc.interceptors import CallsInFlight, Place, Room
+from topk_bandit.rpc.interceptors import CallPool, CallsInFlight, Place
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import operator_service_pb2 as operator_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
@@ -124,12 +124,12 @@ def test_buckets_are_of_a_tenant_and_a_kind_and_follow_the_limit() -> None:
 # The places of calls in flight
 
 
-def tenants_in_turns(calls: CallsInFlight, tenants: Sequence[str], room: Room) -> Counter[str]:
+def alternating_tenants(calls: CallsInFlight, tenants: Sequence[str], pool: CallPool) -> Counter[str]:
     """Let tenants take places by turns until each is refused; return how many each has."""
     taken, going = Counter[str](), list(tenants)
     while going:
         for tenant in tuple(going):
-            place = Place(room, tenant)
+            place = Place(pool, tenant)
             if calls.refusal(place) is None:
                 calls.take(place)
                 taken[tenant] += 1
@@ -138,20 +138,20 @@ def tenants_in_turns(calls: CallsInFlight, tenants: Sequence[str], room: Room) -
     return taken
 
 
-@given(n_loud=st.integers(1, 6), more=st.integers(0, 300), room=st.sampled_from(Room))
-def test_loud_tenants_leave_a_place_for_who_has_few(n_loud: int, more: int, room: Room) -> None:
+@given(n_loud=st.integers(1, 6), more=st.integers(0, 300), pool=st.sampled_from(CallPool))
+def test_loud_tenants_leave_a_place_for_who_has_few(n_loud: int, more: int, pool: CallPool) -> None:
     limit = n_loud + 1 + more
     calls = CallsInFlight(limit=limit, quotas=Quotas(), clock=Clock(1000.0))
     for tenant in ("quiet", "loud-0"):
-        calls.refusal(Place(Room.FEEDBACK, tenant))
-    taken = tenants_in_turns(calls, [f"loud-{number}" for number in range(n_loud)], room)
+        calls.refusal(Place(CallPool.FEEDBACK, tenant))
+    taken = alternating_tenants(calls, [f"loud-{number}" for number in range(n_loud)], pool)
     free = limit - taken.total()
     assert free >= 1
     assert all(free <= count <= free + n_loud for count in taken.values())
     assert max(taken.values()) - min(taken.values()) <= 1
-    assert calls.refusal(Place(room, "quiet")) is None
-    assert calls.refusal(Place(room)) is None  # a key for every tenant
-    loud = calls.refusal(Place(room, "loud-0"))
+    assert calls.refusal(Place(pool, "quiet")) is None
+    assert calls.refusal(Place(pool)) is None  # a key for every tenant
+    loud = calls.refusal(Place(pool, "loud-0"))
     assert isinstance(loud, ExhaustedError)
     assert (loud.reason, loud.retry_after) == ("CALLS_IN_FLIGHT", 0.1)
 
@@ -159,13 +159,13 @@ def test_loud_tenants_leave_a_place_for_who_has_few(n_loud: int, more: int, room
 def test_who_is_alone_takes_all_places() -> None:
     clock = Clock(1000.0)
     calls = CallsInFlight(limit=32, quotas=Quotas(), clock=clock)
-    assert tenants_in_turns(calls, ["acme"], Room.REQUESTS) == {"acme": 32}
-    assert calls.refusal(Place(Room.FEEDBACK, "globex")) is None
-    assert tenants_in_turns(calls, ["acme"], Room.FEEDBACK) == {"acme": 16}
+    assert alternating_tenants(calls, ["acme"], CallPool.REQUESTS) == {"acme": 32}
+    assert calls.refusal(Place(CallPool.FEEDBACK, "globex")) is None
+    assert alternating_tenants(calls, ["acme"], CallPool.FEEDBACK) == {"acme": 16}
     clock.now += 61.0
-    assert tenants_in_turns(calls, ["acme"], Room.FEEDBACK) == {"acme": 16}  # the other half
+    assert alternating_tenants(calls, ["acme"], CallPool.FEEDBACK) == {"acme": 16}  # the other half
     without_keys = CallsInFlight(limit=32, quotas=Quotas(), clock=clock)
-    assert tenants_in_turns(without_keys, [""], Room.REQUESTS) == {"": 32}
+    assert alternating_tenants(without_keys, [""], CallPool.REQUESTS) == {"": 32}
 
 
 # A service

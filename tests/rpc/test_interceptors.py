@@ -1,4 +1,4 @@
-"""The guard around calls: what it lets go on without a caller, and which calls take turns."""
+"""The guard around calls: what it lets go on without a caller, and which calls are queued."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from topk_bandit.rpc.access import Access, Admission, AdmittedElsewhere
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_quotas import CallQuotas
 from topk_bandit.rpc.failures import FailureReporter
+from topk_bandit.rpc.fair_queue import FairQueue
 from topk_bandit.rpc.interceptors import (
     CallGuard,
+    CallPool,
     CallsInFlight,
     Place,
-    Room,
     _code_of_cancellation,
     _is_too_late,
 )
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS
 from topk_bandit.rpc.services import DESCRIPTORS, UnheardCalls
-from topk_bandit.rpc.turns import Turns
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-PLACE = Place(Room.REQUESTS, "acme")
+PLACE = Place(CallPool.REQUESTS, "acme")
 NONE: Any = None
 HOME = "tenants/acme/bandits/home"
 
@@ -75,20 +75,20 @@ def test_what_has_begun_goes_on_without_its_caller_and_what_waits_does_not(
     *, has_begun: bool, to_its_end: bool
 ) -> None:
     async def play() -> None:
-        calls, go_on, told = CallsInFlight(limit=1, quotas=Quotas()), asyncio.Event(), list[str]()
+        calls, go_on, steps = CallsInFlight(limit=1, quotas=Quotas()), asyncio.Event(), list[str]()
 
         async def work() -> bytes:
-            told.append("begun")
+            steps.append("begun")
             try:
                 await go_on.wait()
             except asyncio.CancelledError:
-                told.append("cancelled")
+                steps.append("cancelled")
                 raise
-            told.append("done")
+            steps.append("done")
             return b""
 
         call = asyncio.create_task(calls.run(work(), PLACE, admitted(has_begun=has_begun), to_its_end=to_its_end))
-        await until_async(lambda: told, what="it is under way")
+        await until_async(lambda: steps, what="it is under way")
         assert calls.refusal(PLACE) is not None
         call.cancel()
         with suppress(asyncio.CancelledError):
@@ -99,12 +99,12 @@ def test_what_has_begun_goes_on_without_its_caller_and_what_waits_does_not(
         assert (calls.refusal(PLACE) is not None) == goes_on
         go_on.set()
         await until_async(lambda: calls.refusal(PLACE) is None, what="its place is free")
-        assert told == ["begun", "done" if goes_on else "cancelled"]
+        assert steps == ["begun", "done" if goes_on else "cancelled"]
 
     asyncio.run(play())
 
 
-def test_who_is_told_that_the_service_ends_has_nothing_begun_afterwards() -> None:
+def test_no_work_begins_for_callers_that_were_refused_at_the_end_of_the_service() -> None:
     async def play() -> None:
         calls, go_on = CallsInFlight(limit=2, quotas=Quotas()), asyncio.Event()
         started, done = list[str](), list[str]()
@@ -122,8 +122,8 @@ def test_who_is_told_that_the_service_ends_has_nothing_begun_afterwards() -> Non
         await until_async(lambda: len(started) == 2, what="both are under way")
         calls.close()
         await calls.finish(timeout=0.01)
-        told = await asyncio.gather(*under_way, return_exceptions=True)
-        assert [type(one) for one in told] == [UnavailableError] * 2
+        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
+        assert [type(one) for one in outcomes] == [UnavailableError] * 2
         go_on.set()
         await calls.settle(timeout=PATIENCE)
         assert done == ["begun"]
@@ -132,14 +132,14 @@ def test_who_is_told_that_the_service_ends_has_nothing_begun_afterwards() -> Non
 
 
 class SlowOwner:
-    """Siblings of which one owns every bandit, and does not answer until it is told to."""
+    """Peers of which one owns every bandit, and does not answer until `go_on` is set."""
 
     def __init__(self) -> None:
         self.asked = False
         self.go_on = asyncio.Event()
         self.given_up = False
 
-    def told(self, _bandit: str = "") -> str:
+    def worker_header(self, _bandit: str = "") -> str:
         return ""
 
     async def ask(self, _method: str, _bandit: str, _request: Message) -> Message:
@@ -159,19 +159,19 @@ class SlowOwner:
         ("/topk_bandit.v1.BanditService/RetireItems", bpb.RetireItemsRequest(bandit=HOME, item_ids=["a"]), False),
     ],
 )
-def test_the_owner_is_told_of_a_caller_who_gives_up_unless_the_audit_log_needs_its_answer(
+def test_the_owner_hears_of_a_caller_who_gives_up_unless_the_audit_log_needs_its_answer(
     method: str, request_: Message, *, given_up: bool
 ) -> None:
     async def play() -> None:
-        siblings = SlowOwner()
+        peers = SlowOwner()
         guard = CallGuard(
             hooks=UnheardCalls(),
             failures=FailureReporter(new_reference=lambda: "reference"),
             access=Access(None),
             call_quotas=CallQuotas(Quotas(), clock=time.monotonic),
             in_flight=CallsInFlight(limit=1, quotas=Quotas()),
-            siblings=siblings,  # type: ignore[arg-type]
-            turns=Turns(clock=time.monotonic),
+            peers=peers,  # type: ignore[arg-type]
+            queue=FairQueue(clock=time.monotonic),
             feedback_methods=FEEDBACK_METHODS,
             read_only_methods=frozenset(),
         )
@@ -183,27 +183,27 @@ def test_the_owner_is_told_of_a_caller_who_gives_up_unless_the_audit_log_needs_i
         guarded = guard.guard_method(method, handler)
         context: Any = CallContext(None, clock=time.monotonic)
         call = asyncio.create_task(guarded.call(request_.SerializeToString(), context))
-        await until_async(lambda: siblings.asked, what="the owner is asked")
+        await until_async(lambda: peers.asked, what="the owner is asked")
         call.cancel()
         with suppress(asyncio.CancelledError):
             await call
         if given_up:
-            await until_async(lambda: siblings.given_up, what="the owner is told")
-        siblings.go_on.set()
+            await until_async(lambda: peers.given_up, what="the owner hears of it")
+        peers.go_on.set()
         await guard.in_flight.settle(timeout=PATIENCE)
-        assert siblings.given_up == given_up
+        assert peers.given_up == given_up
 
     asyncio.run(play())
 
 
-def test_requests_take_turns_and_neither_feedback_nor_health_checks_do() -> None:
+def test_requests_are_queued_and_neither_feedback_nor_health_checks_are() -> None:
     guard = CallGuard(
-        **dict.fromkeys(("hooks", "failures", "access", "call_quotas", "in_flight", "siblings", "turns"), NONE),
+        **dict.fromkeys(("hooks", "failures", "access", "call_quotas", "in_flight", "peers", "queue"), NONE),
         feedback_methods=FEEDBACK_METHODS,
         read_only_methods=frozenset(),
     )
     methods = {f"/{service.full_name}/{method.name}" for service in DESCRIPTORS for method in service.methods}
-    taking = {name for name in methods if guard.guard_method(name, NONE).takes_turns}
+    taking = {name for name in methods if guard.guard_method(name, NONE).is_queued}
     assert taking == methods - FEEDBACK_METHODS
-    assert not guard.guard_method(min(taking), NONE, may_wait=False).takes_turns
-    assert not guard.guard_method("/grpc.health.v1.Health/Check", NONE).takes_turns
+    assert not guard.guard_method(min(taking), NONE, may_wait=False).is_queued
+    assert not guard.guard_method("/grpc.health.v1.Health/Check", NONE).is_queued

@@ -8,10 +8,10 @@ import time
 from typing import TYPE_CHECKING
 
 from topk_bandit.client.arguments import number, texts
-from topk_bandit.client.courier import Courier
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.loops import on_this_loop
 from topk_bandit.client.outbox_file import OutboxFile
+from topk_bandit.client.outbox_sender import OutboxSender
 from topk_bandit.domain.bandits import MAX_SLATE_SIZE
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class AsyncOutbox:
         seconds = client._timeout if timeout is None else timeout
         self._new_reward_id = client._operations.new_request_id
         tenant = client._operations.tenant
-        self._courier = Courier(
+        self._sender = OutboxSender(
             OutboxFile(path, tenant=tenant, max_waiting=max_waiting, lease=2.0 * seconds, now=now),
             operations=client._operations,
             send=on_this_loop(client._run),
@@ -119,7 +119,7 @@ class AsyncOutbox:
         number = _finite(value)
         own_id = self._new_reward_id() if reward_id is None else reward_id
         await asyncio.to_thread(
-            self._courier.add_reward, bandit, recommendation_id, number, reward_id=own_id, final=final
+            self._sender.add_reward, bandit, recommendation_id, number, reward_id=own_id, final=final
         )
         return True
 
@@ -142,20 +142,20 @@ class AsyncOutbox:
             return False
         items = _checked_items(shown)
         _check_ids(bandit=bandit, recommendation_id=recommendation_id)
-        await asyncio.to_thread(self._courier.add_activation, bandit, recommendation_id, items)
+        await asyncio.to_thread(self._sender.add_activation, bandit, recommendation_id, items)
         return True
 
     async def status(self) -> OutboxStatus:
         """Return how many rewards and activations wait, since when, and what became of the others."""
-        return await asyncio.to_thread(self._courier.status)
+        return await asyncio.to_thread(self._sender.status)
 
     async def flush(self, timeout: float) -> int:
         """Wait until nothing is left, for so many seconds at most; return how many are left."""
-        return await asyncio.to_thread(self._courier.flush, timeout)
+        return await asyncio.to_thread(self._sender.flush, timeout)
 
     async def close(self) -> None:
         """Let go of the file, after the call under way; what is left stays on disk."""
-        await asyncio.to_thread(self._courier.close)
+        await asyncio.to_thread(self._sender.close)
 
     async def __aenter__(self) -> Self:
         return self

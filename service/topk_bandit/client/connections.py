@@ -46,8 +46,8 @@ _STUBS: tuple[type[Any], ...] = (
 )
 
 
-def _told_in(metadata: Any) -> str:
-    """Return what an answer tells of workers; empty if it tells nothing, as one over HTTP."""
+def _worker_header_of(metadata: Any) -> str:
+    """Return the header of an answer that names its worker; empty if there is none, as over HTTP."""
     for name, value in metadata or ():
         if name == WORKER_HEADER:
             return str(value)
@@ -151,19 +151,19 @@ class _Both:
             self._resends.sent()
         return self._begin(operation, left, before=before)
 
-    def _note_answer(self, number: int, bandit: str, told: str | None, begun: float) -> None:
-        """Note that a call was answered; `told` is None if that was over the connection for hedging."""
+    def _note_answer(self, number: int, bandit: str, header: str | None, begun: float) -> None:
+        """Note that a call was answered; `header` is None if that was over the connection for hedging."""
         self._resends.answered(self._clock() - begun)
-        if told is None:
+        if header is None:
             self._routing.ended(number)
         else:
-            self._routing.heard(number, bandit, told)
+            self._routing.heard(number, bandit, header)
 
     def _note_failure(self, number: int, bandit: str, error: grpc.RpcError, begun: float) -> None:
         """Note how a call ended that was not answered with a message."""
-        told = _told_in(error.trailing_metadata())
-        if told:
-            self._routing.heard(number, bandit, told)
+        header = _worker_header_of(error.trailing_metadata())
+        if header:
+            self._routing.heard(number, bandit, header)
         elif error.code() is grpc.StatusCode.UNAVAILABLE:
             self._routing.lost(number)
         elif error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -171,9 +171,9 @@ class _Both:
         else:
             self._routing.ended(number)
 
-    def _found(self, channel: Any, told: str) -> bool:
+    def _found(self, channel: Any, header: str) -> bool:
         """Take in a channel that says where it is, or return False if it is of no use."""
-        number = self._routing.found(told)
+        number = self._routing.found(header)
         if number is not None:
             self._opened[number] = _Opened(channel)
         return number is not None
@@ -223,9 +223,9 @@ class AsyncConnections(_Both):
             else:
                 sent = method(operation.request, timeout=timeout, metadata=named)
                 answer = await answer_of(sent)
-            told = None if sent is None else ""
+            header = None if sent is None else ""
             if isinstance(sent, grpc.aio.Call):
-                told = _told_in(await sent.trailing_metadata())
+                header = _worker_header_of(await sent.trailing_metadata())
         except grpc.RpcError as error:
             self._note_failure(number, bandit, error, begun)
             self._go_on()
@@ -233,7 +233,7 @@ class AsyncConnections(_Both):
         except BaseException:
             self._routing.ended(number)
             raise
-        self._note_answer(number, bandit, told, begun)
+        self._note_answer(number, bandit, header, begun)
         self._go_on()
         return answer
 
@@ -252,14 +252,14 @@ class AsyncConnections(_Both):
         task.add_done_callback(self._beside.discard)
 
     async def _try_another(self) -> None:
-        channel, told = self._open(), ""
+        channel, header = self._open(), ""
         try:
             with suppress(grpc.RpcError):
                 asked = channel.unary_unary(_HEALTH)(b"", timeout=TRY_SECONDS)
                 await asked
-                told = _told_in(await asked.trailing_metadata())
+                header = _worker_header_of(await asked.trailing_metadata())
         finally:
-            if self._is_closed or not self._found(channel, told):
+            if self._is_closed or not self._found(channel, header):
                 await channel.close(None)
 
     async def close(self) -> None:
@@ -321,9 +321,9 @@ class Connections(_Both):
             with self._lock:
                 self._routing.ended(number)
             raise
-        told = None if sent is None else _told_in(sent.trailing_metadata())
+        header = None if sent is None else _worker_header_of(sent.trailing_metadata())
         with self._lock:
-            self._note_answer(number, bandit, told, begun)
+            self._note_answer(number, bandit, header, begun)
             left = self._go_on()
         _close(left)
         return answer
@@ -334,9 +334,9 @@ class Connections(_Both):
             return []
         left = self._left()
         while self._ended_tries:
-            channel, told = self._ended_tries.popleft()
+            channel, header = self._ended_tries.popleft()
             self._tried = None
-            if not self._found(channel, told):
+            if not self._found(channel, header):
                 left.append(channel)
         if self._routing.wants_another():
             self._try_another(self._open())
@@ -356,13 +356,13 @@ class Connections(_Both):
             self._tried = channel, asking
 
     def _ask(self, channel: Any) -> None:
-        told = ""
+        header = ""
         try:
             with suppress(grpc.RpcError, ValueError):  # closed meanwhile
                 _, asked = channel.unary_unary(_HEALTH).with_call(b"", timeout=TRY_SECONDS)
-                told = _told_in(asked.trailing_metadata())
+                header = _worker_header_of(asked.trailing_metadata())
         finally:
-            self._ended_tries.append((channel, told))
+            self._ended_tries.append((channel, header))
 
     def before_fork(self) -> None:
         """End what goes on in other threads, which a forked process does not have."""

@@ -1,7 +1,7 @@
 """Which connection of a client a call goes on: the one to the worker that owns its bandit, once that is known.
 
 A service of several workers listens on one port, and the system chooses which of them a connection is at. Each answer
-tells which worker gave it and which one owns the bandit (`topk_bandit.rpc.siblings`). From that this says what to do:
+names the worker that gave it and the one that owns the bandit (`topk_bandit.rpc.peers`). This module decides from that:
 state in, decision out. Nothing here opens, sends or waits.
 """
 
@@ -26,9 +26,9 @@ __all__ = [
     "SILENT_SECONDS",
     "WORKER_HEADER",
     "Routing",
-    "Told",
+    "WorkerInfo",
     "metadata_about",
-    "read_told",
+    "read_worker_header",
 ]
 
 NAME_HEADER = "topk-bandit-name"
@@ -60,20 +60,20 @@ _FORGIVEN = 0.125
 _LATELY_SECONDS = 60.0
 _MOST_MET = 16
 _LONGEST_NAME = 200
-_TOLD = re.compile(r"(\d{1,4})/(\d{1,4});service=(\w{1,32})(?:;owner=(any|\d{1,4}))?(?:;.*)?", re.ASCII)
+_HEADER = re.compile(r"(\d{1,4})/(\d{1,4});service=(\w{1,32})(?:;owner=(any|\d{1,4}))?(?:;.*)?", re.ASCII)
 
 
-class Told(NamedTuple):
-    """What an answer tells of workers.
+class WorkerInfo(NamedTuple):
+    """What the header of an answer says of workers.
 
     Attributes
     ----------
     worker, workers
-        The number of who answered, from 1, and how many there are.
+        The number of the worker that answered, from 1, and how many there are.
     service
         Whose they are: another service's have the same numbers.
     owner
-        The number of the bandit's owner; 0 if none is told.
+        The number of the bandit's owner; 0 if the header names none.
     is_shared
         Whether more is asked of the bandit than one worker answers.
     """
@@ -85,20 +85,20 @@ class Told(NamedTuple):
     is_shared: bool
 
 
-_ALONE = Told(worker=0, workers=1, service="", owner=0, is_shared=False)
+_ALONE = WorkerInfo(worker=0, workers=1, service="", owner=0, is_shared=False)
 
 
 @lru_cache(maxsize=1024)
-def read_told(text: str) -> Told | None:
-    """Return what a header tells; None for nothing that is understood."""
-    found = _TOLD.fullmatch(text)
+def read_worker_header(text: str) -> WorkerInfo | None:
+    """Return the content of a header; None for one that can't be read."""
+    found = _HEADER.fullmatch(text)
     if found is None:
         return None
     worker, workers, is_shared = int(found[1]), int(found[2]), found[4] == "any"
     owner = 0 if is_shared or found[4] is None else int(found[4])
     if not (1 <= worker <= workers <= _MOST_WORKERS and owner <= workers):
         return None
-    return Told(worker, workers, found[3], owner, is_shared)
+    return WorkerInfo(worker, workers, found[3], owner, is_shared)
 
 
 def metadata_about(bandit: str) -> tuple[tuple[str, str], ...]:
@@ -220,31 +220,31 @@ class Routing:
         return max(links, key=lambda number: (not links[number].is_silent, links[number].heard_at))
 
     def heard(self, number: int, bandit: str, text: str) -> None:
-        """Note that a call has ended with an answer, whichever; `text` is what it told of workers.
+        """Note that a call has ended with an answer, whichever; `text` is its worker header.
 
-        Nothing is told over HTTP, and by a service of one worker, which one of several may become at a new start.
+        It is empty over HTTP, and from a service of one worker, which one of several may become at a new start.
         """
         link = self._end(number)
         if link is None:
             return
         last_heard_at, link.heard_at, link.silent_until = link.heard_at, self._clock(), -math.inf
-        told = read_told(text) if text or not self._service else _ALONE
-        if told is None:
+        info = read_worker_header(text) if text or not self._service else _ALONE
+        if info is None:
             return
-        is_same = (told.service, told.workers) == (self._service, self._workers)
-        if is_same and told.worker == link.worker:
+        is_same = (info.service, info.workers) == (self._service, self._workers)
+        if is_same and info.worker == link.worker:
             self._changes = max(0.0, self._changes - _FORGIVEN)
         else:
             if link.worker and link.heard_at - last_heard_at < _LATELY_SECONDS:
                 self._changes += 1.0
-            self._move(number, link, told.worker) if is_same else self._meet(number, link, told)
+            self._move(number, link, info.worker) if is_same else self._meet(number, link, info)
         if self._changes >= _MOST_CHANGES:
             self._give_up()
             return
         # With a second one there is another worker to turn to when the first one hangs.
         self._is_wanting = self._is_wanting or len(self._links) < min(2, self._workers)
         if 0 < len(bandit) <= _LONGEST_NAME:
-            self._learn(bandit, told)
+            self._learn(bandit, info)
 
     def lost(self, number: int) -> None:
         """Note that a call has ended without an answer, because its connection did."""
@@ -297,20 +297,20 @@ class Routing:
         Parameters
         ----------
         text
-            What its first answer told of workers; empty if there was none.
+            The worker header of its first answer; empty if there was none.
         """
         self._is_trying = self._is_wanting = False
-        told = read_told(text)
-        if told is None or (told.service, told.workers) != (self._service, self._workers) or told.worker in self._at:
+        info = read_worker_header(text)
+        if info is None or (info.service, info.workers) != (self._service, self._workers) or info.worker in self._at:
             return None
         self._tries = 0
         self._newest += 1
-        self._links[self._newest] = _Link(told.worker, self._clock())
-        self._at[told.worker] = self._newest
+        self._links[self._newest] = _Link(info.worker, self._clock())
+        self._at[info.worker] = self._newest
         return self._newest
 
     def take_left(self) -> Sequence[int]:
-        """Return the connections on which no call goes any more, to be closed; each is told once."""
+        """Return the connections on which no call goes any more, to be closed; each is returned once."""
         left, self._left = self._left, []
         return left
 
@@ -327,19 +327,19 @@ class Routing:
             self._left.append(number)
         return None
 
-    def _meet(self, number: int, link: _Link, told: Told) -> None:
+    def _meet(self, number: int, link: _Link, info: WorkerInfo) -> None:
         """Begin with a service's workers: one that was started anew has others.
 
         Nobody was before, and is met again, but one of several at the same address.
         """
-        if told.service != self._service and told.service in self._met:
+        if info.service != self._service and info.service in self._met:
             self._changes = _MOST_CHANGES
-        self._met.append(told.service)
+        self._met.append(info.service)
         self._begin_anew(number)
-        self._service, self._workers = told.service, told.workers
-        link.worker = told.worker
-        if told.worker:
-            self._at[told.worker] = number
+        self._service, self._workers = info.service, info.workers
+        link.worker = info.worker
+        if info.worker:
+            self._at[info.worker] = number
 
     def _move(self, number: int, link: _Link, worker: int) -> None:
         """Note that a connection is at another worker, as one that was made anew may be."""
@@ -350,22 +350,22 @@ class Routing:
         else:
             self._at[worker] = number
 
-    def _learn(self, bandit: str, told: Told) -> None:
-        if told.is_shared:
+    def _learn(self, bandit: str, info: WorkerInfo) -> None:
+        if info.is_shared:
             if len(self._shared) >= MOST_OWNERS:
                 self._shared.clear()
             self._shared[bandit] = self._clock() + SHARED_SECONDS
             if bandit in self._owners:
                 self._owners[bandit] = 0  # which may be another one by now
             self._is_wanting = self._is_wanting or len(self._at) < self._workers
-        elif told.owner:
+        elif info.owner:
             if bandit not in self._owners and len(self._owners) >= MOST_OWNERS:
                 self._owners.clear()
-            if told.owner not in self._at:
+            if info.owner not in self._at:
                 self._is_wanting = True
-                if self._owners.get(bandit, told.owner) != told.owner:
+                if self._owners.get(bandit, info.owner) != info.owner:
                     self._hope()
-            self._owners[bandit] = told.owner
+            self._owners[bandit] = info.owner
 
     def _hope(self) -> None:
         """Try again soon, since a bandit has moved: to a worker that is there now, as it was not when tries failed."""

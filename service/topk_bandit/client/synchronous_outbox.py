@@ -9,9 +9,9 @@ import time
 from typing import TYPE_CHECKING
 
 from topk_bandit.client.arguments import number, texts
-from topk_bandit.client.courier import Courier
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.outbox_file import OutboxFile
+from topk_bandit.client.outbox_sender import OutboxSender
 from topk_bandit.domain.bandits import MAX_SLATE_SIZE
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Outbox:
         seconds = client._timeout if timeout is None else timeout
         self._new_reward_id = client._operations.new_request_id
         tenant = client._operations.tenant
-        self._courier = Courier(
+        self._sender = OutboxSender(
             OutboxFile(path, tenant=tenant, max_waiting=max_waiting, lease=2.0 * seconds, now=now),
             operations=client._operations,
             send=client._run,
@@ -118,7 +118,7 @@ class Outbox:
         _check_ids(bandit=bandit, recommendation_id=recommendation_id, reward_id=reward_id or "")
         number = _finite(value)
         own_id = self._new_reward_id() if reward_id is None else reward_id
-        self._courier.add_reward(bandit, recommendation_id, number, reward_id=own_id, final=final)
+        self._sender.add_reward(bandit, recommendation_id, number, reward_id=own_id, final=final)
         return True
 
     def activate(self, bandit: str, recommendation_id: str, *, shown: Iterable[str] = ()) -> bool:
@@ -140,20 +140,20 @@ class Outbox:
             return False
         items = _checked_items(shown)
         _check_ids(bandit=bandit, recommendation_id=recommendation_id)
-        self._courier.add_activation(bandit, recommendation_id, items)
+        self._sender.add_activation(bandit, recommendation_id, items)
         return True
 
     def status(self) -> OutboxStatus:
         """Return how many rewards and activations wait, since when, and what became of the others."""
-        return self._courier.status()
+        return self._sender.status()
 
     def flush(self, timeout: float) -> int:
         """Wait until nothing is left, for so many seconds at most; return how many are left."""
-        return self._courier.flush(timeout)
+        return self._sender.flush(timeout)
 
     def close(self) -> None:
         """Let go of the file, after the call under way; what is left stays on disk."""
-        self._courier.close()
+        self._sender.close()
 
     def __enter__(self) -> Self:
         return self

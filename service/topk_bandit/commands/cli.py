@@ -21,7 +21,7 @@ from topk_bandit.commands.study import arguments as study
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.process import logs, settings
 from topk_bandit.process.compiled_code import place_compiled_code
-from topk_bandit.process.doors import check_doors, open_doors
+from topk_bandit.process.listeners import check_listeners, find_exposed_listeners
 from topk_bandit.process.supervisor import Supervisor
 from topk_bandit.process.threads import use_one_thread
 
@@ -157,13 +157,13 @@ def _add_words(commands: _Commands, name: str, words: _Words, text: str) -> None
 
 def _serve(given: argparse.Namespace) -> int:
     chosen = settings.load(given, os.environ)
-    check_doors(chosen)
+    check_listeners(chosen)
     logs.configure(chosen.log_format, level=chosen.log_level)
     stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop_requested.set())
     _log.info("starting", extra={"settings": chosen.redact()})
-    for problem in open_doors(chosen):
+    for problem in find_exposed_listeners(chosen):
         _log.warning("%s; it is served all the same, since insecure is said", problem)
     with Supervisor(chosen, stop_requested=stop_requested) as service:
         if service.ready:

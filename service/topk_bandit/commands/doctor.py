@@ -28,7 +28,7 @@ from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.compiled_code import CACHE_VARIABLE
-from topk_bandit.process.doors import check_doors, open_doors
+from topk_bandit.process.listeners import check_listeners, find_exposed_listeners
 from topk_bandit.process.machine_memory import memory_bytes, models_bytes
 from topk_bandit.store.data_versions import NEWEST, OLDEST
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
@@ -116,13 +116,17 @@ def _models(settings: Settings) -> _Finding:
 
 
 def _access(settings: Settings) -> Iterator[_Finding]:
-    check_doors(settings)
+    check_listeners(settings)
     asked = {"keys": settings.keys_file, "known certificates": settings.client_identities}
     wanted = " or ".join(what for what, file in asked.items() if file)
     keys = f"{wanted} are asked for" if wanted else "everybody may do everything"
     tls = "TLS" if settings.tls_certificate else "plain text"
     tls += " for holders of certificates" if settings.tls_client_ca else ""
-    reach = "other machines can connect" if open_doors(settings) else "no stranger from another machine comes in"
+    reach = (
+        "other machines can connect"
+        if find_exposed_listeners(settings)
+        else "no stranger from another machine comes in"
+    )
     yield _Finding("access", f"{keys}, {tls}, {reach}")
 
 

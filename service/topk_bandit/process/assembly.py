@@ -34,24 +34,24 @@ from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
-from topk_bandit.process import pulse
+from topk_bandit.process import loop_lag
 from topk_bandit.process.call_threads import CallThreads
 from topk_bandit.process.damage_watch import DamageWatch
-from topk_bandit.process.doors import read_certificate, read_own_quotas
 from topk_bandit.process.file_watch import FileWatch
 from topk_bandit.process.identities_file import read_identities
 from topk_bandit.process.keys_file import read_keys
+from topk_bandit.process.listeners import read_certificate, read_own_quotas
 from topk_bandit.process.machine_memory import memory_bytes, models_bytes
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.servers import Servers
 from topk_bandit.process.store_identity import StoreIdentity
 from topk_bandit.process.store_watch import StoreWatch
 from topk_bandit.process.upgrade_watch import UpgradeWatch
-from topk_bandit.process.worker_spec import Beat, Compiling, Outdated, Ready, StoreAt
+from topk_bandit.process.worker_spec import Compiling, Heartbeat, Outdated, Ready, StoreAt
 from topk_bandit.rpc.access import AUDIT_LOGGER, Access, AdmittedElsewhere
+from topk_bandit.rpc.peers import Peers
 from topk_bandit.rpc.server import served_methods
 from topk_bandit.rpc.services import Services
-from topk_bandit.rpc.siblings import Siblings
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import time_calls
 from topk_bandit.studies.administration import Studies
@@ -82,7 +82,7 @@ DESIGN_THREADS = 1
 STUDY_THREADS = 2
 INSPECTION_THREADS = 1
 STUDY_BYTES = 256 * MIB
-BEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 WATCHING_WORKER = 1
 
 
@@ -99,8 +99,8 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         metrics = _metrics(settings, spec, stack)
         threads = _Threads.start(stack)
         await _compile(threads.deciding, connection)
-        beating = loop.create_task(_beat(connection))
-        stack.callback(beating.cancel)
+        heartbeats = loop.create_task(_send_heartbeats(connection))
+        stack.callback(heartbeats.cancel)
         url = await _store_url(connection)
         stopped = asyncio.Event()
         loop.add_reader(connection.fileno(), stopped.set)
@@ -110,16 +110,16 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
         connected, upgrades = found
         stack.push_async_callback(connected.close)
         stack.push_async_callback(upgrades.leave)
-        servers, siblings, models = _assemble(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
+        servers, peers, models = _assemble(settings, spec, connected, threads=threads, metrics=metrics, stack=stack)
         upgrades.identity = _identity(spec, upgrades.programs, models, metrics)
-        models.look_for_loss, models.ranks_first = upgrades.look, siblings.ranks_first
+        models.look_for_loss, models.ranks_first = upgrades.look, peers.ranks_first
         await upgrades.identity.look(upgrades.programs.store_id)
         # What is loaded by now stays; a full collection over it would stop every call for some 75 ms.
         gc.collect()
         gc.freeze()
         await servers.start()
-        await stack.enter_async_context(siblings)
-        stack.callback(loop.create_task(pulse.beat(metrics.pulsed)).cancel)
+        await stack.enter_async_context(peers)
+        stack.callback(loop.create_task(loop_lag.watch_loop_lag(metrics.note_loop_lag)).cancel)
         if spec.number == WATCHING_WORKER:
             for watch in (StoreWatch(connected, hooks=metrics), DamageWatch(connected, hooks=metrics)):
                 stack.callback(loop.create_task(watch.run()).cancel)
@@ -132,7 +132,7 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
 
 
 async def _await_stop(stopped: asyncio.Event, upgrades: UpgradeWatch, connection: Connection) -> None:
-    """Return once the supervisor says stop, or is told that the store's data are for newer programs."""
+    """Return once the supervisor says stop, or after a report to it that the store's data are for newer programs."""
     stopping, watching = asyncio.create_task(stopped.wait()), asyncio.create_task(upgrades.run())
     await asyncio.wait({stopping, watching}, return_when=asyncio.FIRST_COMPLETED)
     if watching.done():
@@ -191,19 +191,19 @@ def _send(connection: Connection, message: FromWorker) -> None:
         connection.send(message)
 
 
-async def _beat(connection: Connection) -> None:
-    """Say that this event loop runs, each second; a supervisor that does not listen does not hold it up."""
+async def _send_heartbeats(connection: Connection) -> None:
+    """Send a heartbeat each second while this event loop runs; a supervisor that does not read does not hold it up."""
     while True:
         if select.select((), (connection,), (), 0.0)[1]:
-            _send(connection, Beat())
-        await asyncio.sleep(BEAT_SECONDS)
+            _send(connection, Heartbeat())
+        await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
 async def _store_url(connection: Connection) -> str:
     """Wait until the supervisor says where the store is; return nothing if it says stop or is gone."""
-    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection.fileno(), arrived.set)
-    await arrived.wait()
+    loop, received = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection.fileno(), received.set)
+    await received.wait()
     loop.remove_reader(connection.fileno())
     try:
         message: ToWorker = connection.recv()
@@ -293,11 +293,11 @@ def _assemble(
     threads: _Threads,
     metrics: Metrics,
     stack: AsyncExitStack,
-) -> tuple[Servers, Siblings, ModelCache]:
+) -> tuple[Servers, Peers, ModelCache]:
     """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
-    siblings = Siblings(spec.number, spec.sibling_paths, hooks=metrics)
-    models = _models(settings, store, threads.learning, metrics, siblings, worker_id=connected.writer)
+    peers = Peers(spec.number, spec.peer_paths, hooks=metrics)
+    models = _models(settings, store, threads.learning, metrics, peers, worker_id=connected.writer)
     designer = _designer(study_store, threads.designing, metrics)
     _start(models, designer, Housekeeper(store, models) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
@@ -315,19 +315,19 @@ def _assemble(
         hooks=metrics,
         access=_access(settings, stack),
         quotas=quotas,
-        siblings=siblings,
+        peers=peers,
         max_in_flight=settings.max_calls_in_flight,
     )
-    for_siblings = Services(
+    for_peers = Services(
         *use_cases,
-        hooks=metrics.for_siblings(),
+        hooks=metrics.for_peers(),
         access=AdmittedElsewhere(),
         quotas=Quotas(),
         max_in_flight=settings.max_calls_in_flight,
-        turns=services.guard.turns,
+        queue=services.guard.queue,
     )
-    servers = Servers.of(settings, spec, services, for_siblings, certificate=_certificate(settings, stack))
-    return servers, siblings, models
+    servers = Servers.of(settings, spec, services, for_peers, certificate=_certificate(settings, stack))
+    return servers, peers, models
 
 
 def _start(models: ModelCache, designer: Designer, housekeeper: Housekeeper | None, stack: AsyncExitStack) -> None:
@@ -392,12 +392,12 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
 
 
 def _models(
-    settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, siblings: Siblings, *, worker_id: str
+    settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, peers: Peers, *, worker_id: str
 ) -> ModelCache:
     one_model, wanted = settings.bandit_memory_mib * MIB, settings.worker_memory_mib * MIB
     taken = models_bytes(wanted, one_model=one_model, workers=settings.workers, memory=memory_bytes())
     if taken < wanted:
-        _log.warning("there is room for %d MiB of models in each worker, of %d wanted", taken // MIB, wanted // MIB)
+        _log.warning("models may take %d MiB in each worker, of %d wanted", taken // MIB, wanted // MIB)
     budget = MemoryBudget(
         model_bytes=one_model,
         worker_bytes=taken,
@@ -411,7 +411,7 @@ def _models(
         hooks=metrics,
         clock_ms=_clock_ms,
         worker_id=worker_id,
-        owns=siblings.owns,
+        owns=peers.owns,
     )
 
 

@@ -371,7 +371,7 @@ class Metrics(Hooks):
         """Note what became of a call whose owner was another worker: "answered", "away" or "busy"."""
         self._series(self._passed_on, outcome).inc()
 
-    def for_siblings(self) -> RpcHooks:
+    def for_peers(self) -> RpcHooks:
         """Return hooks of calls that other workers pass on: those have counted them."""
         return UnheardCalls()
 
@@ -531,7 +531,7 @@ class Metrics(Hooks):
         """Show how far the data version in force is behind."""
         self._versions_behind.set(versions_behind)
 
-    def pulsed(self, lag_seconds: float, tasks: int) -> None:
+    def note_loop_lag(self, lag_seconds: float, tasks: int) -> None:
         """Note how late the event loop woke up and how many tasks it has; show what grows with time as it is now."""
         self._loop_lag.observe(lag_seconds)
         self._tasks.set(tasks)

@@ -1,4 +1,4 @@
-"""The doors of a worker: gRPC, HTTP and the console where they are wanted, and the one that siblings ask at."""
+"""The servers of a worker: gRPC, HTTP and the console where they are wanted, and the one for its peers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.hosts import is_loopback
 from topk_bandit.process.descriptors import most_connections
-from topk_bandit.rpc.faces import CALLS, CONSOLE
+from topk_bandit.rpc.http_interfaces import CALLS, CONSOLE
 from topk_bandit.rpc.http_server import HttpServer
+from topk_bandit.rpc.peer_server import PeerServer
 from topk_bandit.rpc.server import Server
-from topk_bandit.rpc.sibling_door import SiblingDoor
 
 if TYPE_CHECKING:
     from topk_bandit.process.settings import Settings
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Servers"]
 
-SIBLING_DRAIN_SECONDS = 0.5
-"""What is left of a sibling's calls then is answered by itself."""
+PEER_DRAIN_SECONDS = 0.5
+"""A peer answers itself what this worker has not answered within so long."""
 
 
 class Servers(NamedTuple):
@@ -29,13 +29,13 @@ class Servers(NamedTuple):
 
     Attributes
     ----------
-    for_siblings
+    for_peers
         None where there is one worker.
     """
 
     grpc: Server
     over_http: tuple[HttpServer, ...]
-    for_siblings: SiblingDoor | None
+    for_peers: PeerServer | None
 
     @classmethod
     def of(
@@ -43,14 +43,14 @@ class Servers(NamedTuple):
         settings: Settings,
         spec: WorkerSpec,
         services: Services,
-        for_siblings: Services,
+        for_peers: Services,
         *,
         certificate: ServerCertificate | None,
     ) -> Servers:
         """Return the servers of these services; they are not started."""
         addresses = {spec.http_address: CALLS, spec.console_address: CONSOLE}
-        faces = {address: face for address, face in addresses.items() if address}
-        connections = most_connections() // (1 + len(faces))
+        interfaces = {address: interface for address, interface in addresses.items() if address}
+        connections = most_connections() // (1 + len(interfaces))
         grpc = Server(
             spec.address,
             services=services,
@@ -63,33 +63,33 @@ class Servers(NamedTuple):
             HttpServer(
                 address,
                 services=services,
-                face=face,
+                interface=interface,
                 max_message_bytes=settings.max_message_bytes,
                 max_connections=connections,
-                origins=settings.http_origins if face is CALLS else (),
+                origins=settings.http_origins if interface is CALLS else (),
                 only_loopback=not settings.knows_callers and is_loopback(address),
                 tls=certificate,
                 reuse_port=True,
             )
-            for address, face in faces.items()
+            for address, interface in interfaces.items()
         )
-        return cls(grpc, tuple(over_http), _for_siblings(spec, for_siblings))
+        return cls(grpc, tuple(over_http), _for_peers(spec, for_peers))
 
     async def start(self) -> None:
-        """Listen, at the socket for siblings first: they may ask as soon as one of the others does."""
-        if self.for_siblings is not None:
-            await self.for_siblings.start()
+        """Listen, at the socket for peers first: they may ask as soon as one of the others does."""
+        if self.for_peers is not None:
+            await self.for_peers.start()
         for one in self.over_http:
             await one.start()
         await self.grpc.start()
 
     async def drain(self, seconds: float) -> None:
-        """Let the calls of all doors end within the same seconds, and then those of siblings."""
+        """Let the calls of all listeners end within the same seconds, and then those of peers."""
         await asyncio.gather(self.grpc.drain(seconds), *(one.drain(seconds) for one in self.over_http))
-        if self.for_siblings is not None:
-            await self.for_siblings.drain(SIBLING_DRAIN_SECONDS)
+        if self.for_peers is not None:
+            await self.for_peers.drain(PEER_DRAIN_SECONDS)
 
 
-def _for_siblings(spec: WorkerSpec, services: Services) -> SiblingDoor | None:
-    """Return the door at this worker's own socket, if it has siblings."""
-    return SiblingDoor(spec.sibling_paths[spec.number - 1], services=services) if spec.sibling_paths else None
+def _for_peers(spec: WorkerSpec, services: Services) -> PeerServer | None:
+    """Return the server at this worker's own socket, if it has peers."""
+    return PeerServer(spec.peer_paths[spec.number - 1], services=services) if spec.peer_paths else None

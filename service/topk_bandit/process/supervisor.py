@@ -25,7 +25,7 @@ from topk_bandit.process.descriptors import raise_limit
 from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics_folder import forget_worker, metrics_folder
 from topk_bandit.process.metrics_page import MetricsServer
-from topk_bandit.process.store_keeper import StoreKeeper
+from topk_bandit.process.store_supervisor import StoreSupervisor
 from topk_bandit.process.threads import use_one_thread
 from topk_bandit.process.worker_process import WorkerProcess
 from topk_bandit.process.worker_spec import Compiling, GaveUp, Outdated, WorkerSpec
@@ -135,9 +135,9 @@ class Supervisor:
         folder = self._stack.enter_context(metrics_folder())
         self._start_metrics(folder)
         numbers = range(1, self._settings.workers + 1)
-        siblings = tuple(str(folder / f"worker-{number}.sock") for number in numbers) if len(numbers) > 1 else ()
+        peers = tuple(str(folder / f"worker-{number}.sock") for number in numbers) if len(numbers) > 1 else ()
         specs = (
-            WorkerSpec(number, self.address, self.http_address, folder, self.console_address, siblings)
+            WorkerSpec(number, self.address, self.http_address, folder, self.console_address, peers)
             for number in numbers
         )
         self._workers.extend(map(self._start_worker, specs))
@@ -148,7 +148,7 @@ class Supervisor:
         self._await_workers()
 
     def watch(self, seconds: float) -> None:
-        """Look after the workers for `seconds`: replace those that died or hang. The store has a keeper of its own.
+        """Look after the workers for `seconds`: replace those that died or hang. The store has its own supervisor.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Supervisor:
 
     def _start_embedded(self) -> str:
         store = EmbeddedStore.start(self._settings.data_dir, fsync=self._settings.fsync)
-        self._stack.enter_context(StoreKeeper(store))
+        self._stack.enter_context(StoreSupervisor(store))
         self._store = store
         _log.info("embedded store is up", extra={"folder": str(store.folder), "store_pid": store.pid})
         return store.url
@@ -250,7 +250,7 @@ class Supervisor:
             raise ConfigurationError(f"worker {one.spec.number} does not serve, and {problem}")
 
     def _hangs(self, one: WorkerProcess) -> bool:
-        return one.silent_seconds > (self._hung_seconds if one.beating else self._stall_seconds)
+        return one.silent_seconds > (self._hung_seconds if one.has_heartbeat else self._stall_seconds)
 
     def _report(self, number: int, functions: int, total: int) -> None:
         """Log how far a worker has compiled, unless this was logged only just now."""

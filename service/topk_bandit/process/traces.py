@@ -147,7 +147,7 @@ class TracingMetrics(Metrics):
             served.span.set_status(Status(StatusCode.ERROR))
         served.span.end()
 
-    def for_siblings(self) -> RpcHooks:
+    def for_peers(self) -> RpcHooks:
         """Return hooks of calls that other workers pass on: those have counted them, and each has a span here."""
         return _OwnersCalls(self)
 

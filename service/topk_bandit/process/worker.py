@@ -1,6 +1,6 @@
 """The main function of a worker process.
 
-It sets the process up and serves until its supervisor says stop or is gone. A failure that is ours is told to the
+It sets the process up and serves until its supervisor says stop or is gone. It reports a failure that is ours to the
 supervisor as `GaveUp`. The module imports nothing heavy at its top, so that the supervisor, which imports it, stays
 small.
 """

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from topk_bandit.process.worker_spec import Beat, GaveUp, Ready, Stop, StoreAt
+from topk_bandit.process.worker_spec import GaveUp, Heartbeat, Ready, Stop, StoreAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,18 +48,18 @@ class WorkerProcess:
     ----------
     ready
         Whether it has said that it serves.
-    beating
-        Whether it has said that its event loop runs, as it does from then on until it ends or hangs.
+    has_heartbeat
+        Whether it has sent a heartbeat; it sends one each second from then on until it ends or hangs.
     silent_seconds
-        How long it was listened to without a word since it was started, told where the store is, or heard. Of the time
-        between two looks at most a second counts: more means that the listener itself was held up.
+        How long this process listened in vain since the worker started, got the store's address, or sent a message.
+        At most a second counts between two looks: more means that the listener itself was held up.
     """
 
     def __init__(self, settings: Settings, spec: WorkerSpec, *, main: WorkerMain) -> None:
         context = multiprocessing.get_context("spawn")
         self.spec = spec
         self.ready = False
-        self.beating = False
+        self.has_heartbeat = False
         self.silent_seconds = 0.0
         self.connection: Connection
         self.connection, remote = context.Pipe()
@@ -90,7 +90,7 @@ class WorkerProcess:
             message: FromWorker = self.connection.recv()
         except (EOFError, OSError):
             message = GaveUp(f"worker {self.spec.number} died while starting; see its log")
-        self.beating = isinstance(message, Beat) or self.beating
+        self.has_heartbeat = isinstance(message, Heartbeat) or self.has_heartbeat
         if isinstance(message, Ready):
             self.spec = replace(self.spec, store_id=message.store_id)
         self.ready = isinstance(message, Ready) or (self.ready and not isinstance(message, GaveUp))

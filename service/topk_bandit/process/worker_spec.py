@@ -1,8 +1,8 @@
-"""What a worker process is told when it starts, and the messages between it and its supervisor.
+"""What a worker process gets when it starts, and the messages between it and its supervisor.
 
-A worker prepares itself, reports its progress with `Compiling`, and then says `Beat` each second. It waits
-for `StoreAt`, connects, and says `Ready` once it serves; if it can't serve, or not any more, it says `GaveUp` and ends.
-It drains and ends when it is told `Stop`, or when the pipe breaks. Messages never hold anything but the values below.
+A worker prepares itself, reports its progress with `Compiling`, and then sends `Heartbeat` each second. It waits
+for `StoreAt`, connects, and sends `Ready` once it serves; if it can't serve, or not any more, it sends `GaveUp` and
+ends. It drains and ends when it receives `Stop`, or when the pipe breaks. Messages hold nothing but the values below.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "Beat",
     "Compiling",
     "FromWorker",
     "GaveUp",
+    "Heartbeat",
     "Outdated",
     "Ready",
     "Stop",
@@ -43,8 +43,8 @@ class WorkerSpec:
         The folder that it counts into.
     console_address
         Where it serves the console, likewise; empty for nowhere.
-    sibling_paths
-        Of the sockets at which workers ask each other, in the order of their numbers; empty where there is one worker.
+    peer_paths
+        Paths of the sockets over which workers ask each other, in the order of their numbers; empty for one worker.
     store_id
         The store that the service was started with; empty where that is not known yet.
     """
@@ -54,7 +54,7 @@ class WorkerSpec:
     http_address: str
     metrics_folder: Path
     console_address: str = ""
-    sibling_paths: tuple[str, ...] = ()
+    peer_paths: tuple[str, ...] = ()
     store_id: str = ""
 
 
@@ -67,7 +67,7 @@ class Compiling:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """The worker's event loop runs."""
 
 
@@ -102,5 +102,5 @@ class Stop:
     """The worker is to drain and end."""
 
 
-FromWorker: TypeAlias = Compiling | Beat | Ready | GaveUp
+FromWorker: TypeAlias = Compiling | Heartbeat | Ready | GaveUp
 ToWorker: TypeAlias = StoreAt | Stop

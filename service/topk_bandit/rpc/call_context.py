@@ -1,4 +1,4 @@
-"""What services ask of a call's context, for doors that are not gRPC's."""
+"""What services need of a call's context, for servers that are not gRPC's."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CallContext:
         return self._metadata
 
     def set_trailing_metadata(self, _metadata: Metadata) -> None:
-        """Leave the call's ids: the door tells them with each answer, also where the guard was not asked."""
+        """Ignore the call's ids: the server sends them with each answer, even where the guard was not called."""
 
     def auth_context(self) -> AuthContext:
         """Return what the handshake told of the caller."""

@@ -22,7 +22,7 @@ ID_HEADERS = (_REQUEST_ID, _TRACEPARENT)
 """Names of the headers, or keys of the metadata, that have ids: of a request as of an answer."""
 
 WORKER_HEADER = "topk-bandit-worker"
-"""Which worker answered, of how many, and which one owns the bandit; see `topk_bandit.rpc.siblings`."""
+"""Which worker answered, of how many, and which one owns the bandit; see `topk_bandit.rpc.peers`."""
 
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._:/=+@-]{1,128}")
 _ACCEPTED_PARENT = re.compile(

@@ -28,7 +28,6 @@ from topk_bandit.rpc.bodies import (
 )
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_ids import ID_HEADERS, call_of, metadata_of
-from topk_bandit.rpc.faces import CALLS
 from topk_bandit.rpc.http_answers import (
     JSON,
     PROTO,
@@ -47,6 +46,7 @@ from topk_bandit.rpc.http_connections import (
     LibraryConnection,
     UsualConnection,
 )
+from topk_bandit.rpc.http_interfaces import CALLS
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from topk_bandit.domain.calls import Call
-    from topk_bandit.rpc.faces import Face
     from topk_bandit.rpc.http_answers import Written
     from topk_bandit.rpc.http_connections import Guarded
+    from topk_bandit.rpc.http_interfaces import HttpInterface
     from topk_bandit.rpc.http_requests import UsualRequest
     from topk_bandit.rpc.identities import PeerCertificate
     from topk_bandit.rpc.services import Services
@@ -84,7 +84,7 @@ class HttpServer:
         ``host:port``, port 0 for a free one.
     services
         What is served.
-    face
+    interface
         Which of its calls, and which pages.
     max_message_bytes
         The largest body accepted, also after it was decompressed.
@@ -107,7 +107,7 @@ class HttpServer:
         address: str,
         *,
         services: Services,
-        face: Face = CALLS,
+        interface: HttpInterface = CALLS,
         max_message_bytes: int,
         max_connections: int,
         origins: Collection[str] = (),
@@ -128,8 +128,8 @@ class HttpServer:
         self._only_loopback = only_loopback
         self._clock = clock
         self._access = services.guard.access
-        self._methods = {path: answers for path, answers in _methods_of(services).items() if face.serves(path)}
-        self._documents = face.documents()
+        self._methods = {path: answers for path, answers in _methods_of(services).items() if interface.serves(path)}
+        self._documents = interface.documents()
         self._usual: set[UsualConnection] = set()
         self._manager: web.Server | None = None
         self._listener: asyncio.Server | None = None

@@ -33,7 +33,7 @@ from topk_bandit.rpc.access import LONGEST_NAME, RULES
 from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.failures import Failure, status
-from topk_bandit.rpc.siblings import PASSED_ON, SiblingRefusedError
+from topk_bandit.rpc.peers import PASSED_ON, PeerRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.access import Access, Admission, Rule
     from topk_bandit.rpc.call_quotas import CallQuotas
     from topk_bandit.rpc.failures import FailureReporter
-    from topk_bandit.rpc.siblings import Siblings
-    from topk_bandit.rpc.turns import Turns
+    from topk_bandit.rpc.fair_queue import FairQueue
+    from topk_bandit.rpc.peers import Peers
 
     Handler = Any  # grpc.RpcMethodHandler, whose stub takes every attribute for optional and synchronous
     Context = grpc.aio.ServicerContext[Any, Any]
 
-__all__ = ["CallGuard", "CallsInFlight", "GuardedMethod", "Place", "Room", "RpcHooks"]
+__all__ = ["CallGuard", "CallPool", "CallsInFlight", "GuardedMethod", "Place", "RpcHooks"]
 
 _EXEMPT = "/grpc."
 _REFUSED_RETRY_SECONDS = 0.1
@@ -65,7 +65,7 @@ class RpcHooks(Protocol):
     """Where telemetry attaches. Hooks are cheap and don't raise; `code` is the name of a gRPC status code."""
 
     def rpc_started(self, service: str, method: str) -> None:
-        """Note that a call arrived; it is current, and its span may be replaced by one that is kept elsewhere."""
+        """Note that a call was received; it is current, and its span may be replaced by one that is kept elsewhere."""
 
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
         """Note that a call ended: with its status, or because its client stopped waiting."""
@@ -77,8 +77,8 @@ class RpcHooks(Protocol):
         """Note of a call that has a response how long it waited for its turn, and how long its messages took."""
 
 
-class Room(StrEnum):  # texts, since the hash of other enums is computed in Python, some ten times a call
-    """What takes places from calls of its own kind alone: no flood of requests may keep a reward out."""
+class CallPool(StrEnum):  # texts, since the hash of other enums is computed in Python, some ten times a call
+    """Calls of one kind, which share places with each other alone: no flood of requests may keep a reward out."""
 
     REQUESTS = auto()
     FEEDBACK = auto()
@@ -86,18 +86,18 @@ class Room(StrEnum):  # texts, since the hash of other enums is computed in Pyth
     @property
     def rate(self) -> Quota:
         """The quota that says how many such calls a tenant may send a second."""
-        return Quota.REWARDS_PER_SECOND if self is Room.FEEDBACK else Quota.CALLS_PER_SECOND
+        return Quota.REWARDS_PER_SECOND if self is CallPool.FEEDBACK else Quota.CALLS_PER_SECOND
 
 
 class Place(NamedTuple):
     """Where a call is counted while it is under way: in its room, and there for its tenant, if that is known."""
 
-    room: Room
+    pool: CallPool
     tenant: str = ""
 
 
 class CallsInFlight:
-    """The calls under way, at most `limit` of them in each room, and none any more once it is closed.
+    """The calls under way, at most `limit` of them in each pool, and none any more once it is closed.
 
     While several tenants call, none takes more places than it leaves free: so there is one for who has few (dynamic
     thresholds: Choudhury and Hahne, 1998). One alone takes all.
@@ -107,7 +107,7 @@ class CallsInFlight:
     clock
         Seconds, by which tenants have called lately.
     quotas
-        How many of them a tenant may have in each room.
+        How many of them a tenant may have in each pool.
     """
 
     def __init__(self, *, limit: int, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
@@ -117,7 +117,7 @@ class CallsInFlight:
         self._last_tenant = ""
         self._shared_until = 0.0
         self._closed = False
-        self._taken: Counter[Room] = Counter()
+        self._taken: Counter[CallPool] = Counter()
         self._of_tenants: Counter[Place] = Counter()
         self._works: dict[asyncio.Task[bytes | Failure], asyncio.Future[None]] = {}
 
@@ -130,7 +130,7 @@ class CallsInFlight:
             if used >= limit:
                 soon = _REFUSED_RETRY_SECONDS
                 return QuotaError(Quota.CALLS_IN_FLIGHT, place.tenant, limit=limit, used=used, retry_after=soon)
-        is_shared, free = self._is_shared_by(place.tenant), self._limit - self._taken[place.room]
+        is_shared, free = self._is_shared_by(place.tenant), self._limit - self._taken[place.pool]
         if free <= 0:
             return _full(f"{self._limit} such calls are in flight already")
         if is_shared and self._of_tenants[place] >= free:
@@ -148,7 +148,7 @@ class CallsInFlight:
 
     def take(self, place: Place) -> None:
         """Count a call that begins."""
-        self._taken[place.room] += 1
+        self._taken[place.pool] += 1
         self._of_tenants[place] += 1
 
     async def run(
@@ -186,7 +186,7 @@ class CallsInFlight:
         return task.result()
 
     def _note_end(self, place: Place, task: asyncio.Task[bytes | Failure]) -> None:
-        self._taken[place.room] -= 1
+        self._taken[place.pool] -= 1
         self._of_tenants[place] -= 1
         if not self._of_tenants[place]:
             del self._of_tenants[place]
@@ -238,12 +238,12 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         Decides who may call.
     call_quotas, in_flight
         Refuse calls beyond their limits, before their request is parsed.
-    siblings
+    peers
         Answer calls about bandits of which another worker is the owner.
-    turns
-        In which order requests begin, of all doors of a worker.
+    queue
+        Orders the requests of all servers of a worker.
     feedback_methods
-        Full names of methods that tell what became of slates, and have a room of their own.
+        Full names of methods that report what became of slates, and have a pool of their own.
     read_only_methods
         Full names of methods that stop at once when their client stops waiting.
     clock
@@ -258,8 +258,8 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         access: Access,
         call_quotas: CallQuotas,
         in_flight: CallsInFlight,
-        siblings: Siblings,
-        turns: Turns,
+        peers: Peers,
+        queue: FairQueue,
         feedback_methods: frozenset[str],
         read_only_methods: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
@@ -269,9 +269,9 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         self.access = access
         self.call_quotas = call_quotas
         self.in_flight = in_flight
-        self.siblings = siblings
+        self.peers = peers
         self.clock = clock
-        self.turns = turns
+        self.queue = queue
         self._exempt = CallsInFlight(limit=sys.maxsize, quotas=Quotas())
         self._feedback_methods = feedback_methods
         self._read_only_methods = read_only_methods
@@ -283,7 +283,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
     ) -> Handler:
         """Return the method's handler with the guard around it."""
         if details.method in self._requests:
-            self.turns.note_arrival()
+            self.queue.note_arrival()
         known = self._handlers.get(details.method)
         return known or self._guard_handler(details.method, await continuation(details))
 
@@ -294,7 +294,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         # Without (de)serialisers of its own gRPC hands over bytes, so that a refused call is not parsed.
         guarded = self.guard_method(method, handler)
         self._handlers[method] = grpc.unary_unary_rpc_method_handler(guarded.call)
-        if guarded.takes_turns:
+        if guarded.is_queued:
             self._requests.add(method)
         return self._handlers[method]
 
@@ -304,7 +304,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         Parameters
         ----------
         may_wait
-            Whether its calls take turns if they are requests.
+            Whether its calls go through the queue if they are requests.
         """
         exempt = method.startswith(_EXEMPT)
         return GuardedMethod(
@@ -313,7 +313,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
             handler,
             rule=None if exempt else RULES[method],
             in_flight=self._exempt if exempt else self.in_flight,
-            room=Room.FEEDBACK if method in self._feedback_methods else Room.REQUESTS,
+            pool=CallPool.FEEDBACK if method in self._feedback_methods else CallPool.REQUESTS,
             to_its_end=not exempt and method not in self._read_only_methods,
             may_wait=may_wait,
         )
@@ -324,8 +324,8 @@ class GuardedMethod:
 
     Attributes
     ----------
-    takes_turns
-        Whether its calls begin one after the other.
+    is_queued
+        Whether its calls wait in the queue, and so begin one after the other.
     """
 
     def __init__(
@@ -336,7 +336,7 @@ class GuardedMethod:
         *,
         rule: Rule | None,
         in_flight: CallsInFlight,
-        room: Room,
+        pool: CallPool,
         to_its_end: bool,
         may_wait: bool,
     ) -> None:
@@ -346,17 +346,17 @@ class GuardedMethod:
         self._handler = handler
         self._rule = rule
         self._in_flight = in_flight
-        self._room = room
+        self._pool = pool
         self._to_its_end = to_its_end
-        self.takes_turns = may_wait and rule is not None and room is Room.REQUESTS
+        self.is_queued = may_wait and rule is not None and pool is CallPool.REQUESTS
         self._is_passed_on = full_name in PASSED_ON
 
     async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
-        """Answer one call, whose ids are in its metadata where its door has not read them."""
+        """Answer one call, whose ids are in its metadata where its server has not read them."""
         guard = self._guard
         started = guard.clock()
         call = call or call_of(context.invocation_metadata())
-        call.worker = guard.siblings.told()
+        call.worker = guard.peers.worker_header()
         token = CURRENT_CALL.set(call)
         guard.hooks.rpc_started(self._service, self._method)
         code = grpc.StatusCode.OK
@@ -364,7 +364,7 @@ class GuardedMethod:
             context.set_trailing_metadata(metadata_of(call))
             outcome = await self._outcome(payload, context, started, call)
             if self._is_passed_on and call.worker:
-                call.worker = guard.siblings.told(call.resource)
+                call.worker = guard.peers.worker_header(call.resource)
                 context.set_trailing_metadata(metadata_of(call))
             if isinstance(outcome, Failure):
                 await _abort(context, outcome, call)
@@ -384,7 +384,7 @@ class GuardedMethod:
             admission = self._guard.access.admit(self._full_name, self._rule, context)
         except (UnauthenticatedError, ForbiddenError) as error:
             return self._failure(error)
-        place = Place(self._room, admission.tenant)
+        place = Place(self._pool, admission.tenant)
         refusal = self._in_flight.refusal(place) or self._beyond_rate(admission.tenant)
         if refusal is not None:
             return self._failure(refusal)
@@ -395,7 +395,7 @@ class GuardedMethod:
             return self._failure(error)
 
     def _beyond_rate(self, tenant: str) -> QuotaError | None:
-        return self._guard.call_quotas.refusal(tenant, self._room.rate) if tenant else None
+        return self._guard.call_quotas.refusal(tenant, self._pool.rate) if tenant else None
 
     async def _work(
         self, payload: bytes, context: Context, admission: Admission, started: float, call: Call
@@ -404,7 +404,7 @@ class GuardedMethod:
         try:
             outcome = await self._answer_call(payload, context, admission, started)
         finally:
-            # What is told is what was done, whether or not the client was there to hear it.
+            # The audit log has what was done, whether or not the client still waited for the answer.
             call.resource = admission.resource[:LONGEST_NAME]
             given_up = grpc.StatusCode.CANCELLED if outcome is None else grpc.StatusCode.OK
             admission.end((outcome.code if isinstance(outcome, Failure) else given_up).name)
@@ -428,8 +428,8 @@ class GuardedMethod:
 
     async def _handle_request(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
         clock = self._guard.clock
-        if self.takes_turns:
-            await self._wait_for_turn(context, admission.tenant)
+        if self.is_queued:
+            await self._wait_in_queue(context, admission.tenant)
         begun = clock()
         request = await self._parse_request(payload)
         admission.permit(request)
@@ -440,11 +440,11 @@ class GuardedMethod:
         self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
         return serialized
 
-    async def _wait_for_turn(self, context: Context, tenant: str) -> None:
+    async def _wait_in_queue(self, context: Context, tenant: str) -> None:
         """Wait until the call may begin, unless its answer would come too late then: somebody else's does not."""
         clock = self._guard.clock
         began = clock()
-        await self._guard.turns.wait(tenant)
+        await self._guard.queue.wait(tenant)
         if _is_too_late(context.time_remaining(), waited=clock() - began):
             raise _full("others were before it, and its time is all but up")
 
@@ -453,17 +453,17 @@ class GuardedMethod:
         if not self._is_passed_on:
             admission.has_begun = True
             return await self._handler.unary_unary(request, context)
-        # The owner is told of a caller who gives up, and knows whether it has begun; the audit log needs its answer.
+        # The owner hears when the caller gives up, and knows whether it has begun; the audit log needs its answer.
         admission.has_begun = admission.is_audited
-        siblings, bandit = self._guard.siblings, admission.resource
-        answer = await siblings.ask(self._full_name, bandit, request)
+        peers, bandit = self._guard.peers, admission.resource
+        answer = await peers.ask(self._full_name, bandit, request)
         if answer is not None:
             return answer
         admission.has_begun = True
-        return await siblings.answer_here(bandit, self._handler.unary_unary(request, context))
+        return await peers.answer_here(bandit, self._handler.unary_unary(request, context))
 
     def _failure(self, error: BaseException) -> Failure:
-        if isinstance(error, SiblingRefusedError):
+        if isinstance(error, PeerRefusedError):
             failure = error.failure
         else:
             failure = self._guard.failures.failure(error, call=self._full_name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import grpc
 
     from topk_bandit.bandits.operators import Operators
-    from topk_bandit.rpc.siblings import Siblings
+    from topk_bandit.rpc.peers import Peers
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -32,9 +32,9 @@ READ_ONLY_OPERATOR_METHODS = frozenset(
 class OperatorServicer(pb_grpc.OperatorServiceServicer):
     """What operators ask."""
 
-    def __init__(self, use_cases: Operators, siblings: Siblings) -> None:
+    def __init__(self, use_cases: Operators, peers: Peers) -> None:
         self._use_cases = use_cases
-        self._siblings = siblings
+        self._peers = peers
 
     async def ExplainRecommendation(
         self, request: pb.ExplainRecommendationRequest, _context: Context
@@ -58,7 +58,7 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         """Return what a tenant uses."""
         tenant = fields.tenant_name("tenant", request.tenant)
         stats = converters.tenant_stats_to_proto(await self._use_cases.tenant_stats(tenant))
-        for other in await self._siblings.ask_all(f"{_SERVICE}/GetTenantStats", request):
+        for other in await self._peers.ask_all(f"{_SERVICE}/GetTenantStats", request):
             converters.add_models(stats, other)
         return stats
 
@@ -76,7 +76,7 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         page = converters.overviews_to_proto(
             *await self._use_cases.list_overviews(tenant, after=after, limit=limit, containing=containing)
         )
-        for other in await self._siblings.ask_all(f"{_SERVICE}/ListBanditOverviews", request):
+        for other in await self._peers.ask_all(f"{_SERVICE}/ListBanditOverviews", request):
             converters.take_glances(page, other)
         return page
 

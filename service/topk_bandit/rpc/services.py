@@ -1,6 +1,6 @@
-"""All services of a worker behind one guard, for whichever door a call comes through.
+"""All services of a worker behind one guard, for whichever server a call comes through.
 
-Every door shares the limit of calls in flight, the telemetry and the log of failures.
+All servers share the limit of calls in flight, the telemetry and the log of failures.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 
 from topk_bandit.rpc.call_quotas import CallQuotas
 from topk_bandit.rpc.failures import FailureReporter
+from topk_bandit.rpc.fair_queue import FairQueue
 from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
 from topk_bandit.rpc.operator_servicer import READ_ONLY_OPERATOR_METHODS, OperatorServicer
+from topk_bandit.rpc.peers import ALONE
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS, READ_ONLY_METHODS, BanditServicer, RecommenderServicer
-from topk_bandit.rpc.siblings import ALONE
-from topk_bandit.rpc.turns import Turns
 from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, preference_service_pb2, recommender_service_pb2
 from topk_bandit.v1.bandit_service_pb2_grpc import add_BanditServiceServicer_to_server
 from topk_bandit.v1.operator_service_pb2_grpc import add_OperatorServiceServicer_to_server
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quotas
     from topk_bandit.rpc.access import Access
     from topk_bandit.rpc.interceptors import Handler, RpcHooks
-    from topk_bandit.rpc.siblings import Siblings
+    from topk_bandit.rpc.peers import Peers
     from topk_bandit.studies.administration import Studies
 
 __all__ = ["DESCRIPTORS", "Services", "UnheardCalls"]
@@ -70,10 +70,10 @@ class Services:
         What calls a tenant may send.
     max_in_flight
         How many calls may be under way, beside as many that tell what became of slates; further ones are refused.
-    siblings
+    peers
         The other workers of the service, some of which own bandits.
-    turns
-        In which order requests begin, if not of these services alone.
+    queue
+        Orders the requests; None for a queue of these services alone.
     new_reference
         Makes a reference under which an internal failure is logged.
     clock
@@ -82,7 +82,7 @@ class Services:
     Attributes
     ----------
     guard
-        What each call of each door passes.
+        What each call of each server passes.
     max_in_flight
         As above.
     """
@@ -98,8 +98,8 @@ class Services:
         access: Access,
         quotas: Quotas,
         max_in_flight: int,
-        siblings: Siblings = ALONE,
-        turns: Turns | None = None,
+        peers: Peers = ALONE,
+        queue: FairQueue | None = None,
         new_reference: Callable[[], str] = lambda: uuid.uuid4().hex,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -111,8 +111,8 @@ class Services:
             access=access,
             call_quotas=CallQuotas(quotas, clock=clock),
             in_flight=CallsInFlight(limit=max_in_flight, quotas=quotas, clock=clock),
-            siblings=siblings,
-            turns=turns or Turns(clock=clock),
+            peers=peers,
+            queue=queue or FairQueue(clock=clock),
             feedback_methods=FEEDBACK_METHODS,
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | READ_ONLY_OPERATOR_METHODS,
             clock=clock,
@@ -120,7 +120,7 @@ class Services:
         self._recommender = RecommenderServicer(recommender, failures=failures)
         self._bandits = BanditServicer(bandits)
         self._studies = PreferenceServicer(studies, failures=failures)
-        self._operators = OperatorServicer(operators, siblings)
+        self._operators = OperatorServicer(operators, peers)
         self._operations = OperationsServicer(studies, most_waiting=max(1, max_in_flight // _WAITING_SHARE))
 
     def add_to(self, server: Any) -> None:  # noqa: ANN401 - a gRPC server, or what collects handlers like one

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import PATIENCE, until_async
 
-from topk_bandit.client.routing import read_told
+from topk_bandit.client.routing import read_worker_header
 from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.errors import (
@@ -30,14 +30,14 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.quotas import Quota, Quotas
-from topk_bandit.rpc import siblings
+from topk_bandit.rpc import peers
 from topk_bandit.rpc.access import AdmittedElsewhere
 from topk_bandit.rpc.call_ids import call_of
 from topk_bandit.rpc.failures import Failure, FailureReporter
+from topk_bandit.rpc.peer_frames import Answer, Asked
+from topk_bandit.rpc.peer_server import PeerServer
+from topk_bandit.rpc.peers import ALONE, METHODS, MOST_AT_ONCE, PeerRefusedError, Peers, rank_workers
 from topk_bandit.rpc.services import Services, UnheardCalls
-from topk_bandit.rpc.sibling_door import SiblingDoor
-from topk_bandit.rpc.sibling_frames import Answer, Asked
-from topk_bandit.rpc.siblings import ALONE, METHODS, MOST_AT_ONCE, SiblingRefusedError, Siblings, rank_workers
 from topk_bandit.v1 import operator_service_pb2 as operator_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
@@ -91,7 +91,7 @@ class Heard:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a worker that answers late not be one that is away."""
-    monkeypatch.setattr(siblings, "SILENT_SECONDS", PATIENCE)
+    monkeypatch.setattr(peers, "SILENT_SECONDS", PATIENCE)
 
 
 @pytest.fixture
@@ -108,12 +108,12 @@ def bandit_of(worker: int, *, n_workers: int = 2) -> str:
 
 
 @asynccontextmanager
-async def door(path: Path, owner: Owner, *, max_in_flight: int = 64) -> AsyncIterator[SiblingDoor]:
+async def peer_server(path: Path, owner: Owner, *, max_in_flight: int = 64) -> AsyncIterator[PeerServer]:
     use_cases: Any = (owner, owner, owner, owner)
     services = Services(
         *use_cases, hooks=UnheardCalls(), access=AdmittedElsewhere(), quotas=Quotas(), max_in_flight=max_in_flight
     )
-    opened = SiblingDoor(str(path), services=services)
+    opened = PeerServer(str(path), services=services)
     await opened.start()
     try:
         yield opened
@@ -122,23 +122,23 @@ async def door(path: Path, owner: Owner, *, max_in_flight: int = 64) -> AsyncIte
 
 
 @asynccontextmanager
-async def worker_1(folder: Path, heard: Heard, *, n_workers: int = 2) -> AsyncIterator[Siblings]:
+async def worker_1(folder: Path, heard: Heard, *, n_workers: int = 2) -> AsyncIterator[Peers]:
     """The first of some workers, once it has found those that listen."""
     paths = [str(folder / f"{number}") for number in range(1, n_workers + 1)]
-    async with Siblings(1, paths, hooks=heard) as view:
+    async with Peers(1, paths, hooks=heard) as view:
         await until_async(lambda: all_are_found(view), what="those that listen are found")
         yield view
 
 
-def all_are_found(view: Siblings) -> bool:
+def all_are_found(view: Peers) -> bool:
     return all(one.is_there for one in view._others.values() if Path(one._path).exists())
 
 
-async def ask(view: Siblings, bandit: str) -> Any:  # noqa: ANN401 - a message, or None
+async def ask(view: Peers, bandit: str) -> Any:  # noqa: ANN401 - a message, or None
     return await view.ask(RECOMMEND, bandit, pb.RecommendRequest(bandit=bandit))
 
 
-async def ask_for_history(view: Siblings, bandit: str) -> Any:  # noqa: ANN401 - a message, or None
+async def ask_for_history(view: Peers, bandit: str) -> Any:  # noqa: ANN401 - a message, or None
     return await view.ask(HISTORY, bandit, operator_pb.GetBanditHistoryRequest(bandit=bandit))
 
 
@@ -173,7 +173,7 @@ def test_the_owner_answers_for_the_call_that_is_served(folder: Path) -> None:
     owner, heard = Owner(), Heard()
 
     async def scene() -> None:
-        async with door(folder / "2", owner), worker_1(folder, heard) as view:
+        async with peer_server(folder / "2", owner), worker_1(folder, heard) as view:
             CURRENT_CALL.set(call := call_of([("x-request-id", "page-7")]))
             answer = await ask(view, bandit_of(2))
             assert (answer.recommendation_id, list(answer.item_ids)) == (SLATE.recommendation_id, ["tea"])
@@ -205,10 +205,10 @@ def test_what_the_owner_refuses_is_refused_with_the_same_details(folder: Path, f
     owner.fault = fault
 
     async def scene() -> Failure:
-        async with door(folder / "2", owner), worker_1(folder, heard) as view:
-            with pytest.raises(SiblingRefusedError) as told:
+        async with peer_server(folder / "2", owner), worker_1(folder, heard) as view:
+            with pytest.raises(PeerRefusedError) as refused:
                 await ask(view, bandit_of(2))
-            return told.value.failure
+            return refused.value.failure
 
     reporter = FailureReporter(new_reference=lambda: "")
     assert asyncio.run(scene()) == reporter.failure(fault, call="")
@@ -221,7 +221,7 @@ def test_who_has_no_owner_to_ask_answers_itself(folder: Path) -> None:
         async with worker_1(folder, heard) as view:
             assert await ask(view, bandit_of(2)) is None  # nobody listens
             assert view.owns(bandit_of(2))
-            async with door(folder / "2", owner):
+            async with peer_server(folder / "2", owner):
                 await until_async(lambda: not view.owns(bandit_of(2)), what="its owner is found")
                 owner.fault = UnavailableError("the store is away")
                 assert await ask(view, bandit_of(2)) is None
@@ -238,7 +238,7 @@ def test_a_call_whose_owner_dies_is_answered_elsewhere(folder: Path) -> None:
 
     async def scene() -> None:
         owner.gate = asyncio.Event()
-        async with worker_1(folder, heard) as view, door(folder / "2", owner) as opened:
+        async with worker_1(folder, heard) as view, peer_server(folder / "2", owner) as opened:
             await until_async(lambda: not view.owns(bandit_of(2)), what="its owner is found")
             asked = asyncio.create_task(ask(view, bandit_of(2)))
             await until_async(lambda: owner.asked, what="the owner is asked")
@@ -256,7 +256,7 @@ def test_an_owner_that_has_no_place_is_not_waited_for(folder: Path) -> None:
 
     async def scene() -> None:
         owner.gate = asyncio.Event()
-        async with door(folder / "2", owner, max_in_flight=MOST_AT_ONCE + 1), worker_1(folder, heard) as view:
+        async with peer_server(folder / "2", owner, max_in_flight=MOST_AT_ONCE + 1), worker_1(folder, heard) as view:
             of_one = [asyncio.create_task(ask(view, bandit_of(2))) for _ in range(MOST_AT_ONCE)]
             await until_async(lambda: len(owner.asked) == MOST_AT_ONCE, what="the owner is asked")
             assert await ask(view, bandit_of(2)) is None  # as many calls about this bandit wait as may
@@ -276,40 +276,40 @@ def test_an_owner_that_has_no_place_is_not_waited_for(folder: Path) -> None:
     assert heard.outcomes == {"busy": 2, "answered": MOST_AT_ONCE + 1}
 
 
-def test_callers_are_told_who_answers_and_who_owns_the_bandit(folder: Path) -> None:
+def test_the_worker_header_names_who_answers_and_who_owns_the_bandit(folder: Path) -> None:
     async def scene() -> None:
         async with worker_1(folder, Heard()) as view:
-            service = view.told().removeprefix("1/2;service=")
+            service = view.worker_header().removeprefix("1/2;service=")
             assert len(service) == 8
-            assert view.told(bandit_of(2)) == f"1/2;service={service};owner=1", "the other one is not there"
-            async with door(folder / "2", Owner()):
+            assert view.worker_header(bandit_of(2)) == f"1/2;service={service};owner=1", "the other one is not there"
+            async with peer_server(folder / "2", Owner()):
                 await until_async(lambda: not view.owns(bandit_of(2)), what="its owner is found")
-                assert view.told(bandit_of(2)) == f"1/2;service={service};owner=2"
-                assert view.told(bandit_of(1)) == f"1/2;service={service};owner=1"
-            assert read_told(view.told(bandit_of(1))) == (1, 2, service, 1, False)
+                assert view.worker_header(bandit_of(2)) == f"1/2;service={service};owner=2"
+                assert view.worker_header(bandit_of(1)) == f"1/2;service={service};owner=1"
+            assert read_worker_header(view.worker_header(bandit_of(1))) == (1, 2, service, 1, False)
         async with worker_1(folder / "anew", Heard()) as view:
-            assert service not in view.told(), "another start is another service"
-        assert ALONE.told() == ALONE.told(bandit_of(1)) == ""
+            assert service not in view.worker_header(), "another start is another service"
+        assert ALONE.worker_header() == ALONE.worker_header(bandit_of(1)) == ""
 
     asyncio.run(scene())
 
 
-def test_callers_are_told_that_more_is_asked_than_the_owner_answers(folder: Path) -> None:
+def test_the_worker_header_names_no_owner_if_more_is_asked_than_the_owner_answers(folder: Path) -> None:
     owner = Owner()
 
     async def scene() -> None:
         owner.gate, here = asyncio.Event(), asyncio.Event()
-        async with door(folder / "2", owner), worker_1(folder, Heard()) as view:
+        async with peer_server(folder / "2", owner), worker_1(folder, Heard()) as view:
             calls = [asyncio.create_task(ask(view, bandit_of(2))) for _ in range(MOST_AT_ONCE)]
             calls += [asyncio.create_task(view.answer_here(bandit_of(1), here.wait())) for _ in range(MOST_AT_ONCE)]
             await until_async(lambda: len(owner.asked) == MOST_AT_ONCE, what="the owner is asked")
-            assert view.told(bandit_of(1)).endswith(";owner=any")
-            assert view.told(bandit_of(2)).endswith(";owner=any")
+            assert view.worker_header(bandit_of(1)).endswith(";owner=any")
+            assert view.worker_header(bandit_of(2)).endswith(";owner=any")
             owner.gate.set()
             here.set()
             await asyncio.gather(*calls)
-            assert view.told(bandit_of(1)).endswith(";owner=1")
-            assert view.told(bandit_of(2)).endswith(";owner=2")
+            assert view.worker_header(bandit_of(1)).endswith(";owner=1")
+            assert view.worker_header(bandit_of(2)).endswith(";owner=2")
 
     asyncio.run(scene())
 
@@ -318,7 +318,7 @@ def test_what_nobody_waits_for_any_more_ends_at_the_owner(folder: Path) -> None:
     owner, heard = Owner(), Heard()
 
     async def scene() -> None:
-        async with door(folder / "2", owner, max_in_flight=1) as opened, worker_1(folder, heard) as view:
+        async with peer_server(folder / "2", owner, max_in_flight=1) as opened, worker_1(folder, heard) as view:
             for number in range(1, 4):  # each in the one place that there is
                 asked = asyncio.create_task(ask_for_history(view, bandit_of(2)))
                 await until_async(lambda count=number: len(owner.asked) == count, what="it is asked")  # type: ignore[misc]
@@ -350,11 +350,11 @@ def test_a_name_that_no_bandit_can_have_is_not_kept(folder: Path) -> None:
 
 HANGING = """
 import asyncio, sys
-from tests.rpc.test_siblings import Owner, door
+from tests.rpc.test_peers import Owner, peer_server
 from pathlib import Path
 
 async def main():
-    async with door(Path(sys.argv[1]), Owner()):
+    async with peer_server(Path(sys.argv[1]), Owner()):
         print("listens", flush=True)
         await asyncio.Event().wait()
 
@@ -369,7 +369,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_an_owner_that_hangs_is_left_and_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(siblings, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(peers, "SILENT_SECONDS", 1.0)
     heard = Heard()
     process = subprocess.Popen(
         [sys.executable, "-c", HANGING, str(folder / "2")], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
@@ -391,7 +391,7 @@ def test_an_owner_that_hangs_is_left_and_found_again(folder: Path, monkeypatch: 
             stop(process)
             assert await ask(view, bandit_of(2)) is None
             # Its socket takes connections as before, and nobody is there.
-            await asyncio.sleep(3 * siblings.LOOK_SECONDS)
+            await asyncio.sleep(3 * peers.LOOK_SECONDS)
             assert view.owns(bandit_of(2))
             os.kill(process.pid, signal.SIGCONT)
             await until_async(lambda: ask(view, bandit_of(2)), what="it answers")
@@ -407,9 +407,9 @@ def test_an_owner_that_hangs_is_left_and_found_again(folder: Path, monkeypatch: 
     assert heard.outcomes["answered"] == 2
 
 
-def test_a_socket_that_cant_be_made_is_told(folder: Path) -> None:
+def test_a_socket_that_cant_be_made_is_an_error(folder: Path) -> None:
     async def scene() -> None:
-        async with door(folder / ("x" * 200), Owner()):
+        async with peer_server(folder / ("x" * 200), Owner()):
             pass
 
     with pytest.raises(ConfigurationError, match="workers can't ask each other"):

@@ -36,7 +36,7 @@ from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.rpc.access import LONGEST_NAME
 from topk_bandit.rpc.call_ids import ids_of
 from topk_bandit.rpc.failures import Failure, failure_of
-from topk_bandit.rpc.sibling_frames import Answer, Asked, read_frame, write_frame
+from topk_bandit.rpc.peer_frames import Answer, Asked, read_frame, write_frame
 from topk_bandit.v1 import bandit_service_pb2, operator_service_pb2, recommender_service_pb2
 
 if TYPE_CHECKING:
@@ -51,17 +51,17 @@ __all__ = [
     "GIVEN_UP",
     "METHODS",
     "PASSED_ON",
-    "SiblingRefusedError",
-    "Siblings",
-    "SiblingsHooks",
+    "PeerRefusedError",
+    "Peers",
+    "PeersHooks",
     "rank_workers",
 ]
 
 LOOK_SECONDS = 0.25
-"""How often a sibling that is away is looked for, and one that said nothing for so long is asked for a sign of life."""
+"""How often a peer that is away is looked for, and one that said nothing for so long is asked for a sign of life."""
 
 SILENT_SECONDS = 1.0
-"""One that answers nothing in this time, though it is asked for a sign of life, is away."""
+"""A peer that gives no sign of life in this time is away."""
 
 MOST_AT_ONCE = 4
 """So many calls about one bandit wait for its owner; further ones are answered by the worker that has them."""
@@ -100,7 +100,7 @@ ASKED_OF_ALL = _answers_of(_service_of(operator_service_pb2), ("ListBanditOvervi
 
 _ANSWERS = {**PASSED_ON, **ASKED_OF_ALL}
 METHODS = tuple(_ANSWERS)
-"""All that a sibling is asked, in the order of their places in frames."""
+"""All that a peer is asked, in the order of their places in frames."""
 
 _PLACES = {method: place for place, method in enumerate(METHODS)}
 _SIGN_OF_LIFE = len(METHODS)
@@ -108,15 +108,15 @@ GIVEN_UP = _SIGN_OF_LIFE + 1
 """In a method's place: nobody waits any more for the call of that number."""
 
 
-class SiblingsHooks(Protocol):
+class PeersHooks(Protocol):
     """Where telemetry attaches."""
 
     def passed_on(self, outcome: str) -> None:
         """Note that a call's owner was another worker: "answered" by it, or here since it was "away" or "busy"."""
 
 
-class SiblingRefusedError(Exception):
-    """The owner refused a call; its caller is told the same."""
+class PeerRefusedError(Exception):
+    """The owner refused a call; its caller gets the same refusal."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -133,7 +133,7 @@ def rank_workers(bandit: str, n_workers: int) -> tuple[int, ...]:
     return tuple(sorted(range(1, n_workers + 1), key=score, reverse=True))
 
 
-class Siblings:
+class Peers:
     """A worker's view of the others of its service.
 
     Parameters
@@ -141,31 +141,31 @@ class Siblings:
     own
         This worker's number, from 1.
     paths
-        Of all workers' sockets, in the order of their numbers; one or none for a worker that has no siblings.
+        The sockets of all workers, in the order of their numbers; one or none for a worker that has no peers.
     clock
         Seconds, monotonic.
     """
 
     def __init__(
-        self, own: int, paths: Sequence[str], *, hooks: SiblingsHooks, clock: Callable[[], float] = time.monotonic
+        self, own: int, paths: Sequence[str], *, hooks: PeersHooks, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._own = own
         self._n_workers = len(paths)
         self._hooks = hooks
         self._others = {
-            number: _Sibling(number, path, clock=clock) for number, path in enumerate(paths, start=1) if number != own
+            number: _Peer(number, path, clock=clock) for number, path in enumerate(paths, start=1) if number != own
         }
         self._looking: list[asyncio.Task[None]] = []
         self._answered_here: Counter[str] = Counter()
         # The folder of the sockets has a name of its own at each start.
         service = blake2b("".join(paths).encode(), digest_size=4).hexdigest()
-        self._told = f"{own}/{len(paths)};service={service}" if self._others else ""
-        self._told_of_owners = {number: f"{self._told};owner={number}" for number in (own, *self._others)}
-        self._told_of_shared = f"{self._told};owner=any"
+        self._header = f"{own}/{len(paths)};service={service}" if self._others else ""
+        self._headers_of_owners = {number: f"{self._header};owner={number}" for number in (own, *self._others)}
+        self._header_of_shared = f"{self._header};owner=any"
 
     async def __aenter__(self) -> Self:
         """Begin to look which of them are there; until one says so it is away."""
-        self._looking.extend(asyncio.create_task(sibling.look()) for sibling in self._others.values())
+        self._looking.extend(asyncio.create_task(peer.look()) for peer in self._others.values())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -181,19 +181,19 @@ class Siblings:
         """Return whether this worker is the owner of a bandit while all workers are there."""
         return not self._others or next(iter(rank_workers(bandit, self._n_workers))) == self._own
 
-    def told(self, bandit: str = "") -> str:
-        """Return what the caller is told of who answers, and of who owns the bandit that it asked for, if for one.
+    def worker_header(self, bandit: str = "") -> str:
+        """Return the header that names the answering worker and, for a call about a bandit, the bandit's owner.
 
-        Nothing where there is one worker alone. A bandit is anybody's while so many other calls about it are under way
+        It is empty for a service of one worker. A bandit is anybody's while so many other calls about it are under way
         that a further one would not be passed on, or not have been.
         """
         if not self._others or not bandit:
-            return self._told
+            return self._header
         owner = self._owner(bandit)
         under_way = self._answered_here if owner is None else owner.under_way
         if under_way[bandit] >= MOST_AT_ONCE:
-            return self._told_of_shared
-        return self._told_of_owners[self._own if owner is None else owner.number]
+            return self._header_of_shared
+        return self._headers_of_owners[self._own if owner is None else owner.number]
 
     async def answer_here(self, bandit: str, answering: Awaitable[Any]) -> Any:  # noqa: ANN401 - messages
         """Return what this worker answers itself, and count the call while it does."""
@@ -219,7 +219,7 @@ class Siblings:
 
         Raises
         ------
-        SiblingRefusedError
+        PeerRefusedError
             The owner refused the call, with a reason that holds here too.
         """
         owner = self._owner(bandit) if self._others else None
@@ -235,7 +235,7 @@ class Siblings:
         except _NotAnsweredError as error:
             self._note(error.outcome)
             return None
-        except SiblingRefusedError:
+        except PeerRefusedError:
             self._note("answered")
             raise
         self._note("answered")
@@ -244,7 +244,7 @@ class Siblings:
         return answer
 
     async def ask_all(self, method: str, request: Message) -> Sequence[Any]:
-        """Return what all the others that are there answer; those that don't are left out.
+        """Return the answers of all other workers that are there; those that don't answer are left out.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class Siblings:
     def _note(self, outcome: str) -> None:
         self._hooks.passed_on(outcome)
 
-    def _owner(self, bandit: str) -> _Sibling | None:
+    def _owner(self, bandit: str) -> _Peer | None:
         if len(bandit) > LONGEST_NAME:  # there is none with such a name, and what is ranked is kept
             return None
         for number in rank_workers(bandit, self._n_workers):
@@ -277,25 +277,25 @@ class _Unheard:
         """Leave it."""
 
 
-ALONE = Siblings(1, (), hooks=_Unheard())
-"""What a worker without siblings uses, and the door at which siblings ask."""
+ALONE = Peers(1, (), hooks=_Unheard())
+"""What a worker without peers uses, and so does the server for peers."""
 
 
 class _NotAnsweredError(Exception):
-    """The sibling is "away", or too "busy"."""
+    """The peer is "away", or too "busy"."""
 
     def __init__(self, outcome: str) -> None:
         super().__init__(outcome)
         self.outcome = outcome
 
 
-class _Sibling:
+class _Peer:
     """Another worker, and the connection to it.
 
     Parameters
     ----------
     path
-        The socket's.
+        The path of its socket.
     clock
         Seconds, by which it is silent.
 
@@ -364,7 +364,7 @@ class _Sibling:
             self._leave()
 
     def _leave(self) -> None:
-        """End the connection; whoever waits for an answer is told that none comes."""
+        """End the connection; whoever waits for an answer gets an error."""
         self.is_there = False
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -386,7 +386,7 @@ class _Sibling:
 
         Raises
         ------
-        SiblingRefusedError, _NotAnsweredError
+        PeerRefusedError, _NotAnsweredError
             It refused the call; or it is not there, or has no place for it.
         """
         self.under_way[bandit] += 1
@@ -418,7 +418,7 @@ class _Sibling:
         return answered
 
     def _give_up(self, number: int) -> None:
-        """Tell it that a call's answer is not waited for. It owes one all the same: else it could hang unnoticed."""
+        """Report that nobody waits for a call's answer. The peer still owes one: else it could hang unnoticed."""
         if self._writer is not None and number in self._waiting:
             write_frame(self._writer, Asked(number, GIVEN_UP, "", "", b"").pack())
 
@@ -428,5 +428,5 @@ def _explain(failure: Failure) -> Exception:
     if failure.reason == _TAKEN:
         return _NotAnsweredError("busy")
     if failure.code is grpc.StatusCode.UNAVAILABLE and not failure.reason:
-        return _NotAnsweredError("away")  # it drains; or the store is away, of which this worker tells itself
-    return SiblingRefusedError(failure)
+        return _NotAnsweredError("away")  # it drains; or the store is away, which this worker reports itself
+    return PeerRefusedError(failure)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.outbox_file import KeptCall, OutboxFile
     from topk_bandit.client.retries import RetryPolicy
 
-__all__ = ["Courier"]
+__all__ = ["OutboxSender"]
 
 # The service takes the rewards of a call one after the other: a few calls at once share the syncs of its store.
 # Activations have a call each; as many are taken from the file at once.
@@ -66,7 +66,7 @@ _Answer = RewardReceipt | ActivationReceipt | ClientError
 _log = logging.getLogger("topk_bandit.client")
 
 
-class Courier:
+class OutboxSender:
     """A few threads that empty an outbox's file into the service.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.waiting import PATIENCE
 
-from topk_bandit.rpc.turns import ALONE_SECONDS, QUIET_ROUNDS, TAKING_IN_SHARE, Turns
+from topk_bandit.rpc.fair_queue import ALONE_SECONDS, QUIET_ROUNDS, TAKING_IN_SHARE, FairQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -20,15 +20,15 @@ SLACK = 4
 
 @dataclass
 class Desk:
-    """Requests with turns, each of which computes for a second, and in which round each began."""
+    """Requests with fair_queue, each of which computes for a second, and in which round each began."""
 
-    turns: Turns
+    fair_queue: FairQueue
     now: float = 0.0
     rounds: int = 0
     begun: list[tuple[str, int]] = field(default_factory=list)
 
     async def request(self, name: str, *, seconds: float = 1.0, tenant: str = "") -> None:
-        await self.turns.wait(tenant)
+        await self.fair_queue.wait(tenant)
         self.begun.append((name, self.rounds))
         self.now += seconds
 
@@ -45,7 +45,7 @@ class Desk:
 @asynccontextmanager
 async def desk(each_round: Callable[[Desk], None] = lambda _: None) -> AsyncIterator[Desk]:
     """Yield a desk whose clock only requests move, and whose rounds are counted, with something done in each round."""
-    made: Desk = Desk(Turns(clock=lambda: made.now))
+    made: Desk = Desk(FairQueue(clock=lambda: made.now))
 
     async def count() -> None:
         while True:
@@ -97,7 +97,7 @@ def test_one_that_comes_upon_another_waits_for_its_turn() -> None:
     asyncio.run(play())
 
 
-def test_after_others_with_turns_one_that_comes_alone_begins_at_once() -> None:
+def test_after_others_in_the_queue_one_that_comes_alone_begins_at_once() -> None:
     async def play() -> None:
         async with desk() as made:
             await asyncio.gather(*map(made.request, ("first", "second", "third")))
@@ -126,7 +126,7 @@ def test_requests_that_have_come_are_taken_in_before_the_next_one_begins() -> No
 
     def arrive(made: Desk) -> None:
         if made.rounds <= last and made.rounds % (QUIET_ROUNDS - 2) == 0:
-            made.turns.note_arrival()
+            made.fair_queue.note_arrival()
 
     async def play() -> None:
         async with desk(arrive) as made:
@@ -140,7 +140,7 @@ def test_requests_that_come_without_end_hold_none_back_for_longer_than_a_few_com
     rounds_a_second = 10
 
     def arrive(made: Desk) -> None:
-        made.turns.note_arrival()
+        made.fair_queue.note_arrival()
         made.now += 1.0 / rounds_a_second
 
     async def play() -> None:
@@ -191,7 +191,7 @@ def test_when_all_give_up_the_next_one_is_not_forgotten() -> None:
     asyncio.run(play())
 
 
-def test_tenants_have_their_turns_one_after_the_other() -> None:
+def test_tenants_are_served_one_after_the_other() -> None:
     async def play() -> None:
         async with desk() as made:
             loud = [made.request(f"loud {number}", tenant="loud") for number in range(6)]

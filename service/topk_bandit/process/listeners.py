@@ -1,4 +1,4 @@
-"""What is looked at before doors are opened: that strangers can't come in, and that all files are good."""
+"""Checks before a service listens: that strangers can't come in, and that all files are good."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quota
     from topk_bandit.process.settings import Settings
 
-__all__ = ["check_doors", "open_doors", "read_certificate", "read_own_quotas"]
+__all__ = ["check_listeners", "find_exposed_listeners", "read_certificate", "read_own_quotas"]
 
 
-def check_doors(settings: Settings) -> None:
+def check_listeners(settings: Settings) -> None:
     """Refuse to serve where strangers may call, or with keys, identities, quotas or certificates that can't be used.
 
     Raises
@@ -27,8 +27,8 @@ def check_doors(settings: Settings) -> None:
     ConfigurationError
         The message names the setting.
     """
-    if not settings.insecure and (doors := open_doors(settings)):
-        raise ConfigurationError(f"{doors[0]}; or say insecure")
+    if not settings.insecure and (problems := find_exposed_listeners(settings)):
+        raise ConfigurationError(f"{problems[0]}; or say insecure")
     if settings.keys_file is not None:
         read_keys(settings.keys_file)
     if settings.client_identities is not None:
@@ -37,8 +37,8 @@ def check_doors(settings: Settings) -> None:
     read_certificate(settings)
 
 
-def open_doors(settings: Settings) -> list[str]:
-    """Return what lets strangers in, or read along, from other machines; a problem for each listener."""
+def find_exposed_listeners(settings: Settings) -> list[str]:
+    """Return a problem for each listener at which strangers on other machines may call, or read what is sent."""
     wanted = ("keys_file", settings.knows_callers), ("tls_certificate", settings.tls_certificate is not None)
     missing = [name for name, is_there in wanted if not is_there]
     listeners = {
@@ -66,15 +66,15 @@ def read_own_quotas(settings: Settings) -> dict[str, dict[Quota, int]]:
     of_tenants = read_quotas(settings.quotas_file)
     for tenant, quotas in of_tenants.items():
         if not settings.knows_callers and (unknown := quotas.keys() & set(CALL_QUOTAS)):
-            told = ", ".join(sorted(unknown))
+            names = ", ".join(sorted(unknown))
             raise ConfigurationError(
-                f"quotas_file: {tenant}: {told} needs keys_file or client_identities, to know whose calls they are"
+                f"quotas_file: {tenant}: {names} needs keys_file or client_identities, to know whose calls they are"
             )
     return of_tenants
 
 
 def read_certificate(settings: Settings) -> ServerCertificate | None:
-    """Return the certificate of the doors; None for plain text.
+    """Return the certificate of the listeners; None for plain text.
 
     Raises
     ------

@@ -28,7 +28,7 @@ class Asked(NamedTuple):
     number
         Which of the connection's calls it is.
     method
-        Place of its method among those that siblings are asked.
+        Place of its method among `METHODS` of `rpc.peers`.
     request_id, traceparent
         The ids of the call that it is a part of.
     payload

@@ -1,4 +1,4 @@
-"""The door at which the other workers of a service ask: a socket in a folder of the service's own."""
+"""The server for the other workers of a service, at a socket in a folder of the service's own."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import grpc
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_ids import call_of
-from topk_bandit.rpc.sibling_frames import Answer, Asked, read_frame, write_frame
-from topk_bandit.rpc.siblings import GIVEN_UP, METHODS, PASSED_ON
+from topk_bandit.rpc.peer_frames import Answer, Asked, read_frame, write_frame
+from topk_bandit.rpc.peers import GIVEN_UP, METHODS, PASSED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.rpc.services import Services
 
-__all__ = ["SiblingDoor"]
+__all__ = ["PeerServer"]
 
 
-class SiblingDoor:
-    """Answers what siblings ask; lives on the event loop that it is made on.
+class PeerServer:
+    """Answers what peers ask; lives on the event loop that it is made on.
 
     Parameters
     ----------
     path
-        The socket's. Who can open it may do everything.
+        The socket's path. Whoever can open it may do everything.
     services
         What is served; its guard admits all calls.
     clock
@@ -41,7 +41,7 @@ class SiblingDoor:
         self._clock = clock
         self._in_flight = services.guard.in_flight
         handlers = services.handlers()
-        # Their context is one of `CallContext`, which has what is asked of gRPC's. Who asks all waits a second at most.
+        # Their context is a `CallContext`, which has the needed part of gRPC's. Who asks all waits a second at most.
         self._methods: list[Any] = [
             services.guard.guard_method(method, handlers[method], may_wait=method in PASSED_ON).call
             for method in METHODS
@@ -80,20 +80,20 @@ class SiblingDoor:
                 asked = Asked.unpack(await read_frame(reader))
                 if asked.method != GIVEN_UP:
                     task = tasks[asked.number] = asyncio.create_task(self._answer(asked))
-                    task.add_done_callback(partial(self._tell, asked.number, writer))
+                    task.add_done_callback(partial(self._send_answer, asked.number, writer))
                 elif asked.number in tasks:
                     tasks[asked.number].cancel()
         except (asyncio.IncompleteReadError, OSError):
             self._end(writer)
 
     def _end(self, writer: asyncio.StreamWriter) -> None:
-        """End a connection, and what it asked for and need not be done to its end."""
+        """End a connection, and cancel its calls that need not run to their end."""
         writer.close()
         for task in self._under_way.pop(writer, {}).values():
             task.cancel()
 
-    def _tell(self, number: int, writer: asyncio.StreamWriter, task: asyncio.Task[Answer]) -> None:
-        """Tell what became of a call; each is answered, for who asks counts what it is owed."""
+    def _send_answer(self, number: int, writer: asyncio.StreamWriter, task: asyncio.Task[Answer]) -> None:
+        """Send what became of a call; each gets an answer, since the peer counts those that it waits for."""
         self._under_way.get(writer, {}).pop(number, None)
         is_answered = not task.cancelled() and task.exception() is None
         answer = task.result() if is_answered else Answer(number, is_message=False, payload=b"")

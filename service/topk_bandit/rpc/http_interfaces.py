@@ -1,4 +1,4 @@
-"""What an HTTP server shows to those who come: all calls and their page, or the console and the calls that it makes."""
+"""The interfaces that an HTTP server may have: all calls and their page, or the console and the calls that it makes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from topk_bandit.rpc.documents import Document
 
-__all__ = ["CALLS", "CONSOLE", "Face"]
+__all__ = ["CALLS", "CONSOLE", "HttpInterface"]
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
-    """One of the two.
+class HttpInterface:
+    """The pages and calls that one HTTP server has.
 
     Attributes
     ----------
@@ -35,10 +35,10 @@ class Face:
         return self.paths is None or path in self.paths
 
 
-CALLS = Face(documents)
+CALLS = HttpInterface(documents)
 
 # All of them only look: whoever reaches the console alone changes nothing.
-CONSOLE = Face(
+CONSOLE = HttpInterface(
     documents_of_console,
     frozenset(
         {

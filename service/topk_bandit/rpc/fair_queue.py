@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Turns"]
+__all__ = ["FairQueue"]
 
 QUIET_ROUNDS = 8
 """If no request came within so many rounds of the event loop, none waits: gRPC takes some six to take one in."""
@@ -23,8 +23,8 @@ ALONE_SECONDS = 0.001
 """A request begins at once if so many seconds have passed since the last one began to leave the event loop alone."""
 
 
-class Turns:
-    """Lets requests begin one after the other, and has requests taken in between.
+class FairQueue:
+    """A fair queue of requests: they begin one after the other, and others are taken in between.
 
     gRPC takes in the calls of a method one by one, and needs several rounds of the event loop for each. A request may
     compute for two milliseconds within one round. So if each began as it came, requests would be taken in no sooner
@@ -32,8 +32,8 @@ class Turns:
     their clients give up. Therefore, while requests come one upon the other, the next one begins once no other has come
     for a few rounds.
 
-    Tenants have their turns one after the other (round robin: Nagle, 1987), so that one with many requests has others
-    wait for one of them and not for all.
+    Each tenant has a queue of its own, and the queues are served in turn (round robin: Nagle, 1987). So others wait for
+    one request of a tenant that sends many, and not for all of them.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Turns:
         self._begun_at = 0.0
         self._left_alone_at = -math.inf
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._giver: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
 
     def note_arrival(self) -> None:
         """Note that a request was taken in, whether it is refused or not."""
@@ -59,14 +59,14 @@ class Turns:
         A request that is cancelled gives up its turn.
         """
         loop = asyncio.get_running_loop()
-        if self._giver is None and self._clock() - self._left_alone_at >= ALONE_SECONDS:
+        if self._serving is None and self._clock() - self._left_alone_at >= ALONE_SECONDS:
             self._note_begin()
             loop.call_soon(self._note_end)
             return
         turn = loop.create_future()
         self._waiting.setdefault(tenant, deque()).append(turn)
-        if self._giver is None:
-            self._giver = loop.create_task(self._give_turns())
+        if self._serving is None:
+            self._serving = loop.create_task(self._serve())
         await turn
         self._begun_at = self._clock()  # what others computed since the turn was given does not count
 
@@ -77,7 +77,7 @@ class Turns:
         """Note that a request has computed what it could: this runs after it, in the same round or the next."""
         self._left_alone_at = self._clock()
 
-    async def _give_turns(self) -> None:
+    async def _serve(self) -> None:
         while self._is_waited():
             await self._take_in_requests()
             if self._is_waited():
@@ -85,23 +85,23 @@ class Turns:
                 self._pop_first().set_result(None)
                 await asyncio.sleep(0)
                 self._note_end()
-        self._giver = None
+        self._serving = None
 
     def _pop_first(self) -> asyncio.Future[None]:
         """Return who is next, and put the others of its tenant behind those of all tenants that wait."""
-        tenant, turns = self._waiting.popitem(last=False)
-        first = turns.popleft()
-        if turns:
-            self._waiting[tenant] = turns
+        tenant, queue = self._waiting.popitem(last=False)
+        first = queue.popleft()
+        if queue:
+            self._waiting[tenant] = queue
         return first
 
     def _is_waited(self) -> bool:
         """Return whether the first one waits for its turn, which those that have given up do not any more."""
         while self._waiting:
-            tenant, turns = next(iter(self._waiting.items()))
-            while turns and turns[0].done():
-                turns.popleft()
-            if turns:
+            tenant, queue = next(iter(self._waiting.items()))
+            while queue and queue[0].done():
+                queue.popleft()
+            if queue:
                 return True
             del self._waiting[tenant]
         return False

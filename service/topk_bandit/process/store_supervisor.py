@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from topk_bandit.store.embedded import EmbeddedStore
 
-__all__ = ["StoreKeeper"]
+__all__ = ["StoreSupervisor"]
 
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 
 
-class StoreKeeper:
-    """Looks after a running store from `start` on, until `stop` stops them both.
+class StoreSupervisor:
+    """Supervises a running store from `start` on, until `stop` stops them both.
 
     Parameters
     ----------
