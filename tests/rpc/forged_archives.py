@@ -44,7 +44,7 @@ ODD: Sequence[Any] = (
 
 
 class Aged:
-    """A store whose clock stands still but for when it is told to go on, ahead of all that reads a clock of its own."""
+    """A store whose clock only moves when a test moves it, ahead of everything that reads a clock of its own."""
 
     def __init__(self) -> None:
         self.now_ms = 4_000_000_000_000
@@ -65,8 +65,8 @@ async def rich_archive(*, trimmed: bool) -> list[str]:
     rng = np.random.default_rng(3)
 
     def context() -> Features:
-        told = {"age": 30.0, "basket": float(rng.normal()), "member": True, "kind": "tea", "tags": ("a",)}
-        return Features.of({**told, "look": (0.5, 0.25)})
+        values = {"age": 30.0, "basket": float(rng.normal()), "member": True, "kind": "tea", "tags": ("a",)}
+        return Features.of({**values, "look": (0.5, 0.25)})
 
     def item(number: int) -> Item:
         return Item(f"i{number}", features=Features.of({"price": 1.0 + number, "kind": "coffee"}))
@@ -150,38 +150,38 @@ async def _live(worker: Worker, aged: Aged, context: Callable[[], Context]) -> N
 
 def forge(lines: Sequence[str], rng: np.random.Generator) -> list[str]:
     """Return an archive with one or two things changed, and digests that are true of it."""
-    told = [json.loads(line) for line in lines[:-1]]
+    entries = [json.loads(line) for line in lines[:-1]]
     for _ in range(int(rng.integers(1, 3))):
         if rng.random() < 0.12:
-            _move(told, rng)
+            _move(entries, rng)
         else:
-            _change(told, rng)
-    texts = [json.dumps(line, ensure_ascii=True, separators=(",", ":")) for line in told]
-    return _end(texts, told)
+            _change(entries, rng)
+    texts = [json.dumps(line, ensure_ascii=True, separators=(",", ":")) for line in entries]
+    return _end(texts, entries)
 
 
-def _end(texts: list[str], told: list[Any]) -> list[str]:
+def _end(texts: list[str], entries: list[Any]) -> list[str]:
     try:
         return ended(texts)
     except (ValueError, KeyError, TypeError):
         return [*texts, '{"end":{}}']
 
 
-def _move(told: list[Any], rng: np.random.Generator) -> None:
+def _move(entries: list[Any], rng: np.random.Generator) -> None:
     """Take an event out, have it twice, or exchange it with another; positions stay in their order."""
-    events = [place for place, line in enumerate(told) if "event" in line][1:]
+    events = [place for place, line in enumerate(entries) if "event" in line][1:]
     if len(events) < 2:
         return
     first, second = (int(rng.choice(events)) for _ in range(2))
     match int(rng.integers(3)):
         case 0:
-            del told[first]
+            del entries[first]
         case 1:
-            told.insert(first, json.loads(json.dumps(told[first])))
+            entries.insert(first, json.loads(json.dumps(entries[first])))
         case 2:
-            told[first], told[second] = told[second], told[first]
-    position = min(line["position"] for line in told if isinstance(line.get("position"), int))
-    for line in told:
+            entries[first], entries[second] = entries[second], entries[first]
+    position = min(line["position"] for line in entries if isinstance(line.get("position"), int))
+    for line in entries:
         if "event" in line:
             line["position"], position = position, position + 1
 
@@ -194,9 +194,9 @@ def _places(node: Any, kept: list[tuple[Any, Any]]) -> None:  # noqa: ANN401 - J
             _places(value, kept)
 
 
-def _change(told: list[Any], rng: np.random.Generator) -> None:
+def _change(entries: list[Any], rng: np.random.Generator) -> None:
     """Change one value of one line."""
-    line = told[int(rng.integers(len(told)))] if rng.random() < 0.8 else told[0]
+    line = entries[int(rng.integers(len(entries)))] if rng.random() < 0.8 else entries[0]
     kept: list[tuple[Any, Any]] = []
     _places(line, kept)
     node, key = kept[int(rng.integers(len(kept)))]
@@ -209,7 +209,7 @@ def _change(told: list[Any], rng: np.random.Generator) -> None:
         case dict() if value and rng.random() < 0.5:
             value.pop(list(value)[int(rng.integers(len(value)))])
         case str() if rng.random() < 0.4:
-            texts = _texts(told)
+            texts = _texts(entries)
             node[key] = texts[int(rng.integers(len(texts)))]
         case int() if rng.random() < 0.3 and not isinstance(value, bool):
             node[key] = value + int(rng.integers(-3, 4))
@@ -221,7 +221,7 @@ def _change(told: list[Any], rng: np.random.Generator) -> None:
             node[key] = ODD[int(rng.integers(len(ODD)))]
 
 
-def _texts(told: list[Any]) -> list[str]:
+def _texts(entries: list[Any]) -> list[str]:
     kept: list[tuple[Any, Any]] = []
-    _places(told, kept)
+    _places(entries, kept)
     return [node[key] for node, key in kept if isinstance(node[key], str) and len(node[key]) < 100]

@@ -38,9 +38,9 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 def call_raw(port: int, path: str, headers: Sequence[tuple[bytes, bytes]], payload: bytes) -> None:
     """Make a call, and return once the server has ended it."""
-    usual = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"localhost")]
+    request = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"localhost")]
     grpc = [(b"te", b"trailers"), (b"content-type", b"application/grpc")]
-    block = b"".join(_literal(*header) for header in (*usual, *grpc, *headers))
+    block = b"".join(_literal(*header) for header in (*request, *grpc, *headers))
     message = b"\0" + struct.pack(">I", len(payload)) + payload
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))

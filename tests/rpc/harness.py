@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """RPC hooks that keep what they are told."""
+    """RPC hooks that keep what they receive."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, str]] = []

@@ -84,7 +84,7 @@ class Loop:
                 raise NotFoundError(f"item {item_id}")
             changed.pop(item_id, None)
         if len(changed) > self.record.settings.item_capacity:
-            raise ExhaustedError("ITEM_CAPACITY", f"there is room for {self.record.settings.item_capacity} items")
+            raise ExhaustedError("ITEM_CAPACITY", f"the capacity is {self.record.settings.item_capacity} items")
         self.items, self.retired = changed, self.retired | set(retired)
 
     def eligible(self, request: RecommendationRequest, *, strict: bool) -> list[str]:

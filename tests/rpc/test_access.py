@@ -1,4 +1,4 @@
-"""Who may call what, over sockets: each method of each service, through both doors."""
+"""Who may call what, over sockets: each method of each service, through both servers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Answer(NamedTuple):
     headers: Any = None
 
 
-class Doors:
+class KeyedService:
     """A service with keys, and both ways to call it."""
 
     def __init__(self, running: RunningServer, channel: grpc.Channel) -> None:
@@ -80,8 +80,8 @@ class Doors:
         )
         self.http_port = await self.http.start()
 
-    def call(self, door: str, path: str, payload: bytes, *authorization: str) -> Answer:
-        return (self.by_grpc if door == "grpc" else self.by_http)(path, payload, *authorization)
+    def call(self, transport: str, path: str, payload: bytes, *authorization: str) -> Answer:
+        return (self.by_grpc if transport == "grpc" else self.by_http)(path, payload, *authorization)
 
     def by_grpc(self, path: str, payload: bytes, *authorization: str) -> Answer:
         shown_ones = tuple(("authorization", one) for one in authorization)
@@ -107,18 +107,18 @@ class Doors:
             connection.close()
         if response.status == 200:
             return Answer("OK", "", headers=response.headers)
-        told = json.loads(body)
-        reasons = [detail["debug"].get("reason", "") for detail in told.get("details", ())]
-        assert (response.status == 401) == (told["code"] == "unauthenticated")
-        assert (response.status == 403) == (told["code"] == "permission_denied")
-        return Answer(told["code"].upper(), told["message"], "".join(reasons), response.headers)
+        error = json.loads(body)
+        reasons = [detail["debug"].get("reason", "") for detail in error.get("details", ())]
+        assert (response.status == 401) == (error["code"] == "unauthenticated")
+        assert (response.status == 403) == (error["code"] == "permission_denied")
+        return Answer(error["code"].upper(), error["message"], "".join(reasons), response.headers)
 
 
 @pytest.fixture(scope="module")
-def doors() -> Iterator[Doors]:
+def service() -> Iterator[KeyedService]:
     few = [key("scope", scopes=[Scope.RECOMMEND])]
     with study_server(keys=ring(*few)) as running, channel_to(running.target) as channel:
-        opened = Doors(running, channel)
+        opened = KeyedService(running, channel)
         running.run(opened.open_http())
         for name, owner in ((HOME, "acme"), (GLOBEX, "globex")):
             bandit = bandit_pb.Bandit(name=name, slate_size=2, item_capacity=20)
@@ -128,11 +128,11 @@ def doors() -> Iterator[Doors]:
         running.run(opened.http.drain(0.0))
 
 
-DOORS = ("grpc", "http")
+TRANSPORTS = ("grpc", "http")
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -172,82 +172,82 @@ def test_every_method_has_a_rule_and_none_streams() -> None:
 
 def test_the_document_has_every_method_in_its_scope() -> None:
     table = re.findall(r"^\| `(\w+)` \| (`.*`) \|$", SECURITY.read_text(encoding="utf-8"), re.MULTILINE)
-    told = {scope: sorted(re.findall(r"`(\w+)`", methods)) for scope, methods in table}
+    documented = {scope: sorted(re.findall(r"`(\w+)`", methods)) for scope, methods in table}
     held = {scope: sorted(path.rpartition("/")[2] for path in RULES if RULES[path].admits({scope})) for scope in Scope}
-    assert told == held
+    assert documented == held
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_strangers_are_refused_before_they_are_understood(doors: Doors, path: str) -> None:
-    doors.running.shop.calls.clear()
+def test_strangers_are_refused_before_they_are_understood(service: KeyedService, path: str) -> None:
+    service.running.shop.calls.clear()
     answers = [
-        doors.call(door, path, payload, *authorization)
-        for door in DOORS
+        service.call(transport, path, payload, *authorization)
+        for transport in TRANSPORTS
         for payload in (UNPARSABLE, about(path, named_below(path, "acme")))
         for authorization in ((), (f"Bearer acme.{SECRETS['globex']}",), (f"Bearer nobody.{SECRETS['acme']}",))
     ]
     assert {(answer.code, answer.message, answer.reason) for answer in answers} == {
         ("UNAUTHENTICATED", "a key that the service knows is needed, as authorization: Bearer KEY", "KEY_NEEDED")
     }
-    assert doors.running.shop.calls == []
+    assert service.running.shop.calls == []
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_a_key_without_the_scope_is_refused_before_it_is_understood(doors: Doors, path: str) -> None:
+def test_a_key_without_the_scope_is_refused_before_it_is_understood(service: KeyedService, path: str) -> None:
     scope = RULES[path].scope
-    others = doors.running.access.keys
-    doors.running.access.keys = ring(key("scope", scopes={one for one in Scope if not RULES[path].admits({one})}))
+    others = service.running.access.keys
+    service.running.access.keys = ring(key("scope", scopes={one for one in Scope if not RULES[path].admits({one})}))
     try:
-        answers = [doors.call(door, path, UNPARSABLE, bearer("scope")) for door in DOORS]
+        answers = [service.call(transport, path, UNPARSABLE, bearer("scope")) for transport in TRANSPORTS]
     finally:
-        doors.running.access.keys = others
-    told = "PERMISSION_DENIED", f"a key with the scope {scope} is needed", "SCOPE_NEEDED"
-    assert [answer[:3] for answer in answers] == [told] * 2
+        service.running.access.keys = others
+    refusal = "PERMISSION_DENIED", f"a key with the scope {scope} is needed", "SCOPE_NEEDED"
+    assert [answer[:3] for answer in answers] == [refusal] * 2
 
 
 @pytest.mark.parametrize("path", NAMING)
-def test_another_tenant_s_names_are_refused_before_anything_is_told(doors: Doors, path: str) -> None:
-    doors.running.shop.calls.clear()
+def test_another_tenant_s_names_are_refused_before_anything_is_returned(service: KeyedService, path: str) -> None:
+    service.running.shop.calls.clear()
     theirs = (named_below(path, "globex"), GLOBEX, "tenants/globex/\n", "tenants/globex")
     none = ("", "tenants/", "tenants/acme\0", "tenants/acme globex", "Tenants/acme", "/tenants/acme", " ")
-    for door, name in product(DOORS, theirs):
-        answer = doors.call(door, path, about(path, name), bearer("acme"))
+    for transport, name in product(TRANSPORTS, theirs):
+        answer = service.call(transport, path, about(path, name), bearer("acme"))
         assert (answer.code, answer.reason) == ("PERMISSION_DENIED", "TENANT_NEEDED")
         assert answer.message == f"{RULES[path].field}: a key for tenants/globex is needed"
-    for door, name in product(DOORS, none):
-        answer = doors.call(door, path, about(path, name), bearer("acme"))
+    for transport, name in product(TRANSPORTS, none):
+        answer = service.call(transport, path, about(path, name), bearer("acme"))
         assert (answer.code, answer.message.partition(":")[0]) == ("INVALID_ARGUMENT", RULES[path].field)
-    assert doors.running.shop.calls == []
+    assert service.running.shop.calls == []
 
 
 @pytest.mark.parametrize("path", NAMING)
-def test_a_key_opens_its_own_tenant_and_an_operator_s_all(doors: Doors, path: str) -> None:
-    for door, (owner, tenant) in product(DOORS, (("acme", "acme"), ("root", "acme"), ("root", "globex"))):
-        answer = doors.call(door, path, about(path, named_below(path, tenant)), bearer(owner))
+def test_a_key_opens_its_own_tenant_and_an_operator_s_all(service: KeyedService, path: str) -> None:
+    for transport, (owner, tenant) in product(TRANSPORTS, (("acme", "acme"), ("root", "acme"), ("root", "globex"))):
+        answer = service.call(transport, path, about(path, named_below(path, tenant)), bearer(owner))
         assert answer.code not in {"UNAUTHENTICATED", "PERMISSION_DENIED"}
         assert "a key" not in answer.message
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_every_tenant_is_for_keys_of_every_tenant(doors: Doors, path: str) -> None:
-    for door in DOORS:
-        doors.running.shop.calls.clear()
-        answer = doors.call(door, path, about(path, "tenants/*"), bearer("acme"))
+def test_every_tenant_is_for_keys_of_every_tenant(service: KeyedService, path: str) -> None:
+    for transport in TRANSPORTS:
+        service.running.shop.calls.clear()
+        answer = service.call(transport, path, about(path, "tenants/*"), bearer("acme"))
         assert answer[:3] == ("PERMISSION_DENIED", "a key for every tenant is needed", "TENANT_NEEDED")
-        assert doors.running.shop.calls == []
-        answer = doors.call(door, path, about(path, "tenants/*"), bearer("root"))
+        assert service.running.shop.calls == []
+        answer = service.call(transport, path, about(path, "tenants/*"), bearer("root"))
         assert (answer.code == "OK") == (path in OF_EVERY_TENANT | {OVERVIEWS})
 
 
-def test_a_tenant_that_begins_like_another_is_another(doors: Doors, door: str) -> None:
-    answer = doors.call(door, RECOMMEND, about(RECOMMEND, "tenants/acme2/bandits/home"), bearer("acme"))
+def test_a_tenant_that_begins_like_another_is_another(service: KeyedService, transport: str) -> None:
+    answer = service.call(transport, RECOMMEND, about(RECOMMEND, "tenants/acme2/bandits/home"), bearer("acme"))
     assert answer.message == "bandit: a key for tenants/acme2 is needed"
 
 
-def test_a_study_of_another_tenant_is_no_prior(doors: Doors) -> None:
+def test_a_study_of_another_tenant_is_no_prior(service: KeyedService) -> None:
     bandit = bandit_pb.Bandit(name=HOME, slate_size=2, item_capacity=9, prior_study="tenants/globex/studies/taste")
     request = bandit_pb.CreateBanditRequest(bandit=bandit).SerializeToString()
-    answer = doors.by_grpc("/topk_bandit.v1.BanditService/CreateBandit", request, bearer("acme"))
+    answer = service.by_grpc("/topk_bandit.v1.BanditService/CreateBandit", request, bearer("acme"))
     assert answer.code == "INVALID_ARGUMENT"
 
 
@@ -257,21 +257,21 @@ def test_a_study_of_another_tenant_is_no_prior(doors: Doors) -> None:
 ODD = ["", " ", "Bearer", "Bearer ", "Bearer .", "Basic YTpi", "Bearer a.b, Bearer c.d", "x" * 4000]
 
 
-def test_odd_headers_are_no_key(doors: Doors, door: str) -> None:
+def test_odd_headers_are_no_key(service: KeyedService, transport: str) -> None:
     for odd in ODD:
-        assert doors.call(door, RECOMMEND, UNPARSABLE, odd).code == "UNAUTHENTICATED", odd
+        assert service.call(transport, RECOMMEND, UNPARSABLE, odd).code == "UNAUTHENTICATED", odd
 
 
-def test_two_headers_are_no_key_even_if_one_is(doors: Doors, door: str) -> None:
+def test_two_headers_are_no_key_even_if_one_is(service: KeyedService, transport: str) -> None:
     request = about(RECOMMEND, HOME)
     for two in ((bearer("acme"), bearer("root")), (bearer("acme"), bearer("acme")), ("", bearer("acme"))):
-        assert doors.call(door, RECOMMEND, request, *two).code == "UNAUTHENTICATED"
+        assert service.call(transport, RECOMMEND, request, *two).code == "UNAUTHENTICATED"
 
 
-def test_a_header_of_a_megabyte_is_refused_and_the_next_call_served(doors: Doors) -> None:
-    doors.running.shop.calls.clear()
-    assert doors.by_grpc(RECOMMEND, about(RECOMMEND, HOME), "Bearer " + "a" * 2**20).code != "OK"
-    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=PATIENCE) as connection:
+def test_a_header_of_a_megabyte_is_refused_and_the_next_call_served(service: KeyedService) -> None:
+    service.running.shop.calls.clear()
+    assert service.by_grpc(RECOMMEND, about(RECOMMEND, HOME), "Bearer " + "a" * 2**20).code != "OK"
+    with socket.create_connection(("127.0.0.1", service.http_port), timeout=PATIENCE) as connection:
         head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ".encode()
         try:
             connection.sendall(head + b"a" * 2**20 + b"\r\nContent-Length: 0\r\n\r\n")
@@ -279,23 +279,23 @@ def test_a_header_of_a_megabyte_is_refused_and_the_next_call_served(doors: Doors
         except ConnectionError:
             answered = b""
     assert b" 200 " not in answered
-    assert doors.running.shop.calls == []
-    for door in ("grpc", "http"):
-        assert doors.call(door, RECOMMEND, UNPARSABLE, bearer("acme")).code == "INVALID_ARGUMENT"
+    assert service.running.shop.calls == []
+    for transport in ("grpc", "http"):
+        assert service.call(transport, RECOMMEND, UNPARSABLE, bearer("acme")).code == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize("odd", [b"\xff\xfe", b"\xe9", "é".encode(), b"\0", b"\x7f", b"\xed\xa0\x80"])
 def test_bytes_that_are_no_text_are_no_key_and_are_not_logged(
-    doors: Doors, odd: bytes, capfd: pytest.CaptureFixture[str]
+    service: KeyedService, odd: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     root = logging.getLogger()
     before = root.handlers[:], root.level
     logs.configure("json", level="DEBUG")
-    doors.running.shop.calls.clear()
+    service.running.shop.calls.clear()
     try:
         for header in (odd, b"Bearer " + odd, bearer("acme").encode() + odd, odd + bearer("acme").encode()):
-            call_raw(doors.running.port, RECOMMEND, [(b"authorization", header)], about(RECOMMEND, HOME))
-            with socket.create_connection(("127.0.0.1", doors.http_port), timeout=PATIENCE) as connection:
+            call_raw(service.running.port, RECOMMEND, [(b"authorization", header)], about(RECOMMEND, HOME))
+            with socket.create_connection(("127.0.0.1", service.http_port), timeout=PATIENCE) as connection:
                 head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n".encode()
                 connection.sendall(head + b"Authorization: " + header + b"\r\nContent-Length: 0\r\n\r\n")
                 assert b" 200 " not in connection.recv(1000)
@@ -305,41 +305,41 @@ def test_bytes_that_are_no_text_are_no_key_and_are_not_logged(
         logging.captureWarnings(capture=False)
         root.handlers[:] = before[0]
         root.setLevel(before[1])
-    assert doors.running.shop.calls == []
+    assert service.running.shop.calls == []
     assert SECRETS["acme"] not in capfd.readouterr().err
 
 
 # HTTP
 
 
-def test_a_stranger_s_body_is_not_waited_for(doors: Doors) -> None:
-    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=PATIENCE) as connection:
+def test_a_stranger_s_body_is_not_waited_for(service: KeyedService) -> None:
+    with socket.create_connection(("127.0.0.1", service.http_port), timeout=PATIENCE) as connection:
         head = f"POST {RECOMMEND} HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n"
         connection.sendall(f"{head}Content-Length: 900000\r\n\r\n".encode())  # and nothing of it
         with connection.makefile("rb") as answer:
-            told = answer.read()
-    assert told.startswith(b"HTTP/1.1 401 ")
-    assert b"WWW-Authenticate: Bearer\r\n" in told
+            answered = answer.read()
+    assert answered.startswith(b"HTTP/1.1 401 ")
+    assert b"WWW-Authenticate: Bearer\r\n" in answered
 
 
 # What is for everybody
 
 
-def test_health_and_reflection_are_for_everybody(doors: Doors) -> None:
-    told = health_pb2_grpc.HealthStub(doors.channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
-    assert told.status == health_pb2.HealthCheckResponse.SERVING
-    assert "topk_bandit.v1.BanditService" in ProtoReflectionDescriptorDatabase(doors.channel).get_services()
+def test_health_and_reflection_are_for_everybody(service: KeyedService) -> None:
+    health = health_pb2_grpc.HealthStub(service.channel).Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+    assert health.status == health_pb2.HealthCheckResponse.SERVING
+    assert "topk_bandit.v1.BanditService" in ProtoReflectionDescriptorDatabase(service.channel).get_services()
 
 
 # Other keys while calls come
 
 
-def test_keys_are_changed_one_for_another_while_calls_come(doors: Doors, door: str) -> None:
-    access, before = doors.running.access, doors.running.access.keys
+def test_keys_are_changed_one_for_another_while_calls_come(service: KeyedService, transport: str) -> None:
+    access, before = service.running.access, service.running.access.keys
     request = about("/topk_bandit.v1.BanditService/GetBandit", HOME)
 
     def answer(owner: str) -> str:
-        return doors.call(door, "/topk_bandit.v1.BanditService/GetBandit", request, bearer(owner)).code
+        return service.call(transport, "/topk_bandit.v1.BanditService/GetBandit", request, bearer(owner)).code
 
     try:
         assert (answer("acme"), answer("second")) == ("OK", "UNAUTHENTICATED")
@@ -355,40 +355,44 @@ def test_keys_are_changed_one_for_another_while_calls_come(doors: Doors, door: s
 
 
 def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
-    told = [one for one in caplog.records if one.name == AUDIT_LOGGER]
+    records = [one for one in caplog.records if one.name == AUDIT_LOGGER]
     names = ("key", "tenant", "method", "resource", "outcome")
-    return [{name: getattr(one, name) for name in names} for one in told]
+    return [{name: getattr(one, name) for name in names} for one in records]
 
 
 def upsert(name: str = HOME, item: str = "tea") -> bytes:
     return bandit_pb.UpsertItemsRequest(bandit=name, items=[bandit_pb.Item(item_id=item)]).SerializeToString()
 
 
-def test_management_is_written_down_once_a_call(doors: Doors, door: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_management_is_written_down_once_a_call(
+    service: KeyedService, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
     method = UPSERT.removeprefix("/")
-    told = {"tenant": "acme", "method": method, "resource": HOME}
+    record = {"tenant": "acme", "method": method, "resource": HOME}
     cases = [
-        (upsert(), "acme", told | {"key": "acme", "outcome": "OK"}),
-        (upsert(), "root", told | {"key": "root", "outcome": "OK"}),
-        (upsert(item=""), "acme", told | {"key": "acme", "outcome": "INVALID_ARGUMENT"}),
-        (upsert(), "globex", told | {"key": "globex", "outcome": "PERMISSION_DENIED"}),
-        (upsert(f"{HOME}x"), "acme", told | {"key": "acme", "resource": f"{HOME}x", "outcome": "NOT_FOUND"}),
-        (upsert("?" * 999), "root", told | {"key": "root", "tenant": "", "resource": "?" * 200})
+        (upsert(), "acme", record | {"key": "acme", "outcome": "OK"}),
+        (upsert(), "root", record | {"key": "root", "outcome": "OK"}),
+        (upsert(item=""), "acme", record | {"key": "acme", "outcome": "INVALID_ARGUMENT"}),
+        (upsert(), "globex", record | {"key": "globex", "outcome": "PERMISSION_DENIED"}),
+        (upsert(f"{HOME}x"), "acme", record | {"key": "acme", "resource": f"{HOME}x", "outcome": "NOT_FOUND"}),
+        (upsert("?" * 999), "root", record | {"key": "root", "tenant": "", "resource": "?" * 200})
     ]  # fmt: skip
     for payload, owner, expected in cases:
         caplog.clear()
-        doors.call(door, UPSERT, payload, bearer(owner))
+        service.call(transport, UPSERT, payload, bearer(owner))
         (record,) = audited(caplog)
         assert record == {"outcome": "INVALID_ARGUMENT"} | expected
     assert SECRETS["acme"] not in caplog.text
 
 
-def test_what_changes_nothing_is_not_written_down(doors: Doors, door: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_changes_nothing_is_not_written_down(
+    service: KeyedService, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
-    doors.call(door, RECOMMEND, about(RECOMMEND, HOME), bearer("acme"))
-    doors.call(door, UPSERT, upsert())
-    doors.call(door, UPSERT, upsert(), bearer("scope"))
+    service.call(transport, RECOMMEND, about(RECOMMEND, HOME), bearer("acme"))
+    service.call(transport, UPSERT, upsert())
+    service.call(transport, UPSERT, upsert(), bearer("scope"))
     assert audited(caplog) == []
     assert pb.RecommendRequest.FromString(about(RECOMMEND, HOME)).bandit == HOME
     assert shown("acme") not in caplog.text

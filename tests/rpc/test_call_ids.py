@@ -1,4 +1,4 @@
-"""The ids of a call: taken from its caller where they are good, else made, and told with every answer."""
+"""The ids of a call: taken from its caller where they are good, else made, and sent with every answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from tests.rpc.harness import channel_to, serving
-from tests.rpc.test_http_server import BANDIT, RECOMMEND, Door, opened
+from tests.rpc.test_http_server import BANDIT, RECOMMEND, HttpListener, opened
 from tests.rpc.wire import HOME, create
 from tests.waiting import PATIENCE
 
@@ -31,17 +31,17 @@ ASKED = pb.RecommendRequest(bandit=HOME)
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
+def listener() -> Iterator[HttpListener]:
     with opened() as one:
         yield one
 
 
-def ids_of(told: Mapping[str, str]) -> tuple[str, str, str, str]:
+def ids_of(headers: Mapping[str, str]) -> tuple[str, str, str, str]:
     """Return the request id, the trace id, the span id and the flags of an answer, which are well-formed."""
-    version, trace_id, span_id, flags = told["traceparent"].split("-")
+    version, trace_id, span_id, flags = headers["traceparent"].split("-")
     assert (version, len(trace_id), len(span_id)) == ("00", 32, 16)
     assert re.fullmatch("[0-9a-f]+", trace_id + span_id)
-    return told["x-request-id"], trace_id, span_id, flags
+    return headers["x-request-id"], trace_id, span_id, flags
 
 
 # What is taken
@@ -114,12 +114,12 @@ def test_ids_that_are_made_are_never_the_same() -> None:
     assert not any(call.span.sampled for call in calls)
 
 
-def test_what_is_told_is_what_a_caller_may_send() -> None:
+def test_the_ids_of_an_answer_are_what_a_caller_may_send() -> None:
     made = call_of(None)
     assert call_of(metadata_of(made)).parent == made.span
 
 
-# What is told
+# What is sent with answers
 
 
 def test_an_answer_over_grpc_tells_its_ids(channel: grpc.Channel) -> None:
@@ -135,14 +135,14 @@ def test_an_error_over_grpc_tells_its_ids_and_its_details(channel: grpc.Channel)
     sent = (("x-request-id", "two words"), ("traceparent", PARENT))
     with pytest.raises(grpc.RpcError) as caught:
         RecommenderServiceStub(channel).Recommend(ASKED, metadata=sent, timeout=PATIENCE)
-    told = dict(caught.value.trailing_metadata())
-    assert ids_of(told)[:2] == (told["x-request-id"], TRACE)
-    assert re.fullmatch("[0-9a-f]{32}", told["x-request-id"])
-    assert "grpc-status-details-bin" in told
+    trailers = dict(caught.value.trailing_metadata())
+    assert ids_of(trailers)[:2] == (trailers["x-request-id"], TRACE)
+    assert re.fullmatch("[0-9a-f]{32}", trailers["x-request-id"])
+    assert "grpc-status-details-bin" in trailers
 
 
-def test_an_answer_over_http_tells_its_ids(door: Door) -> None:
-    answer = door.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, X_Request_Id="r-17", Traceparent=PARENT)
+def test_an_answer_over_http_tells_its_ids(listener: HttpListener) -> None:
+    answer = listener.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}, X_Request_Id="r-17", Traceparent=PARENT)
     assert answer.status == 200
     assert ids_of(answer.headers)[:2] == ("r-17", TRACE)
 
@@ -157,9 +157,9 @@ def test_an_answer_over_http_tells_its_ids(door: Door) -> None:
     ],
 )
 def test_an_error_over_http_tells_its_ids(
-    door: Door, body: dict[str, str] | bytes, headers: dict[str, str], status: int
+    listener: HttpListener, body: dict[str, str] | bytes, headers: dict[str, str], status: int
 ) -> None:
-    answer = door.send(RECOMMEND, body, X_Request_Id="r-17", Traceparent=PARENT, **headers)
+    answer = listener.send(RECOMMEND, body, X_Request_Id="r-17", Traceparent=PARENT, **headers)
     assert answer.status == status
     assert ids_of(answer.headers)[:2] == ("r-17", TRACE)
 
@@ -173,16 +173,16 @@ def test_pages_of_other_origins_may_send_and_read_ids() -> None:
         assert {"X-Request-Id", "Traceparent", "Retry-After"} <= set(shown)
 
 
-def test_calls_of_one_connection_have_ids_of_their_own(door: Door) -> None:
-    connection, told = http.client.HTTPConnection("127.0.0.1", door.port, timeout=PATIENCE), []
+def test_calls_of_one_connection_have_ids_of_their_own(listener: HttpListener) -> None:
+    connection, seen = http.client.HTTPConnection("127.0.0.1", listener.port, timeout=PATIENCE), []
     with contextlib.closing(connection):
         for _ in range(3):
             connection.request("POST", RECOMMEND, b"{}", {"Content-Type": "application/json"})
             response = connection.getresponse()
             response.read()
-            told.append(ids_of(response.headers))
+            seen.append(ids_of(response.headers))
     for part in range(3):
-        assert len({ids[part] for ids in told}) == 3
+        assert len({ids[part] for ids in seen}) == 3
 
 
 # Who knows them while a call is served

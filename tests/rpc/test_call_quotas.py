@@ -80,7 +80,7 @@ def test_a_caller_who_keeps_to_the_rate_is_never_refused(rate: int, start: float
 
 
 @given(rate=rates, start=starts, extra=st.integers(0, 50))
-def test_who_waits_as_long_as_told_is_let_in_and_no_earlier(rate: int, start: float, extra: int) -> None:
+def test_who_waits_for_the_retry_delay_is_let_in_and_no_earlier(rate: int, start: float, extra: int) -> None:
     clock = Clock(start)
     quotas = CallQuotas(Quotas({CALLS: rate}), clock=clock)
     refusals = [quotas.refusal("shop", CALLS) for _ in range(rate + 1 + extra)]
@@ -274,8 +274,8 @@ def test_a_tenant_leaves_places_among_the_calls_in_flight(running: RunningServer
 
 
 def test_both_doors_share_a_quota_and_tell_the_same(running: RunningServer, channel: grpc.Channel) -> None:
-    door = HttpServer("127.0.0.1:0", services=running.services, max_message_bytes=1_000_000, max_connections=10)
-    port = running.run(door.start())
+    listener = HttpServer("127.0.0.1:0", services=running.services, max_message_bytes=1_000_000, max_connections=10)
+    port = running.run(listener.start())
     try:
         for _ in range(5):
             assert called(channel, RECOMMEND, UNPARSABLE, "acme").code == "INVALID_ARGUMENT"  # type: ignore[union-attr]
@@ -283,11 +283,11 @@ def test_both_doors_share_a_quota_and_tell_the_same(running: RunningServer, chan
         headers = {"Content-Type": "application/json", "Authorization": bearer("acme")}
         connection.request("POST", RECOMMEND, "{}", headers)
         response = connection.getresponse()
-        told = json.loads(response.read())
+        error = json.loads(response.read())
         connection.close()
     finally:
-        running.run(door.drain(0.0))
-    assert (response.status, told["code"], response.headers["Retry-After"]) == (429, "resource_exhausted", "1")
-    details = {detail["type"].rpartition(".")[2]: detail["debug"] for detail in told["details"]}
+        running.run(listener.drain(0.0))
+    assert (response.status, error["code"], response.headers["Retry-After"]) == (429, "resource_exhausted", "1")
+    details = {detail["type"].rpartition(".")[2]: detail["debug"] for detail in error["details"]}
     assert details["ErrorInfo"]["metadata"] == {"quota": "calls_per_second", "limit": "5", "used": "5"}
-    assert details["QuotaFailure"]["violations"] == [{"subject": "tenants/acme", "description": told["message"]}]
+    assert details["QuotaFailure"]["violations"] == [{"subject": "tenants/acme", "description": error["message"]}]

@@ -24,6 +24,6 @@ def test_pages_have_a_default_and_a_largest_size(asked: int, bandits: int, items
 @pytest.mark.parametrize("durability", [IN_MEMORY, FSYNC, Durability(synced=True, replicas=3)], ids=str)
 def test_what_was_achieved_crosses_the_wire(durability: Durability) -> None:
     receipt = RewardReceipt(RewardOutcome.ACCEPTED, 7, durability)
-    told = converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
-    assert recommender_pb.Durability.Name(told.durability) == f"DURABILITY_{durability.word.upper()}"
-    assert operations._receipt(told).durability == durability
+    message = converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
+    assert recommender_pb.Durability.Name(message.durability) == f"DURABILITY_{durability.word.upper()}"
+    assert operations._receipt(message).durability == durability

@@ -110,12 +110,12 @@ def test_a_batch_of_a_bandit_that_asks_for_more_is_waited_for(pair: tuple[Runnin
             with pair[0].client() as server:
                 server.config_set("min-replicas-to-write", 1)
             ids = await slates(client, 4, durability=REPLICATED)
-            told = await second.rewards("home", dict.fromkeys(ids[:2], 1.0))
-            assert [told.receipts[one].outcome for one in ids[:2]] == [RewardOutcome.ACCEPTED] * 2
-            assert {receipt.durability for receipt in told.receipts.values()} == {REPLICATED}
+            results = await second.rewards("home", dict.fromkeys(ids[:2], 1.0))
+            assert [results.receipts[one].outcome for one in ids[:2]] == [RewardOutcome.ACCEPTED] * 2
+            assert {receipt.durability for receipt in results.receipts.values()} == {REPLICATED}
             with missing(pair[1]):
-                told = await second.rewards("home", dict.fromkeys(ids[2:], 1.0))
-            assert {error.details.reason for error in told.errors.values()} == {"NOT_DURABLE"}
+                results = await second.rewards("home", dict.fromkeys(ids[2:], 1.0))
+            assert {error.details.reason for error in results.errors.values()} == {"NOT_DURABLE"}
             assert await rewarded(store) == ids
 
     run(RedisStores(pair[0].unix_url, durability=IN_MEMORY), scenario, connections=2)
@@ -127,8 +127,8 @@ def test_a_batch_is_written_by_a_server_that_forgot_its_scripts(pair: tuple[Runn
             ids = await slates(client, 3)
             with pair[0].client() as server:
                 server.script_flush()
-            told = await client.rewards("home", dict.fromkeys(ids, 1.0))
-            assert [told.receipts[one].outcome for one in ids] == [RewardOutcome.ACCEPTED] * 3
+            results = await client.rewards("home", dict.fromkeys(ids, 1.0))
+            assert [results.receipts[one].outcome for one in ids] == [RewardOutcome.ACCEPTED] * 3
             assert await rewarded(store) == ids
 
     run(RedisStores(pair[0].unix_url, durability=REPLICATED), scenario)
@@ -142,10 +142,10 @@ def test_a_reward_of_a_damaged_slate_stops_no_other(pair: tuple[RunningServer, R
             ids = await slates(client, 3, reward_range=RewardRange(0.0, 1.0))
             with pair[0].client() as server:
                 server.hset(f"{stores.prefix}:{{acme/home}}:recommendations", ids[1], "garbage")
-            told = await client.rewards("home", {ids[0]: 1.0, ids[1]: 1.0, ids[2]: 2.0})
-            assert list(told.receipts) == [ids[0]]
-            assert told.errors[ids[1]].details.code == "INTERNAL"
-            refused = told.errors[ids[2]]
+            results = await client.rewards("home", {ids[0]: 1.0, ids[1]: 1.0, ids[2]: 2.0})
+            assert list(results.receipts) == [ids[0]]
+            assert results.errors[ids[1]].details.code == "INTERNAL"
+            refused = results.errors[ids[2]]
             assert isinstance(refused, InvalidArgument)
             assert refused.field == "rewards[2].value"
             assert await rewarded(store) == [ids[0]]
@@ -163,9 +163,9 @@ def test_a_store_that_is_away_is_asked_once(pair: tuple[RunningServer, RunningSe
             ids = await slates(client, 250)
             with hanging(primary):
                 other._link._timeout = 0.5
-                told = await second.rewards("home", dict.fromkeys(ids, 1.0))
-            assert {type(error) for error in told.errors.values()} == {Unavailable}
-            untried = [one for one in ids if told.errors[one].details.message.startswith("not tried")]
+                results = await second.rewards("home", dict.fromkeys(ids, 1.0))
+            assert {type(error) for error in results.errors.values()} == {Unavailable}
+            untried = [one for one in ids if results.errors[one].details.message.startswith("not tried")]
             assert untried == ids[REWARDS_AT_ONCE:]
             again = await client.rewards("home", dict.fromkeys(ids, 1.0))
             assert {again.receipts[one].outcome for one in untried} == {RewardOutcome.ACCEPTED}

@@ -46,7 +46,7 @@ class SubError(errors.UnavailableError):
     pass
 
 
-def test_a_subclass_is_told_like_its_parent(server: RunningServer, stub: RecommenderServiceStub) -> None:
+def test_a_subclass_is_reported_like_its_parent(server: RunningServer, stub: RecommenderServiceStub) -> None:
     server.shop.faults["reward"] = SubError("gone", retry_after=2)
     refusal = refused(stub.Reward, REWARD)
     assert (refusal.code, refusal.message, refusal.retry_after) == ("UNAVAILABLE", "gone", 2.0)

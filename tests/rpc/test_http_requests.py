@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from topk_bandit.rpc.http_requests import MOST_BYTES, NotYet, UsualRequest, read_usual
+from topk_bandit.rpc.http_requests import MOST_BYTES, FastPathRequest, NotYet, read_fast_path_request
 
 HEAD = b"POST /a.b.C/D HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
 BODY = b'{"a": 1}'
 WHOLE = HEAD + b"X-Request-Id:\tview-1 \r\nCONTENT-LENGTH: 8\r\n\r\n" + BODY
 
 
-def test_a_usual_request_is_read() -> None:
-    request = read_usual(WHOLE)
-    assert isinstance(request, UsualRequest)
+def test_a_request_on_the_fast_path_is_read() -> None:
+    request = read_fast_path_request(WHOLE)
+    assert isinstance(request, FastPathRequest)
     assert (request.path, request.body) == ("/a.b.C/D", BODY)
     assert request.headers == {
         "host": "here",
@@ -24,7 +24,7 @@ def test_a_usual_request_is_read() -> None:
 
 
 def test_a_beginning_of_one_is_unfinished_wherever_it_ends() -> None:
-    assert {read_usual(WHOLE[:end]) for end in range(len(WHOLE))} == {NotYet.UNFINISHED}
+    assert {read_fast_path_request(WHOLE[:end]) for end in range(len(WHOLE))} == {NotYet.UNFINISHED}
 
 
 def with_headers(*lines: bytes, length: bytes = b"8", body: bytes = BODY) -> bytes:
@@ -76,4 +76,4 @@ def with_headers(*lines: bytes, length: bytes = b"8", body: bytes = BODY) -> byt
     ids=range(38),
 )
 def test_whatever_has_rules_of_its_own_is_left_to_the_library(sent: bytes) -> None:
-    assert read_usual(sent) is NotYet.UNUSUAL
+    assert read_fast_path_request(sent) is NotYet.OTHER

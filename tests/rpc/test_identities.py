@@ -1,4 +1,4 @@
-"""Names in callers' certificates, as credentials: read from their file, and over real TLS through both doors."""
+"""Names in callers' certificates, as credentials: read from their file, and over real TLS through both servers."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_what_is_no_entry_is_named(text: str) -> None:
 
 
 def test_alternative_names_come_before_the_common_one() -> None:
-    def names(**told: list[bytes]) -> tuple[str, ...]:
-        return names_in(told)
+    def names(**parts: list[bytes]) -> tuple[str, ...]:
+        return names_in(parts)
 
     every = names(x509_common_name=[b"c"], peer_dns=[b"D.x", b"e"], peer_uri=[b"u:X"], peer_ip=[b"1.2.3.4"])
     assert every == ("URI:u:X", "DNS:d.x", "DNS:e")
@@ -125,7 +125,7 @@ def test_alternative_names_come_before_the_common_one() -> None:
     assert names() == names_in(auth_context(None)) == ()
 
 
-# Through both doors.
+# Through both servers.
 
 
 class Answer(NamedTuple):
@@ -138,7 +138,7 @@ OK = Answer("OK")
 NOT_CONNECTED = Answer("not connected")
 
 
-class Doors:
+class KeyedService:
     """A service that asks callers for certificates of an authority, and both ways to call it."""
 
     def __init__(self, running: RunningServer, folder: Path, tls: ServerCertificate, authority: Authority) -> None:
@@ -157,9 +157,9 @@ class Doors:
     def client_roots(self) -> Path:
         return self.folder / "client-roots.pem"
 
-    def call(self, door: str, shown: Shown, path: str, payload: bytes, key: str | None = None) -> Answer:
+    def call(self, transport: str, shown: Shown, path: str, payload: bytes, key: str | None = None) -> Answer:
         """Call on a connection of its own."""
-        return (self.by_grpc if door == "grpc" else self.by_http)(shown, path, payload, key)
+        return (self.by_grpc if transport == "grpc" else self.by_http)(shown, path, payload, key)
 
     def by_grpc(self, shown: Shown, path: str, payload: bytes, key: str | None = None) -> Answer:
         certificate, private_key = (file.read_bytes() for file in shown) if shown else (None, None)
@@ -170,8 +170,12 @@ class Doors:
             try:
                 channel.unary_unary(path)(payload, timeout=PATIENCE, metadata=metadata)
             except grpc.RpcError as error:
-                told = refusal_of(error)
-                return NOT_CONNECTED if told.code == "UNAVAILABLE" else Answer(told.code, told.message, told.reason)
+                refusal = refusal_of(error)
+                return (
+                    NOT_CONNECTED
+                    if refusal.code == "UNAVAILABLE"
+                    else Answer(refusal.code, refusal.message, refusal.reason)
+                )
         return OK
 
     def connection(self, shown: Shown) -> http.client.HTTPSConnection:
@@ -188,39 +192,39 @@ class Doors:
                 response = connection.getresponse()
             except OSError:  # so is what ssl raises
                 return NOT_CONNECTED
-            told = response.read()
+            body = response.read()
         if response.status == 200:
             return OK
-        refusal = json.loads(told)
+        refusal = json.loads(body)
         reasons = [detail["debug"].get("reason", "") for detail in refusal.get("details", ())]
         return Answer(refusal["code"].upper(), refusal["message"], "".join(reasons))
 
 
 @contextlib.contextmanager
-def opened(folder: Path, **options: object) -> Iterator[Doors]:
-    """Open both doors of a service with keys and identities, and create a bandit."""
+def opened(folder: Path, **options: object) -> Iterator[KeyedService]:
+    """Open both servers of a service with keys and identities, and create a bandit."""
     authority = Authority(folder / "authority")
     roots = folder / "client-roots.pem"
     roots.write_bytes(authority.certificate.read_bytes())
     tls = ServerCertificate(*write_pair(folder), roots)
     known = parse_identities(KNOWN)
     with serving(keys=ring(), identities=known, tls=tls, address="127.0.0.1:0", **options) as running:
-        doors = Doors(running, folder, tls, authority)
-        running.run(doors.open_http())
+        service = KeyedService(running, folder, tls, authority)
+        running.run(service.open_http())
         made = bandit_pb.CreateBanditRequest(bandit=bandit_pb.Bandit(name=HOME, slate_size=2, item_capacity=9))
-        assert doors.by_grpc(doors.checkout, CREATE, made.SerializeToString()) == OK
-        yield doors
-        running.run(doors.http.drain(0.0))
+        assert service.by_grpc(service.checkout, CREATE, made.SerializeToString()) == OK
+        yield service
+        running.run(service.http.drain(0.0))
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with opened(tmp_path_factory.mktemp("doors")) as doors:
-        yield doors
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedService]:
+    with opened(tmp_path_factory.mktemp("service")) as service:
+        yield service
 
 
 @pytest.fixture(params=["grpc", "http"])
-def door(request: pytest.FixtureRequest) -> str:
+def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -234,17 +238,19 @@ def door(request: pytest.FixtureRequest) -> str:
         ("old-client", ["email:a@shop.example"]),
     ],
 )
-def test_a_known_name_calls_for_its_tenant(doors: Doors, door: str, common_name: str, alternative: list[str]) -> None:
-    shown = doors.authority.issue(common_name, *alternative)
-    assert doors.call(door, shown, GET, MINE) == OK
+def test_a_known_name_calls_for_its_tenant(
+    service: KeyedService, transport: str, common_name: str, alternative: list[str]
+) -> None:
+    shown = service.authority.issue(common_name, *alternative)
+    assert service.call(transport, shown, GET, MINE) == OK
     denied = Answer("PERMISSION_DENIED", "name: a key for tenants/globex is needed", "TENANT_NEEDED")
-    assert doors.call(door, shown, GET, THEIRS) == denied
+    assert service.call(transport, shown, GET, THEIRS) == denied
     denied = Answer("PERMISSION_DENIED", "a key with the scope operate is needed", "SCOPE_NEEDED")
-    assert doors.call(door, shown, STATS, UNPARSABLE) == denied
+    assert service.call(transport, shown, STATS, UNPARSABLE) == denied
 
 
 @pytest.mark.parametrize(
-    ("common_name", "alternative", "told"),
+    ("common_name", "alternative", "named"),
     [
         ("nobody", [], "CN:nobody"),
         ("checkout", ["URI:spiffe://shop.example/checkout/"], "URI:spiffe://shop.example/checkout/"),
@@ -254,61 +260,63 @@ def test_a_known_name_calls_for_its_tenant(doors: Doors, door: str, common_name:
     ],
 )
 def test_an_unknown_name_is_refused_before_it_is_understood_unless_it_shows_a_key(
-    doors: Doors, door: str, common_name: str, alternative: list[str], told: str
+    service: KeyedService, transport: str, common_name: str, alternative: list[str], named: str
 ) -> None:
-    shown = doors.authority.issue(common_name, *alternative, file="unknown")
-    refused = doors.call(door, shown, GET, UNPARSABLE)
+    shown = service.authority.issue(common_name, *alternative, file="unknown")
+    refused = service.call(transport, shown, GET, UNPARSABLE)
     assert (refused.code, refused.reason) == ("UNAUTHENTICATED", "IDENTITY_NEEDED")
-    assert refused.message == f"show a key, or a certificate with just one name that the service knows, not {told}"
-    assert doors.call(door, shown, GET, MINE, bearer("acme")) == OK
+    assert refused.message == f"show a key, or a certificate with just one name that the service knows, not {named}"
+    assert service.call(transport, shown, GET, MINE, bearer("acme")) == OK
 
 
-def test_a_key_decides_where_there_is_one(doors: Doors, door: str) -> None:
-    assert doors.call(door, doors.checkout, GET, MINE, bearer("globex")).reason == "TENANT_NEEDED"
-    assert doors.call(door, doors.checkout, GET, THEIRS, bearer("globex")).code == "NOT_FOUND"
+def test_a_key_decides_where_there_is_one(service: KeyedService, transport: str) -> None:
+    assert service.call(transport, service.checkout, GET, MINE, bearer("globex")).reason == "TENANT_NEEDED"
+    assert service.call(transport, service.checkout, GET, THEIRS, bearer("globex")).code == "NOT_FOUND"
     for wrong in ("Bearer nobody.secret", bearer("acme")[:-1], "Basic x"):
-        assert doors.call(door, doors.checkout, GET, MINE, wrong).reason == "KEY_NEEDED"
+        assert service.call(transport, service.checkout, GET, MINE, wrong).reason == "KEY_NEEDED"
 
 
-def test_who_has_no_certificate_of_the_authority_does_not_connect(doors: Doors, door: str, tmp_path: Path) -> None:
-    assert doors.call(door, doors.checkout, GET, MINE) == OK
+def test_who_has_no_certificate_of_the_authority_does_not_connect(
+    service: KeyedService, transport: str, tmp_path: Path
+) -> None:
+    assert service.call(transport, service.checkout, GET, MINE) == OK
     others = Authority(tmp_path / "other").issue("checkout", CHECKOUT)
-    expired = doors.authority.issue("checkout", CHECKOUT, days=-1, file="expired")
+    expired = service.authority.issue("checkout", CHECKOUT, days=-1, file="expired")
     for shown in (None, others, expired):
-        assert doors.call(door, shown, GET, MINE, bearer("acme")) == NOT_CONNECTED
+        assert service.call(transport, shown, GET, MINE, bearer("acme")) == NOT_CONNECTED
 
 
-def test_what_is_known_changes_while_it_serves(doors: Doors, door: str) -> None:
-    access = doors.running.access
+def test_what_is_known_changes_while_it_serves(service: KeyedService, transport: str) -> None:
+    access = service.running.access
     before = access.identities
     try:
         access.identities = parse_identities(KNOWN.replace('"acme"', '"globex"'))
-        assert doors.call(door, doors.checkout, GET, MINE).reason == "TENANT_NEEDED"
-        assert doors.call(door, doors.checkout, GET, THEIRS).code == "NOT_FOUND"
+        assert service.call(transport, service.checkout, GET, MINE).reason == "TENANT_NEEDED"
+        assert service.call(transport, service.checkout, GET, THEIRS).code == "NOT_FOUND"
         access.identities = parse_identities("")
-        assert doors.call(door, doors.checkout, GET, MINE).reason == "IDENTITY_NEEDED"
+        assert service.call(transport, service.checkout, GET, MINE).reason == "IDENTITY_NEEDED"
     finally:
         access.identities = before
-    assert doors.call(door, doors.checkout, GET, MINE) == OK
+    assert service.call(transport, service.checkout, GET, MINE) == OK
 
 
-def test_the_authority_changes_while_it_serves(doors: Doors, door: str, tmp_path: Path) -> None:
-    before = doors.client_roots.read_bytes()
+def test_the_authority_changes_while_it_serves(service: KeyedService, transport: str, tmp_path: Path) -> None:
+    before = service.client_roots.read_bytes()
     other = Authority(tmp_path / "other")
     others = other.issue("checkout", CHECKOUT)
     try:
-        doors.client_roots.write_bytes(b"-----BEGIN")
+        service.client_roots.write_bytes(b"-----BEGIN")
         with pytest.raises(ConfigurationError, match=r"^tls_client_ca: .*client-roots.pem can't be used: "):
-            doors.tls.reload()
-        assert doors.call(door, doors.checkout, GET, MINE) == OK
-        doors.client_roots.write_bytes(other.certificate.read_bytes())
-        doors.tls.reload()
-        assert doors.call(door, others, GET, MINE) == OK
-        assert doors.call(door, doors.checkout, GET, MINE) == NOT_CONNECTED
+            service.tls.reload()
+        assert service.call(transport, service.checkout, GET, MINE) == OK
+        service.client_roots.write_bytes(other.certificate.read_bytes())
+        service.tls.reload()
+        assert service.call(transport, others, GET, MINE) == OK
+        assert service.call(transport, service.checkout, GET, MINE) == NOT_CONNECTED
     finally:
-        doors.client_roots.write_bytes(before)
-        doors.tls.reload()
-    assert doors.call(door, doors.checkout, GET, MINE) == OK
+        service.client_roots.write_bytes(before)
+        service.tls.reload()
+    assert service.call(transport, service.checkout, GET, MINE) == OK
 
 
 SAID = {
@@ -318,55 +326,58 @@ SAID = {
 
 
 @pytest.mark.parametrize(
-    ("door", "newest"),
+    ("transport", "newest"),
     [("grpc", ssl.TLSVersion.TLSv1_2), ("grpc", ssl.TLSVersion.TLSv1_3), ("http", ssl.TLSVersion.TLSv1_3)],
 )
-def test_no_session_is_resumed(doors: Doors, door: str, newest: ssl.TLSVersion) -> None:
+def test_no_session_is_resumed(service: KeyedService, transport: str, newest: ssl.TLSVersion) -> None:
     """One that began before its certificate expired would go on after that."""
-    context = caller(doors, door, newest)
-    _, session = connected(doors, door, context, None)
-    resumed, _ = connected(doors, door, context, session)
+    context = caller(service, transport, newest)
+    _, session = connected(service, transport, context, None)
+    resumed, _ = connected(service, transport, context, session)
     assert resumed is False
 
 
-def test_versions_that_would_resume_sessions_are_refused_over_http(doors: Doors) -> None:
+def test_versions_that_would_resume_sessions_are_refused_over_http(service: KeyedService) -> None:
     with pytest.raises(ssl.SSLError):
-        connected(doors, "http", caller(doors, "http", ssl.TLSVersion.TLSv1_2), None)
+        connected(service, "http", caller(service, "http", ssl.TLSVersion.TLSv1_2), None)
 
 
-def caller(doors: Doors, door: str, newest: ssl.TLSVersion) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=doors.tls.pair.certificate.decode())
-    context.load_cert_chain(*doors.checkout)
+def caller(service: KeyedService, transport: str, newest: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=service.tls.pair.certificate.decode())
+    context.load_cert_chain(*service.checkout)
     context.maximum_version = newest
-    if door == "grpc":
+    if transport == "grpc":
         context.set_alpn_protocols(["h2"])
     return context
 
 
 def connected(
-    doors: Doors, door: str, context: ssl.SSLContext, session: ssl.SSLSession | None
+    service: KeyedService, transport: str, context: ssl.SSLContext, session: ssl.SSLSession | None
 ) -> tuple[bool | None, ssl.SSLSession | None]:
     """Return whether a new connection went on with a session, and the session that it has in the end."""
-    port = doors.running.port if door == "grpc" else doors.http_port
+    port = service.running.port if transport == "grpc" else service.http_port
     with (
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
     ):
-        connection.sendall(SAID[door])
+        connection.sendall(SAID[transport])
         assert connection.recv(1)  # what comes before this are the tickets
         return connection.session_reused, connection.session
 
 
-def test_the_audit_log_has_the_name(doors: Doors, door: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_audit_log_has_the_name(service: KeyedService, transport: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, AUDIT_LOGGER):
-        doors.call(door, doors.checkout, UPSERT, bandit_pb.UpsertItemsRequest(bandit=HOME).SerializeToString())
-    (told,) = [record.__dict__ for record in caplog.records if record.name == AUDIT_LOGGER]
-    assert (told["key"], told["tenant"], told["resource"]) == (CHECKOUT, "acme", HOME)
+        service.call(transport, service.checkout, UPSERT, bandit_pb.UpsertItemsRequest(bandit=HOME).SerializeToString())
+    (record,) = [record.__dict__ for record in caplog.records if record.name == AUDIT_LOGGER]
+    assert (record["key"], record["tenant"], record["resource"]) == (CHECKOUT, "acme", HOME)
 
 
-def test_quotas_are_of_its_tenant(tmp_path: Path, door: str) -> None:
+def test_quotas_are_of_its_tenant(tmp_path: Path, transport: str) -> None:
     quotas = Quotas({}, {"acme": {Quota.CALLS_PER_SECOND: 2}})
-    with opened(tmp_path, quotas=quotas, clock=lambda: 0.0) as doors:  # no second ever passes
-        shown = doors.authority.issue("globex", "DNS:globex.example")
-        assert [doors.call(door, doors.checkout, GET, MINE).code for _ in range(2)] == ["OK", "RESOURCE_EXHAUSTED"]
-        assert [doors.call(door, shown, GET, THEIRS).code for _ in range(3)] == ["NOT_FOUND"] * 3
+    with opened(tmp_path, quotas=quotas, clock=lambda: 0.0) as service:  # no second ever passes
+        shown = service.authority.issue("globex", "DNS:globex.example")
+        assert [service.call(transport, service.checkout, GET, MINE).code for _ in range(2)] == [
+            "OK",
+            "RESOURCE_EXHAUSTED",
+        ]
+        assert [service.call(transport, shown, GET, THEIRS).code for _ in range(3)] == ["NOT_FOUND"] * 3

@@ -164,7 +164,7 @@ def test_a_client_imports_many_rows_and_goes_on_where_it_stopped() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_is_told_which_rows_are_bad() -> None:
+def test_a_client_learns_which_rows_are_bad() -> None:
     rows = observations(1200)
     rows[3] = replace(rows[3], items=("i0", "nowhere"))
     rows[1100] = replace(rows[1100], features={"price": "much"})

@@ -50,8 +50,8 @@ def test_items_come_back_with_the_features_that_they_were_sent_with() -> None:
         await client.upsert_items("home", [Item("a", features=WHOLE), Item("b", available=False), "c"])
         assert await listed(client) == [Item("a", features=WHOLE), Item("b", available=False), Item("c")]
         await client.upsert_items("home", {"a": {"price": 3.0, "kind": None, "tags": []}, "d": WHOLE})
-        told = {item.item_id: item.features for item in await listed(client)}
-        assert told == {"a": {"price": 3.0, "tags": frozenset()}, "b": {}, "c": {}, "d": WHOLE}
+        features = {item.item_id: item.features for item in await listed(client)}
+        assert features == {"a": {"price": 3.0, "tags": frozenset()}, "b": {}, "c": {}, "d": WHOLE}
         given = await client.recommend("home")
         await client.reward("home", given.id, 1.0)
         stats = await client.stats("home")

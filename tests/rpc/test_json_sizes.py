@@ -43,13 +43,13 @@ def fullest(descriptor: Descriptor) -> Any:  # noqa: ANN401, whatever JSON holds
     """Return the JSON of a message with as much of everything as it may have, up to some thousand of each."""
     if descriptor.file.package == "google.protobuf":
         return {"seconds": 1} if not descriptor.fields else ""
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in descriptor.fields:
         oneof = field.containing_oneof
         if oneof is not None and field != max(oneof.fields, key=lambda one: len(json.dumps(_value(one)))):
             continue
-        told[field.name] = _value(field)
-    return told
+        values[field.name] = _value(field)
+    return values
 
 
 def _value(field: Any) -> Any:  # noqa: ANN401, descriptors and whatever JSON holds
@@ -65,9 +65,9 @@ def _value(field: Any) -> Any:  # noqa: ANN401, descriptors and whatever JSON ho
 def test_a_full_request_is_not_too_large_whatever_its_texts_are(method: MethodDescriptor) -> None:
     check_size(json.dumps(fullest(method.input_type)).encode(), method.input_type)
 
-    @given(told=objects(method.input_type, odd=False))
-    def check(told: object) -> None:
-        check_size(json.dumps(told).encode(), method.input_type)
+    @given(content=objects(method.input_type, odd=False))
+    def check(content: object) -> None:
+        check_size(json.dumps(content).encode(), method.input_type)
 
     check()
 

@@ -91,7 +91,7 @@ def entry(**changed: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("told", "problem"),
+    ("content", "problem"),
     [
         ([], r'is not \{"keys": \[...\]\}'),
         ({"keys": {}}, "is not"),
@@ -113,9 +113,9 @@ def entry(**changed: object) -> dict[str, Any]:
         ({"keys": [entry(id=one) for one in "abc"]}, "has two keys with the scopes reward already, a and b"),
     ],
 )
-def test_a_file_that_is_no_keys_file_is_told_what_is_wrong(told: object, problem: str) -> None:
+def test_the_refusal_of_a_file_that_is_no_keys_file_says_what_is_wrong(content: object, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
-        parse_keys(json.dumps(told))
+        parse_keys(json.dumps(content))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "null", "\ud800"])

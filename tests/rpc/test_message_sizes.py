@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HOME = "tenants/acme/bandits/home"
 LIMIT = Settings().max_message_bytes
 OF_GRPC = 4 * 1024 * 1024
-"""What gRPC takes unless it is told otherwise."""
+"""The longest message that gRPC takes by default."""
 
 
 ITEMS = [longest_id(number) for number in range(10_000)]

@@ -59,21 +59,25 @@ def test_an_explanation_has_the_request_and_parts_that_add_up() -> None:
     async def scenario(client: AsyncClient) -> None:
         given = await trade(client, 20)
         await client.top_slates("home", [1.0, 0.5])  # has the model learn all of it
-        told = await client.explain("home", given[14])
-        assert told.recommendation.id == given[14]
-        assert (told.context, told.features, told.candidates) == ((1.0, 0.7), {}, ("i0", "i1", "i2", "i3", "i4"))
-        assert told.model_source is ModelSource.REPLAYED
-        assert told.log_position > told.recommendation.model_version
-        reasons = told.reasons
+        explained = await client.explain("home", given[14])
+        assert explained.recommendation.id == given[14]
+        assert (explained.context, explained.features, explained.candidates) == (
+            (1.0, 0.7),
+            {},
+            ("i0", "i1", "i2", "i3", "i4"),
+        )
+        assert explained.model_source is ModelSource.REPLAYED
+        assert explained.log_position > explained.recommendation.model_version
+        reasons = explained.reasons
         assert reasons is not None
         assert reasons.chosen_again
-        assert [one.item_id for one in reasons.items] == list(told.recommendation.items)
+        assert [one.item_id for one in reasons.items] == list(explained.recommendation.items)
         assert [one.position for one in reasons.items] == [1, 2]
         parts = reasons.offset + reasons.context + sum(one.own for one in reasons.items) + reasons.pairs[0].value
-        assert abs(parts - told.recommendation.mean) < 1e-9
+        assert abs(parts - explained.recommendation.mean) < 1e-9
         assert reasons.shown.upper_bound > reasons.shown.mean
         assert len(reasons.next_best) == 10
-        assert all(set(one.slate) <= set(told.candidates or ()) for one in reasons.next_best)
+        assert all(set(one.slate) <= set(explained.candidates or ()) for one in reasons.next_best)
         scores = [one.score for one in reasons.next_best]
         assert scores == sorted(scores, reverse=True)
         with pytest.raises(NotFound):
@@ -84,14 +88,14 @@ def test_an_explanation_has_the_request_and_parts_that_add_up() -> None:
     run(scenario)
 
 
-def test_features_are_told_as_the_shop_named_them() -> None:
+def test_features_have_the_names_of_the_shop() -> None:
     async def scenario(client: AsyncClient) -> None:
         schema = [categorical("country", values=["DE", "FR"]), numeric("basket")]
         await client.create_bandit("cart", slate_size=2, item_capacity=5, context_schema=schema)
         await client.upsert_items("cart", ["a", "b", "c"])
         slate = await client.recommend("cart", features={"country": "FR", "basket": 34.5})
-        told = await client.explain("cart", slate.id)
-        assert (told.context, told.features) == ((), {"country": "FR", "basket": 34.5})
+        explained = await client.explain("cart", slate.id)
+        assert (explained.context, explained.features) == ((), {"country": "FR", "basket": 34.5})
         top = await client.top_slates("cart", features={"country": "FR"}, limit=4)
         assert (len(top.slates), len({one.slate for one in top.slates})) == (4, 4)
         assert (await client.top_slates("cart")).model_version == top.model_version
@@ -122,14 +126,14 @@ def test_top_slates_follow_the_rewards() -> None:
 
 def test_a_worker_says_how_it_and_the_store_are() -> None:
     async def scenario(client: AsyncClient) -> None:
-        told = await client.service_status()
-        assert (told.version, told.worker, told.window) == ("0.0", "here/1", timedelta(seconds=12.5))
-        assert told.start_time == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
-        [call] = told.calls
+        status = await client.service_status()
+        assert (status.version, status.worker, status.window) == ("0.0", "here/1", timedelta(seconds=12.5))
+        assert status.start_time == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+        [call] = status.calls
         assert (call.method.rpartition("/")[2], call.call_count, call.failed_count) == ("Recommend", 2, 1)
         assert (call.median_seconds, call.p90_seconds, call.p99_seconds) == (0.004, 0.008, 0.008)
-        assert told.store is not None
-        assert (told.store.server, told.store.durability, told.store.mode) == ("memory", "memory", "standalone")
+        assert status.store is not None
+        assert (status.store.server, status.store.durability, status.store.mode) == ("memory", "memory", "standalone")
 
     run(scenario)
 
@@ -142,10 +146,10 @@ def test_a_worker_says_what_is_wrong_with_the_store_or_that_it_is_away(policy: s
             async with served(store) as client:
                 with server.client() as admin:
                     admin.config_set("maxmemory-policy", policy)
-                told = (await client.service_status()).store
-                assert told is not None
-                assert (told.server, told.durability, told.memory_limit_bytes) == ("valkey", "fsync", 64 * 2**20)
-                problems = " ".join(told.problems)
+                status = (await client.service_status()).store
+                assert status is not None
+                assert (status.server, status.durability, status.memory_limit_bytes) == ("valkey", "fsync", 64 * 2**20)
+                problems = " ".join(status.problems)
                 assert (f"maxmemory-policy is {policy}" in problems) == (policy != "noeviction")
                 assert "clock is not this machine's" in problems  # where the worker's clock says 1970
                 server.kill()
@@ -181,10 +185,10 @@ def test_tenants_and_their_bandits_are_listed_in_pages() -> None:
         assert [one.bandit async for one in client.list_bandit_overviews(every_tenant=True, containing="2/N1")] == [
             "n1"
         ]
-        told = await client.tenant_stats()
-        assert (told.bandit_count, told.log_event_count, told.model_count) == (1, 26, 1)
-        assert (told.recommendation_count, told.observation_count) == (12, 12)
-        quotas = {one.quota: (one.used, one.limit) for one in told.quotas}
+        stats = await client.tenant_stats()
+        assert (stats.bandit_count, stats.log_event_count, stats.model_count) == (1, 26, 1)
+        assert (stats.recommendation_count, stats.observation_count) == (12, 12)
+        quotas = {one.quota: (one.used, one.limit) for one in stats.quotas}
         assert list(quotas) == list(Quota)
         assert (quotas["bandits"], quotas["items"]) == ((1, 2), (6, None))
         assert (quotas["open_slates"], quotas["calls_per_second"]) == ((0, None), (None, None))
@@ -197,7 +201,7 @@ def test_tenants_and_their_bandits_are_listed_in_pages() -> None:
     asyncio.run(main())
 
 
-def test_a_model_of_the_bandit_that_had_the_name_before_is_not_told_of() -> None:
+def test_a_model_of_the_bandit_that_had_the_name_before_is_not_returned() -> None:
     store = MemoryStore(clock_ms=lambda: 1)
 
     async def scenario() -> None:
@@ -280,14 +284,14 @@ def test_means_and_shares_of_an_interval_are_its_own() -> None:
         HistoryPoint(1000, 2000, 10, 1, 6, 2, 7, 6.5, 5.0, 2.0),
         HistoryPoint(2000, 3000, 14, 4, 6, 2, 7, 6.5, 6.0, 2.5),
     ]
-    told = history_to_proto(points).points
-    assert [(one.mean_reward, one.explored_share, one.join_rate) for one in told] == [
+    messages = history_to_proto(points).points
+    assert [(one.mean_reward, one.explored_share, one.join_rate) for one in messages] == [
         (2.0, 0.1, 1.0),
         (-0.5, 0.0, 0.5),
         (0.0, 0.75, 0.0),
     ]
     unset = [
-        [name for name in ("mean_reward", "explored_share", "join_rate") if not one.HasField(name)] for one in told
+        [name for name in ("mean_reward", "explored_share", "join_rate") if not one.HasField(name)] for one in messages
     ]
     assert unset == [[], ["explored_share"], ["mean_reward", "join_rate"]]
 
@@ -301,8 +305,8 @@ def test_a_log_is_exported_with_its_propensities_and_verified() -> None:
             page = await client.export_events("home", page.next_cursor, limit=7)
             events.extend(page.events)
         assert [one.position for one in events] == list(range(1, 43))
-        told = [json.loads(one.event_json) for one in events]
-        slates = [one["recommendation"] for one in told if one["type"] == "recommended"]
+        written = [json.loads(one.event_json) for one in events]
+        slates = [one["recommendation"] for one in written if one["type"] == "recommended"]
         assert [one["recommendation_id"] for one in slates] == given
         assert all(0.0 < one["propensity"] <= 1.0 for one in slates)
         await client.recommend("home", [1.0, 0.0])
@@ -333,11 +337,11 @@ def test_a_bandit_that_was_created_anew_is_not_explained_by_the_one_before() -> 
             await sell(old, ["a", "b", "c"])
             await new.delete_bandit("home")  # of which the other worker does not hear
             slate = await sell(new, ["x", "y", "z"])
-            told = await old.explain("home", slate.id)
-            assert told.reasons is not None
-            assert {part.item_id for part in told.reasons.items} == set(slate.items)
-            assert told.reasons.chosen_again
-            assert told.model_source is ModelSource.REPLAYED
+            explained = await old.explain("home", slate.id)
+            assert explained.reasons is not None
+            assert {part.item_id for part in explained.reasons.items} == set(slate.items)
+            assert explained.reasons.chosen_again
+            assert explained.model_source is ModelSource.REPLAYED
 
     async def sell(client: AsyncClient, ids: list[str]) -> Recommendation:
         await client.create_bandit("home", slate_size=2, item_capacity=9)

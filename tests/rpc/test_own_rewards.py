@@ -60,11 +60,11 @@ def test_each_slate_knows_all_rewards_posted_before(valkey: RunningServer) -> No
     async def scenario(here: AsyncClient, there: AsyncClient) -> None:
         position = 0
         for number in range(40):
-            asked, told = (here, there) if number % 2 else (there, here)
+            asked, rewarded = (here, there) if number % 2 else (there, here)
             slate = await asked.recommend("home", [1.0, number / 40], min_model_version=position)
             assert slate.observations == number
             assert slate.model_version >= position
-            position = await post(told, slate.id, float(number % 3))
+            position = await post(rewarded, slate.id, float(number % 3))
         batch = await here.rewards("home", {(await here.recommend("home", [1.0, 0.0])).id: 1.0})
         [receipt] = batch.receipts.values()
         last = await there.recommend("home", [1.0, 0.0], min_model_version=receipt.log_position)

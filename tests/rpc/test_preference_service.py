@@ -264,7 +264,7 @@ BAD_ANSWERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no answer": ({}, "INVALID_ARGUMENT", "ranking"),
     "another kind": ({"chosen_item_id": "$0"}, "INVALID_ARGUMENT", "ranking"),
     "an empty ranking": ({"ranking": []}, "INVALID_ARGUMENT", "ranking"),
-    "a tie, told by leaving one out": ({"ranking": ["$0", "$1"]}, "INVALID_ARGUMENT", "ranking"),
+    "a tie, written by leaving one out": ({"ranking": ["$0", "$1"]}, "INVALID_ARGUMENT", "ranking"),
     "an item twice": ({"ranking": ["$0", "$1", "$0"]}, "INVALID_ARGUMENT", "ranking.item_ids[2]"),
     "one item too many": ({"ranking": ["$0", "$1", "$2", "$2"]}, "INVALID_ARGUMENT", "ranking.item_ids[3]"),
     "an unknown item": ({"ranking": ["$0", "zebra", "$2"]}, "INVALID_ARGUMENT", "ranking.item_ids[1]"),
@@ -392,14 +392,14 @@ def test_a_design_that_failed_tells_why(server: RunningServer, stub: PreferenceS
     create(stub)
     client.wait_for_design("taste")
     blamed, own = DesignFailed(2, "study.items", "are alike"), DesignFailed(3, "", "r-17")
-    for failed, kind, told in (
+    for failed, kind, text in (
         (blamed, InvalidArgument, "INVALID_ARGUMENT: study.items: are alike"),
         (own, Internal, "INTERNAL: internal error; reference r-17"),
     ):
         server.run(fail(server.studies._store, failed))
         error = client.design("taste").error
         assert isinstance(error, kind)
-        assert str(error) == told
+        assert str(error) == text
         assert error.field == "study.items" if failed is blamed else error.reference == "r-17"
         assert client.get_study("taste").state is DesignState.FAILED
         with pytest.raises(FailedPrecondition) as early:
@@ -439,7 +439,7 @@ def test_nobody_waits_beyond_the_deadline_of_the_call(waiting: OperationsStub, m
     assert not waiting.WaitOperation(wait_request(), timeout=PATIENCE).done
 
 
-def test_few_may_wait_and_all_who_wait_are_told(waiting: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_may_wait_and_all_who_wait_are_answered(waiting: OperationsStub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preference_servicer, "LONGEST_WAIT_SECONDS", 2 * PATIENCE)
     many = [waiting.WaitOperation.future(wait_request()) for _ in range(40)]
     # A quarter of the calls in flight may wait; the others are answered as soon as the server comes to them.
@@ -471,7 +471,7 @@ def test_operations_are_listed_and_never_deleted_alone(stub: PreferenceServiceSt
     assert operations.GetOperation(operations_pb2.GetOperationRequest(name=names[1]), timeout=PATIENCE) == before
 
 
-def test_another_tenant_finds_nothing_and_is_told_the_same(
+def test_another_tenant_finds_nothing_and_gets_the_same_error(
     stub: PreferenceServiceStub, operations: OperationsStub
 ) -> None:
     create(stub)

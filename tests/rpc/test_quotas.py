@@ -85,7 +85,7 @@ async def let_in(call: Callable[[], Awaitable[object]]) -> None:
     await until_async(is_let_in, what="a call is let in")
 
 
-def test_open_slates_are_limited_and_rewards_make_room(stores: Stores) -> None:
+def test_open_slates_are_limited_and_rewards_free_places(stores: Stores) -> None:
     async def scenario(client: AsyncClient) -> None:
         given = []
 

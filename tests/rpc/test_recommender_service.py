@@ -154,8 +154,8 @@ def test_reward_outcomes(server: RunningServer, channel: grpc.Channel, stub: Rec
     recommend(channel, request_id="r2")
     reward = pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=0.0)
     for outcome in (pb.REWARD_OUTCOME_ACCEPTED, pb.REWARD_OUTCOME_DUPLICATE):
-        told = pb.RewardResponse(outcome=outcome, log_position=2, durability=pb.DURABILITY_MEMORY)
-        assert stub.Reward(reward, timeout=PATIENCE) == told
+        response = pb.RewardResponse(outcome=outcome, log_position=2, durability=pb.DURABILITY_MEMORY)
+        assert stub.Reward(reward, timeout=PATIENCE) == response
     server.shop.now_ms += 86_400_001
     reward.recommendation_id = "r2"
     late = pb.RewardResponse(outcome=pb.REWARD_OUTCOME_LATE, durability=pb.DURABILITY_MEMORY)

@@ -57,7 +57,7 @@ def test_what_was_generated_from_the_last_release_talks_with_this_one(protos: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern", "replacement", "told"),
+    ("name", "pattern", "replacement", "message"),
     [
         (RECOMMENDER, r"^ *repeated string candidate_item_ids = 3;", "", 'field "3" .*"candidate_item_ids".* deleted'),
         (RECOMMENDER, r"candidate_item_ids = 3;", "candidate_item_ids = 333;", 'field "3" .*"candidate_item_ids"'),
@@ -78,11 +78,11 @@ def test_what_was_generated_from_the_last_release_talks_with_this_one(protos: Pa
         "a call is renamed",
     ],
 )
-def test_a_break_is_told(protos: Path, name: str, pattern: str, replacement: str, told: str) -> None:
+def test_a_break_is_reported(protos: Path, name: str, pattern: str, replacement: str, message: str) -> None:
     change(protos, name, pattern, replacement)
     lines = breaks(protos)
     assert lines
-    assert re.search(told, "\n".join(lines))
+    assert re.search(message, "\n".join(lines))
 
 
 def test_what_is_added_is_no_break(protos: Path) -> None:

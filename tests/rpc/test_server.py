@@ -104,20 +104,20 @@ def test_the_limit_refuses_early_spares_health_and_recovers(narrow: RunningServe
     assert sorted(narrow.ledger.codes) == ["OK"] * 6 + ["RESOURCE_EXHAUSTED"]
 
 
-def test_what_became_of_slates_has_room_of_its_own(narrow: RunningServer) -> None:
+def test_what_became_of_slates_has_places_of_its_own(narrow: RunningServer) -> None:
     with channel_to(narrow.target) as channel:
         create(channel)
         stub = RecommenderServiceStub(channel)
         shown = recommend(channel).recommendation_id
         narrow.close_gate()
-        told: list[tuple[Callable[..., grpc.Future], object]] = [
+        feedback: list[tuple[Callable[..., grpc.Future], object]] = [
             (stub.Reward.future, pb.RewardRequest(bandit=HOME, recommendation_id=shown, value=1.0)),
             (stub.Activate.future, pb.ActivateRequest(bandit=HOME, recommendation_id=shown)),
         ]
         calls = [stub.Recommend.future(RECOMMEND, timeout=PATIENCE) for _ in range(2)]
         until(lambda: narrow.shop.calls.count("recommend") == 3, what="both calls are under way")
         assert refused(stub.Recommend, RECOMMEND).reason == "CALLS_IN_FLIGHT"
-        calls += [method(request, timeout=PATIENCE) for method, request in told]
+        calls += [method(request, timeout=PATIENCE) for method, request in feedback]
         until(lambda: {"reward", "activate"} <= set(narrow.shop.calls), what="the others are, too")
         for method in ("Reward", "BatchReward", "Activate", "VoidReward", "AmendReward"):
             refusal = refused(channel.unary_unary(f"/{RECOMMENDER}/{method}"), b"\xff not even parsed")
@@ -318,7 +318,7 @@ def test_a_drain_ends_with_its_grace_and_finishes_what_was_begun(
     until(lambda: "recommend" in server.shop.calls, what="the call is under way")
     with ThreadPoolExecutor(1) as pool:
         drained = pool.submit(server.run, server.server.drain(0.2))
-        assert_told_of_shutdown(call)
+        assert_refused_at_shutdown(call)
         assert not drained.done()
         assert "r1" not in server.shop.loops[NAME].given
         server.open_gate()
@@ -326,7 +326,7 @@ def test_a_drain_ends_with_its_grace_and_finishes_what_was_begun(
     assert "r1" in server.shop.loops[NAME].given
 
 
-def assert_told_of_shutdown(call: grpc.Future) -> None:
+def assert_refused_at_shutdown(call: grpc.Future) -> None:
     refusal = refusal_of(call.exception())
     assert (refusal.code, refusal.message) == ("UNAVAILABLE", "the service is shutting down")
     assert refusal.retry_after is not None
@@ -342,7 +342,7 @@ def test_a_drain_gives_up_on_what_never_ends(
     with caplog.at_level(logging.DEBUG, logger="asyncio"):
         server.stop(grace=0.1)
     assert time.monotonic() - started > 1.0
-    assert_told_of_shutdown(call)
+    assert_refused_at_shutdown(call)
     assert "never retrieved" not in caplog.text
     assert "destroyed" not in caplog.text
 
@@ -353,7 +353,7 @@ def test_a_drain_answers_calls_that_only_read_too(server: RunningServer, channel
     call = BanditServiceStub(channel).GetBandit.future(bandit_pb.GetBanditRequest(name=HOME), timeout=PATIENCE)
     until(lambda: "get_bandit" in server.shop.calls, what="the call is under way")
     server.stop(grace=0.1)
-    assert_told_of_shutdown(call)
+    assert_refused_at_shutdown(call)
 
 
 def test_two_servers_share_a_port() -> None:

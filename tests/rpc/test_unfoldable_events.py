@@ -1,4 +1,4 @@
-"""An event of a log that no model can take is the service's trouble: no caller is told that it is theirs."""
+"""An event of a log that no model can take is the service's fault: no caller is blamed for it."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_no_caller_is_to_blame_for_an_event_that_can_not_be_folded(
         before = await dump(store, HOME)
         async with served(store) as client:
             for number in range(2):
-                with pytest.raises(Internal) as told:
+                with pytest.raises(Internal) as caught:
                     await CALLS[call](client)
-                assert told.value.reference in caplog.text
+                assert caught.value.reference in caplog.text
                 assert await dump(store, HOME) == before
                 assert "event 3 can't be folded" in (await client.stats("home")).damage
                 slate = await client.recommend("home", [0.5, 0.5, 0.5], request_id=f"r{number}")

@@ -1,8 +1,8 @@
 """Who may call what: the scope of each method, the tenant of each message, and the audit log.
 
-A call's key, or the certificate of its connection, and its scope are looked at before the message is parsed, its
-tenant as soon as it is, before anything is done or told. Health and reflection, which tell nothing of any tenant, are
-for everybody.
+A call's key, or the certificate of its connection, and its scope are checked before the message is parsed. Its tenant
+is checked right after that, before anything is done or returned. Health and reflection, which return nothing of any
+tenant, are for everybody.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ RULES: Mapping[str, Rule] = {
 
 
 class Caller(Protocol):
-    """What is asked of a call's context, as `grpc.aio.ServicerContext` has it."""
+    """The needed part of a call's context, as `grpc.aio.ServicerContext` has it."""
 
     def invocation_metadata(self) -> Metadata | None:
         """Return the headers."""
 
     def auth_context(self) -> AuthContext:
-        """Return what the handshake told of the caller."""
+        """Return what the handshake reported of the caller."""
 
 
 class Access:
@@ -263,8 +263,8 @@ class Admission:
         """Write the call into the audit log, if it belongs there; `outcome` is the name of a gRPC status code."""
         if not self.is_audited:
             return
-        told = {"key": self._key.id, "tenant": self._tenant(), "method": self._method.removeprefix("/")}
-        _audit.info("audit", extra={**told, "resource": self.resource[:LONGEST_NAME], "outcome": outcome})
+        caller = {"key": self._key.id, "tenant": self._tenant(), "method": self._method.removeprefix("/")}
+        _audit.info("audit", extra={**caller, "resource": self.resource[:LONGEST_NAME], "outcome": outcome})
 
     def _tenant(self) -> str:
         try:

@@ -51,7 +51,7 @@ class UnknownPackingError(Exception):
     """A body is packed in a way that is not known here."""
 
 
-async def read_body(content: StreamReader, packing: str, *, most: int, told: int | None) -> bytes:
+async def read_body(content: StreamReader, packing: str, *, most: int, declared_length: int | None) -> bytes:
     """Read a body to its end and unpack it.
 
     Parameters
@@ -60,7 +60,7 @@ async def read_body(content: StreamReader, packing: str, *, most: int, told: int
         The `Content-Encoding`, "" for none.
     most
         How many bytes it may have, packed and unpacked.
-    told
+    declared_length
         How many it has by its header, if that says so.
 
     Raises
@@ -71,7 +71,7 @@ async def read_body(content: StreamReader, packing: str, *, most: int, told: int
     packing = packing.strip().lower()
     if packing not in {"", "identity", *PACKINGS}:
         raise UnknownPackingError
-    if told is not None and told > most:
+    if declared_length is not None and declared_length > most:
         raise TooLargeError
     body = await _read(content, most)
     return unpack(body, packing, most=most) if packing in PACKINGS and body else body

@@ -31,7 +31,7 @@ class CallContext:
     metadata
         The headers that tell who calls.
     certificate
-        What the handshake told of the caller.
+        What the handshake reported of the caller.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class CallContext:
         """Ignore the call's ids: the server sends them with each answer, even where the guard was not called."""
 
     def auth_context(self) -> AuthContext:
-        """Return what the handshake told of the caller."""
+        """Return what the handshake reported of the caller."""
         return auth_context(self._certificate)
 
     def time_remaining(self) -> float | None:

@@ -54,7 +54,7 @@ def ids_of(call: Call) -> tuple[str, str]:
 
 
 def metadata_of(call: Call) -> tuple[tuple[str, str], ...]:
-    """Return what the caller is told of its call."""
+    """Return the metadata with which a call is answered."""
     request_id, traceparent = ids_of(call)
     ids = ((_REQUEST_ID, request_id), (_TRACEPARENT, traceparent))
     return (*ids, (WORKER_HEADER, call.worker)) if call.worker else ids

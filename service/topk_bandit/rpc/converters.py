@@ -119,14 +119,14 @@ def recommendation_request(
 
 
 def context_from_proto(
-    prefix: str, told: recommender_pb.RecommendRequest | operator_pb.ListTopSlatesRequest | bandit_pb.PastObservation
+    prefix: str, message: recommender_pb.RecommendRequest | operator_pb.ListTopSlatesRequest | bandit_pb.PastObservation
 ) -> Context:
     """Return the context or the features of a request or a row, whose path `prefix` is."""
-    if not told.features:
-        return fields.context_vector(f"{prefix}context", told.context)
-    if told.context:
+    if not message.features:
+        return fields.context_vector(f"{prefix}context", message.context)
+    if message.context:
         raise InvalidArgumentError(f"{prefix}features", "can't be used together with context")
-    return features_from_proto(f"{prefix}features", told.features)
+    return features_from_proto(f"{prefix}features", message.features)
 
 
 def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.RecommendResponse:
@@ -213,7 +213,7 @@ def receipt_to_proto(receipt: RewardReceipt, message: type[Receipt]) -> Receipt:
 
 
 def activation_request(request: recommender_pb.ActivateRequest) -> tuple[BanditName, str, tuple[str, ...]]:
-    """Return whose slate was shown, which, and the items if they are told."""
+    """Return the bandit, the slate that was shown, and its items if the request has them."""
     name = fields.bandit_name("bandit", request.bandit)
     recommendation_id = fields.opaque_id("recommendation_id", request.recommendation_id)
     return name, recommendation_id, fields.item_ids("shown_item_ids", request.shown_item_ids)

@@ -37,14 +37,14 @@ ERROR_DOMAIN = "topk-bandit"
 _MAX_MESSAGE_LENGTH = 200
 
 _WORDS = ("reference", "quota")
-"""What the reason's details tell in words beside numbers."""
+"""What the reason's details say in words beside numbers."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a caller is told about a call that failed.
+    """What the caller of a failed call receives.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 3]}..."
 
 
-# None: the service's own fault, of which a caller learns a reference and nothing else.
+# None: the service's own fault; a caller gets a reference and nothing else.
 FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = {
     errors.UnauthenticatedError: lambda error: Failure(StatusCode.UNAUTHENTICATED, str(error), reason=error.reason),
     errors.ForbiddenError: lambda error: Failure(StatusCode.PERMISSION_DENIED, str(error), reason=error.reason),
@@ -134,7 +134,7 @@ class FailureReporter:
         self._new_reference = new_reference
 
     def failure(self, error: BaseException, *, call: str) -> Failure:
-        """Return what the caller of `call` is told about `error`."""
+        """Return the failure that the caller of `call` receives for `error`."""
         build = next((FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES), None)
         return self._own_fault(error, call) if build is None else build(error)
 
@@ -148,7 +148,7 @@ class FailureReporter:
 
 
 def internal_failure(reference: str) -> Failure:
-    """Return what a caller is told of the service's own fault, which the log has under a reference."""
+    """Return what a caller receives for the service's own fault, which the log has under a reference."""
     problem = f"internal error; reference {reference}"
     return Failure(StatusCode.INTERNAL, problem, reason="INTERNAL_ERROR", reference=reference)
 
@@ -167,7 +167,7 @@ def _details(failure: Failure) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(field_violations=[blamed])
     if failure.reason:
         metadata = {name: str(number) for name, number in failure.numbers.items()}
-        metadata |= {name: told for name in _WORDS if (told := getattr(failure, name))}
+        metadata |= {name: word for name in _WORDS if (word := getattr(failure, name))}
         yield error_details_pb2.ErrorInfo(reason=failure.reason, domain=ERROR_DOMAIN, metadata=metadata)
     if failure.quota:
         violation = error_details_pb2.QuotaFailure.Violation(subject=failure.subject, description=failure.message)
@@ -180,11 +180,11 @@ def _details(failure: Failure) -> Iterator[Message]:
         yield error_details_pb2.ResourceInfo(resource_name=_shorten(failure.resource))
 
 
-def failure_of(told: status_pb2.Status) -> Failure:
-    """Return the failure that was told so by another worker: its status is the same again."""
-    code = next((code for code in StatusCode if code.value[0] == told.code), StatusCode.UNKNOWN)
-    failure = Failure(code, told.message)
-    for detail in told.details:
+def failure_of(received: status_pb2.Status) -> Failure:
+    """Return the failure whose status another worker sent: its status is the same again."""
+    code = next((code for code in StatusCode if code.value[0] == received.code), StatusCode.UNKNOWN)
+    failure = Failure(code, received.message)
+    for detail in received.details:
         for read in _READERS:
             if detail.Unpack(message := read.message()):
                 failure = replace(failure, **read.parts(message))
@@ -192,29 +192,29 @@ def failure_of(told: status_pb2.Status) -> Failure:
 
 
 class _Reader(NamedTuple):
-    """A kind of detail, and which parts of a failure it tells."""
+    """A kind of detail, and which parts of a failure it has."""
 
     message: type[Message]
     parts: Callable[[Any], dict[str, Any]]
 
 
-def _parts_of_field(told: error_details_pb2.BadRequest) -> dict[str, Any]:
-    (blamed,) = told.field_violations
+def _parts_of_field(detail: error_details_pb2.BadRequest) -> dict[str, Any]:
+    (blamed,) = detail.field_violations
     return {"field": blamed.field, "problem": blamed.description}
 
 
-def _parts_of_reason(told: error_details_pb2.ErrorInfo) -> dict[str, Any]:
-    words = {name: told.metadata[name] for name in _WORDS if name in told.metadata}
-    numbers = {name: int(text) for name, text in told.metadata.items() if name not in words}
-    return {"reason": told.reason, "numbers": numbers, **words}
+def _parts_of_reason(detail: error_details_pb2.ErrorInfo) -> dict[str, Any]:
+    words = {name: detail.metadata[name] for name in _WORDS if name in detail.metadata}
+    numbers = {name: int(text) for name, text in detail.metadata.items() if name not in words}
+    return {"reason": detail.reason, "numbers": numbers, **words}
 
 
 _READERS = (
     _Reader(error_details_pb2.BadRequest, _parts_of_field),
     _Reader(error_details_pb2.ErrorInfo, _parts_of_reason),
-    _Reader(error_details_pb2.QuotaFailure, lambda told: {"subject": told.violations[0].subject}),
-    _Reader(error_details_pb2.RetryInfo, lambda told: {"retry_after": told.retry_delay.ToNanoseconds() / 1e9}),
-    _Reader(error_details_pb2.ResourceInfo, lambda told: {"resource": told.resource_name}),
+    _Reader(error_details_pb2.QuotaFailure, lambda detail: {"subject": detail.violations[0].subject}),
+    _Reader(error_details_pb2.RetryInfo, lambda detail: {"retry_after": detail.retry_delay.ToNanoseconds() / 1e9}),
+    _Reader(error_details_pb2.ResourceInfo, lambda detail: {"resource": detail.resource_name}),
 )
 
 

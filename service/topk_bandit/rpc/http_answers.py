@@ -49,28 +49,28 @@ class Written(NamedTuple):
     ends: bool = False
 
 
-async def written_success(headers: Mapping[str, str], body: bytes, told: Iterable[Header]) -> Written:
-    """Return the answer to a usual request as `success` would be sent, with the headers that are `told` beside."""
+async def written_success(headers: Mapping[str, str], body: bytes, more_headers: Iterable[Header]) -> Written:
+    """Return the answer to a request on the fast path, as `success` would be sent, with `more_headers`."""
     packed = ""
     if len(body) >= COMPRESSED_FROM_BYTES and _reads_gzip(headers.get("accept-encoding", "")):
         body = await asyncio.to_thread(zlib.compress, body, wbits=_GZIP_BITS)
         packed = "Content-Encoding: gzip\r\n"
     first = f"HTTP/1.1 200 OK\r\nContent-Type: {headers['content-type']}\r\n{packed}"
-    return Written(_head(first, told, len(body)) + body)
+    return Written(_head(first, more_headers, len(body)) + body)
 
 
-def written_refusal(response: web.Response, told: Iterable[Header]) -> Written:
-    """Return an error as it is sent, with the headers that are `told` beside."""
+def written_refusal(response: web.Response, more_headers: Iterable[Header]) -> Written:
+    """Return an error as it is sent, with `more_headers`."""
     first = f"HTTP/1.1 {response.status} {response.reason}\r\n"
     ends = response.keep_alive is False
     if ends:
-        told = (("Connection", "close"), *told)
+        more_headers = (("Connection", "close"), *more_headers)
     body = cast("bytes", response.body)
-    return Written(_head(first, (*response.headers.items(), *told), len(body)) + body, ends)
+    return Written(_head(first, (*response.headers.items(), *more_headers), len(body)) + body, ends)
 
 
-def _head(first: str, told: Iterable[Header], length: int) -> bytes:
-    lines = "".join([f"{name}: {value}\r\n" for name, value in told])
+def _head(first: str, headers: Iterable[Header], length: int) -> bytes:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     return f"{first}{lines}Content-Length: {length}\r\nDate: {_date(int(time.time()))}\r\n\r\n".encode("latin-1")
 
 
@@ -97,19 +97,19 @@ def _reads_gzip(accepted: str) -> bool:
 
 
 def problem(code: grpc.StatusCode, message: str, *, http_status: int | None = None) -> web.Response:
-    """Return an error without details; `http_status` is the code's unless told otherwise."""
+    """Return an error without details; `http_status` is the code's unless it is given."""
     return refusal(Status(code=code.value[0], message=message), http_status=http_status)
 
 
 def wrong_kind() -> web.Response:
-    """Return what is told to a request whose body is of a kind that no call takes."""
+    """Return the refusal of a request whose body is of a kind that no call takes."""
     refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
     refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
     return refused
 
 
 def unknown_packing(known: Sequence[str]) -> web.Response:
-    """Return what is told to a request whose body is packed in a way that is not known here."""
+    """Return the refusal of a request whose body is packed in a way that is not known here."""
     refused = problem(
         grpc.StatusCode.UNIMPLEMENTED, f"bodies are plain, or packed with {' or '.join(known)}", http_status=415
     )
@@ -117,15 +117,15 @@ def unknown_packing(known: Sequence[str]) -> web.Response:
     return refused
 
 
-def wrong_method(told: str, *, allowed: str) -> web.Response:
-    """Return what is told to a request by another method than the `allowed` ones."""
-    refused = problem(grpc.StatusCode.UNIMPLEMENTED, told, http_status=405)
+def wrong_method(message: str, *, allowed: str) -> web.Response:
+    """Return the refusal of a request by another method than the `allowed` ones."""
+    refused = problem(grpc.StatusCode.UNIMPLEMENTED, message, http_status=405)
     refused.headers["Allow"] = allowed
     return refused
 
 
 def refusal(status: Status, *, http_status: int | None = None) -> web.Response:
-    """Return an error; `http_status` is the code's unless told otherwise."""
+    """Return an error; `http_status` is the code's unless it is given."""
     own_status, body = error_to_json(status)
     response = web.Response(status=http_status or own_status, body=body, content_type=JSON)
     if own_status in {429, 503}:

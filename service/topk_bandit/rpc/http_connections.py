@@ -1,6 +1,6 @@
-"""Connections of the HTTP server: who sends usual requests is answered directly, everybody else by the library.
+"""Connections of the HTTP server: requests in the common form are answered on a fast path, others by the library.
 
-A connection begins with the former. With the first request that is not usual it is handed to the library, which keeps
+A connection begins on the fast path. With the first request in another form it is handed to the library, which keeps
 it: so each has one reader, and there is no doubt where a request ends.
 """
 
@@ -19,24 +19,24 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from topk_bandit.rpc.http_answers import problem
-from topk_bandit.rpc.http_requests import MOST_BYTES, NotYet, read_usual
+from topk_bandit.rpc.http_requests import MOST_BYTES, NotYet, read_fast_path_request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.http_answers import Written
-    from topk_bandit.rpc.http_requests import UsualRequest
+    from topk_bandit.rpc.http_requests import FastPathRequest
     from topk_bandit.rpc.identities import PeerCertificate
 
     Guarded = Callable[[bytes, Any, Call], Awaitable[bytes]]
 
-__all__ = ["HANDSHAKE_SECONDS", "Calls", "ClosedConnection", "LibraryConnection", "UsualConnection"]
+__all__ = ["HANDSHAKE_SECONDS", "Calls", "ClosedConnection", "FastPathConnection", "LibraryConnection"]
 
 _library_log = logging.getLogger(f"{__name__}.library")
 
 HANDSHAKE_SECONDS = 5.0
-"""So long may it take until TLS is spoken, as at the other door."""
+"""So long may it take until TLS is spoken, as with gRPC."""
 
 IDLE_SECONDS = 20.0
 """Also for a connection on which nothing was asked yet."""
@@ -50,10 +50,10 @@ LINGER_SECONDS = 1.0
 PATIENCE_SECONDS = 0.1
 """After so many seconds an incomplete request is handed to aiohttp, which waits for the rest of it."""
 
-_TELLING_SECONDS = 0.5
-"""So much longer than its time may a call take to be told that it is given up, and a connection to end."""
+_CANCEL_SECONDS = 0.5
+"""So much longer than its time may it take to cancel a call, and to end a connection."""
 
-MOST_TOLD = 200
+LONGEST_MESSAGE = 200
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -65,12 +65,12 @@ _library_log.addFilter(_is_ours)
 
 
 class Calls(Protocol):
-    """What answers usual requests."""
+    """What answers requests on the fast path."""
 
-    def find(self, request: UsualRequest) -> Guarded | None:
-        """Return the call that a request makes, None where it is to be told something else."""
+    def find(self, request: FastPathRequest) -> Guarded | None:
+        """Return the call that a request makes; None if the library is to answer it."""
 
-    async def answer(self, request: UsualRequest, guarded: Guarded, certificate: PeerCertificate) -> Written:
+    async def answer(self, request: FastPathRequest, guarded: Guarded, certificate: PeerCertificate) -> Written:
         """Return the answer to a request; it raises nothing but cancellation."""
 
 
@@ -139,8 +139,8 @@ def _untaken_bytes(outlet: asyncio.Transport) -> int:
     return count + int.from_bytes(held, sys.byteorder)
 
 
-class UsualConnection(_Watched, asyncio.Protocol):
-    """A connection on which usual requests are answered, one after the other.
+class FastPathConnection(_Watched, asyncio.Protocol):
+    """A connection on which requests on the fast path are answered, one after the other.
 
     Nothing is started for a request but the call itself: what is not whole yet is kept until the rest of it comes.
 
@@ -153,7 +153,7 @@ class UsualConnection(_Watched, asyncio.Protocol):
     """
 
     def __init__(
-        self, calls: Calls, connections: set[UsualConnection], to_library: Callable[[], LibraryConnection]
+        self, calls: Calls, connections: set[FastPathConnection], to_library: Callable[[], LibraryConnection]
     ) -> None:
         self._calls = calls
         self._connections = connections
@@ -203,14 +203,14 @@ class UsualConnection(_Watched, asyncio.Protocol):
     async def wait_ended(self, seconds: float) -> None:
         """Wait so long for the call under way, and cancel it then."""
         if self._call is not None:
-            await asyncio.wait({self._call}, timeout=seconds + _TELLING_SECONDS)
+            await asyncio.wait({self._call}, timeout=seconds + _CANCEL_SECONDS)
             self._outlet.close()
         # What was written may be on its way still, and TLS says goodbye.
-        await asyncio.wait({self._lost}, timeout=_TELLING_SECONDS)
+        await asyncio.wait({self._lost}, timeout=_CANCEL_SECONDS)
         self._outlet.abort()
 
     def _take(self) -> None:
-        request = read_usual(self._held)
+        request = read_fast_path_request(self._held)
         if request is NotYet.UNFINISHED:
             if self._impatience is None:
                 self._impatience = self._loop.call_later(PATIENCE_SECONDS, self._leave)
@@ -223,7 +223,7 @@ class UsualConnection(_Watched, asyncio.Protocol):
         self._be_patient()
         self._call = self._loop.create_task(self._serve(request, guarded))
 
-    async def _serve(self, request: UsualRequest, guarded: Guarded) -> None:
+    async def _serve(self, request: FastPathRequest, guarded: Guarded) -> None:
         answer = await self._calls.answer(request, guarded, self._certificate)
         self._call = None
         self._note_rest()
@@ -293,8 +293,8 @@ class LibraryConnection(_Watched, web.RequestHandler):
         """Return what is answered, after which the connection ends."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        told = " ".join((message or "").split())[:MOST_TOLD].encode("ascii", "replace").decode()
-        response = problem(grpc.StatusCode.INVALID_ARGUMENT, f"the request can't be read: {told}")
+        reason = " ".join((message or "").split())[:LONGEST_MESSAGE].encode("ascii", "replace").decode()
+        response = problem(grpc.StatusCode.INVALID_ARGUMENT, f"the request can't be read: {reason}")
         response.force_close()
         return response
 

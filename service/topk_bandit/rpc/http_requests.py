@@ -1,6 +1,6 @@
-"""Requests in the usual form: a whole POST of a known length, with no header that HTTP has rules of its own for.
+"""Requests on the fast path: a whole POST of a known length, with no header that HTTP has rules of its own for.
 
-They are what nearly all calls are, and are read here in a fraction of the time that the library takes. Any other
+Nearly all calls are such requests, and are read here in a fraction of the time that the library takes. Any other
 request is not refused here but left to the library, which knows all of HTTP.
 """
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MOST_BYTES", "NotYet", "UsualRequest", "read_usual"]
+__all__ = ["MOST_BYTES", "FastPathRequest", "NotYet", "read_fast_path_request"]
 
 MOST_BYTES = 1 << 16
-"""So long may a usual request be, its head included."""
+"""So long may a request on the fast path be, its head included."""
 
 _LONGEST_HEAD = 8000  # less than the library takes, so that it is the one to refuse what is too long
 _BEGINNING = b"POST /"
@@ -34,13 +34,13 @@ _MOST_HEADERS = 100  # less than the library takes, likewise
 
 
 class NotYet(Enum):
-    """Why bytes are no usual request."""
+    """Why bytes are no request on the fast path."""
 
     UNFINISHED = auto()
-    UNUSUAL = auto()
+    OTHER = auto()
 
 
-class UsualRequest(NamedTuple):
+class FastPathRequest(NamedTuple):
     """A whole request.
 
     Attributes
@@ -54,22 +54,22 @@ class UsualRequest(NamedTuple):
     body: bytes
 
 
-def read_usual(sent: bytes) -> UsualRequest | NotYet:
-    """Return the request that these bytes are, if they are one in the usual form and nothing more."""
+def read_fast_path_request(sent: bytes) -> FastPathRequest | NotYet:
+    """Return the request that these bytes are, if they are one on the fast path and nothing more."""
     found = _HEAD.match(sent, 0, _LONGEST_HEAD)
     if found is None:
-        return NotYet.UNFINISHED if _may_become_usual(sent) else NotYet.UNUSUAL
+        return NotYet.UNFINISHED if _may_become_whole(sent) else NotYet.OTHER
     headers = _headers_of(found[2][:-2])
     length = _length_by(headers)
     if length is None:
-        return NotYet.UNUSUAL
+        return NotYet.OTHER
     missing = found.end() + length - len(sent)
     if not missing:
-        return UsualRequest(found[1].decode(), headers, sent[found.end() :])
-    return NotYet.UNFINISHED if 0 < missing <= MOST_BYTES - len(sent) else NotYet.UNUSUAL
+        return FastPathRequest(found[1].decode(), headers, sent[found.end() :])
+    return NotYet.UNFINISHED if 0 < missing <= MOST_BYTES - len(sent) else NotYet.OTHER
 
 
-def _may_become_usual(sent: bytes) -> bool:
+def _may_become_whole(sent: bytes) -> bool:
     """Return whether the head goes on."""
     is_begun = sent.startswith(_BEGINNING) or _BEGINNING.startswith(sent)
     return is_begun and len(sent) < _LONGEST_HEAD and _END_OF_HEAD not in sent
@@ -86,12 +86,12 @@ def _headers_of(lines: bytes) -> dict[str, str]:
 
 
 def _length_by(headers: Mapping[str, str]) -> int | None:
-    """Return how long the body is; None where the headers have rules of their own, or tell no length or no host."""
-    told = headers.get("content-length", "")
-    if not (told.isascii() and told.isdigit() and len(told) <= _MOST_DIGITS):
+    """Return how long the body is; None where the headers have rules of their own, or name no length or no host."""
+    length = headers.get("content-length", "")
+    if not (length.isascii() and length.isdigit() and len(length) <= _MOST_DIGITS):
         return None
     if "host" not in headers or len(headers) > _MOST_HEADERS:
         return None
     if not _RULES_OF_THEIR_OWN.isdisjoint(headers) or headers.get("connection", "keep-alive").lower() != "keep-alive":
         return None
-    return int(told)
+    return int(length)

@@ -43,8 +43,8 @@ from topk_bandit.rpc.http_answers import (
 from topk_bandit.rpc.http_connections import (
     HANDSHAKE_SECONDS,
     ClosedConnection,
+    FastPathConnection,
     LibraryConnection,
-    UsualConnection,
 )
 from topk_bandit.rpc.http_interfaces import CALLS
 from topk_bandit.rpc.json_messages import with_json
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.http_answers import Written
     from topk_bandit.rpc.http_connections import Guarded
     from topk_bandit.rpc.http_interfaces import HttpInterface
-    from topk_bandit.rpc.http_requests import UsualRequest
+    from topk_bandit.rpc.http_requests import FastPathRequest
     from topk_bandit.rpc.identities import PeerCertificate
     from topk_bandit.rpc.services import Services
     from topk_bandit.rpc.tls import ServerCertificate
@@ -130,7 +130,7 @@ class HttpServer:
         self._access = services.guard.access
         self._methods = {path: answers for path, answers in _methods_of(services).items() if interface.serves(path)}
         self._documents = interface.documents()
-        self._usual: set[UsualConnection] = set()
+        self._on_fast_path: set[FastPathConnection] = set()
         self._manager: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
@@ -165,30 +165,30 @@ class HttpServer:
             return
         self._listener.close()
         self._manager.pre_shutdown()
-        usual = tuple(self._usual)
-        for one in usual:
+        on_fast_path = tuple(self._on_fast_path)
+        for one in on_fast_path:
             one.end()
-        await asyncio.gather(self._manager.shutdown(grace), *(one.wait_ended(grace) for one in usual))
+        await asyncio.gather(self._manager.shutdown(grace), *(one.wait_ended(grace) for one in on_fast_path))
 
     def _connect(self, manager: web.Server) -> asyncio.Protocol:
         """Return what serves a new connection."""
         if self.open_connections() >= self._max_connections:
             return ClosedConnection()
-        return UsualConnection(self, self._usual, partial(LibraryConnection, manager))
+        return FastPathConnection(self, self._on_fast_path, partial(LibraryConnection, manager))
 
     def open_connections(self) -> int:
         """Return how many connections are open."""
-        return len(self._usual) + (0 if self._manager is None else len(self._manager.connections))
+        return len(self._on_fast_path) + (0 if self._manager is None else len(self._manager.connections))
 
-    def find(self, request: UsualRequest) -> Guarded | None:
-        """Return the call that a usual request makes; None if it makes none, which is told elsewhere."""
+    def find(self, request: FastPathRequest) -> Guarded | None:
+        """Return the call that a request on the fast path makes; None if the library is to answer it."""
         method = self._methods.get(request.path)
         if method is None or len(request.body) > self._max_bytes or self._is_strange(request.headers["host"]):
             return None
         return method.get(request.headers.get("content-type", ""))
 
-    async def answer(self, request: UsualRequest, guarded: Guarded, certificate: PeerCertificate) -> Written:
-        """Return the answer to a usual request."""
+    async def answer(self, request: FastPathRequest, guarded: Guarded, certificate: PeerCertificate) -> Written:
+        """Return the answer to a request on the fast path."""
         headers = request.headers
         call = call_of((name, headers[name]) for name in ID_HEADERS if name in headers)
         shown = (headers["authorization"],) if "authorization" in headers else ()
@@ -206,10 +206,10 @@ class HttpServer:
             _log.exception("%s could not be answered", request.path)
             refused_with = problem(grpc.StatusCode.INTERNAL, "internal error")
         else:
-            return await written_success(headers, body, self._told(call, headers))
-        return written_refusal(refused_with, self._told(call, headers))
+            return await written_success(headers, body, self._common_headers(call, headers))
+        return written_refusal(refused_with, self._common_headers(call, headers))
 
-    def _told(self, call: Call, headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    def _common_headers(self, call: Call, headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         """Return the headers of an answer that do not depend on what it says."""
         return (*metadata_of(call), *self._sharing(headers.get("origin")))
 
@@ -278,9 +278,9 @@ class HttpServer:
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         """Return the body; after one that is refused the connection ends, so that its rest need not be read."""
-        packing, told = request.headers.get("Content-Encoding", ""), request.content_length
+        packing, length = request.headers.get("Content-Encoding", ""), request.content_length
         try:
-            body = read_body(request.content, packing, most=self._max_bytes, told=told)
+            body = read_body(request.content, packing, most=self._max_bytes, declared_length=length)
             return await _in_time(body, None if request.content.is_eof() else SLOWEST_BODY_SECONDS)
         except UnknownPackingError:
             response = unknown_packing(PACKINGS)
@@ -315,9 +315,9 @@ class _RefusedError(Exception):
         self.response = response
 
     @classmethod
-    def of_header(cls, told: str) -> _RefusedError:
+    def of_header(cls, message: str) -> _RefusedError:
         """Return the refusal of a header."""
-        return cls(problem(grpc.StatusCode.INVALID_ARGUMENT, told))
+        return cls(problem(grpc.StatusCode.INVALID_ARGUMENT, message))
 
 
 def _refuse_unknown(request: web.BaseRequest) -> web.Response | None:

@@ -49,17 +49,17 @@ class Identities:
         return found[0] if len(found) == 1 else None
 
 
-def names_in(told: AuthContext) -> tuple[str, ...]:
+def names_in(auth: AuthContext) -> tuple[str, ...]:
     """Return the names in a caller's certificate, as the file of identities writes them; none without a certificate.
 
     The subject's common name counts only where there are neither URIs nor DNS names among the alternative ones.
     """
-    alternative = [f"URI:{name}" for name in _texts(told, _URI)] + [_of_dns(name) for name in _texts(told, _DNS)]
-    return tuple(alternative or [f"CN:{name}" for name in _texts(told, _COMMON_NAME)][:1])
+    alternative = [f"URI:{name}" for name in _texts(auth, _URI)] + [_of_dns(name) for name in _texts(auth, _DNS)]
+    return tuple(alternative or [f"CN:{name}" for name in _texts(auth, _COMMON_NAME)][:1])
 
 
-def _texts(told: AuthContext, kind: str) -> list[str]:
-    return [name.decode(errors="replace") for name in told.get(kind, ())]
+def _texts(auth: AuthContext, kind: str) -> list[str]:
+    return [name.decode(errors="replace") for name in auth.get(kind, ())]
 
 
 def _of_dns(name: str) -> str:
@@ -67,10 +67,10 @@ def _of_dns(name: str) -> str:
 
 
 def auth_context(certificate: PeerCertificate) -> AuthContext:
-    """Return what gRPC would tell of a caller's certificate, from what `ssl` tells of it."""
-    told = certificate or {}
-    common = [text for part in told.get("subject", ()) for kind, text in part if kind == "commonName"]
-    names = told.get("subjectAltName", ())
+    """Return what gRPC would report of a caller's certificate, from what `ssl` reports of it."""
+    parts = certificate or {}
+    common = [text for part in parts.get("subject", ()) for kind, text in part if kind == "commonName"]
+    names = parts.get("subjectAltName", ())
     found = {
         _URI: [text for kind, text in names if kind == "URI"],
         _DNS: [text for kind, text in names if kind == "DNS"],

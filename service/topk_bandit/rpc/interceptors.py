@@ -90,7 +90,7 @@ class CallPool(StrEnum):  # texts, since the hash of other enums is computed in 
 
 
 class Place(NamedTuple):
-    """Where a call is counted while it is under way: in its room, and there for its tenant, if that is known."""
+    """Where a call is counted while it is under way: in its pool, and there for its tenant, if that is known."""
 
     pool: CallPool
     tenant: str = ""

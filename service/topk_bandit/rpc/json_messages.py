@@ -18,7 +18,7 @@ from google.rpc import error_details_pb2  # noqa: F401
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
-from topk_bandit.rpc.json_parsing import UNUSUAL, parser_of, values_in, with_typed_values
+from topk_bandit.rpc.json_parsing import FAST_PATH_ERRORS, parser_of, values_in, with_typed_values
 from topk_bandit.rpc.json_printing import printer_of, text_of
 from topk_bandit.rpc.json_problems import check_body, json_problem
 from topk_bandit.rpc.json_sizes import check_size
@@ -35,8 +35,8 @@ __all__ = ["HTTP_STATUS", "error_to_json", "with_json"]
 _DEEPEST = 32
 """Messages are nested four deep at most; JSON may be a little deeper before it is refused."""
 
-_LARGEST_UNUSUAL = 1 << 20
-"""The library takes a microsecond or more for each value, ten times what the usual forms take."""
+_LARGEST_SLOW_PATH = 1 << 20
+"""The library takes a microsecond or more for each value, ten times what the fast path takes."""
 
 HTTP_STATUS = {
     grpc.StatusCode.CANCELLED: 499,
@@ -64,13 +64,13 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
     """Return a method's handler with JSON instead of binary messages."""
     request_class = GetMessageClass(method.input_type)
-    parse_usual, show = parser_of(method.input_type), printer_of(method.output_type)
+    parse_fast, show = parser_of(method.input_type), printer_of(method.output_type)
 
     def parse(payload: bytes) -> Message:
         check_size(payload, method.input_type)
         try:
-            return parse_usual(values_in(payload or b"{}"))
-        except UNUSUAL:
+            return parse_fast(values_in(payload or b"{}"))
+        except FAST_PATH_ERRORS:
             return _parse(payload or b"{}", method.input_type, request_class())
 
     return grpc.unary_unary_rpc_method_handler(
@@ -82,16 +82,17 @@ def with_json(handler: Handler, method: MethodDescriptor) -> Handler:
 
 def _parse(payload: bytes, descriptor: Descriptor, message: Message) -> Message:
     try:
-        told = parse_json(payload, takes_nan=True)
+        content = parse_json(payload, takes_nan=True)
     except JsonError as error:
         raise InvalidArgumentError("request", str(error)) from None
-    check_body(told, descriptor)
-    if len(payload) > _LARGEST_UNUSUAL:
-        problem = f"is larger than {_LARGEST_UNUSUAL} bytes, and has numbers as texts or other forms that are not usual"
+    check_body(content, descriptor)
+    if len(payload) > _LARGEST_SLOW_PATH:
+        most = _LARGEST_SLOW_PATH
+        problem = f"is larger than {most} bytes, and has numbers as texts or other forms that are not usual"
         raise InvalidArgumentError("request", problem)
     try:
-        json_format.ParseDict(with_typed_values(told, descriptor), message, max_recursion_depth=_DEEPEST)
-    except (json_format.ParseError, *UNUSUAL, AttributeError) as error:
+        json_format.ParseDict(with_typed_values(content, descriptor), message, max_recursion_depth=_DEEPEST)
+    except (json_format.ParseError, *FAST_PATH_ERRORS, AttributeError) as error:
         # The library lets some errors of values that are none of a field's type through as they are.
         raise json_problem(error) from None
     return message
@@ -100,9 +101,9 @@ def _parse(payload: bytes, descriptor: Descriptor, message: Message) -> Message:
 def error_to_json(status: Status) -> tuple[int, bytes]:
     """Return the HTTP status and the body of an error, as the Connect protocol has them."""
     code = _CODES[status.code]
-    told: dict[str, Any] = {"code": _name_of(code), "message": status.message}
+    body: dict[str, Any] = {"code": _name_of(code), "message": status.message}
     if status.details:
-        told["details"] = [
+        body["details"] = [
             {
                 "type": detail.type_url.rpartition("/")[2],
                 "value": b64encode(detail.value).decode().rstrip("="),
@@ -110,7 +111,7 @@ def error_to_json(status: Status) -> tuple[int, bytes]:
             }
             for detail in status.details
         ]
-    return HTTP_STATUS[code], text_of(told)
+    return HTTP_STATUS[code], text_of(body)
 
 
 def _read_detail(detail: Message) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Functions that make a message of what its JSON holds, one for each type, made from its descriptor.
 
-They take the usual form of each field, and leave every other one to `json_format`, which takes or refuses it. Whatever
+They are the fast path: they take the common form of each field, and leave every other one to `json_format`. Whatever
 they take, they take as `json_format` does, in a fraction of its time. Values of features may be plain, too.
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Read = Callable[[Any], Any]
 
 __all__ = [
+    "FAST_PATH_ERRORS",
     "LIBRARYS_OWN",
-    "UNUSUAL",
     "WRITTEN_AS_TEXT",
     "is_feature",
     "map_entry_of",
@@ -35,7 +35,7 @@ __all__ = [
     "with_typed_values",
 ]
 
-UNUSUAL = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
+FAST_PATH_ERRORS = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """What is raised for JSON that only `json_format` can take or refuse."""
 
 WRITTEN_AS_TEXT = frozenset(f"google.protobuf.{name}" for name in ("Timestamp", "Duration", "FieldMask"))
@@ -52,15 +52,15 @@ _LONGEST_NUMBER = 20
 
 
 def values_in(payload: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return what a text holds; one of `UNUSUAL` is raised where an object has a key twice."""
+    """Return what a text holds; one of `FAST_PATH_ERRORS` is raised where an object has a key twice."""
     return _DECODER.decode(payload.decode())
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    told = dict(pairs)
-    if len(told) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("a key is there twice")
-    return told
+    return values
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_repetition)
@@ -68,7 +68,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_repetition)
 
 @cache
 def parser_of(descriptor: Descriptor) -> Callable[[Any], Message]:
-    """Return what makes a message of this type of a parsed object, or raises one of `UNUSUAL`."""
+    """Return what makes a message of this type of a parsed object, or raises one of `FAST_PATH_ERRORS`."""
     message_class = GetMessageClass(descriptor)
     if descriptor.full_name in WRITTEN_AS_TEXT:
         return partial(_read_text_of, message_class)
@@ -78,9 +78,9 @@ def parser_of(descriptor: Descriptor) -> Callable[[Any], Message]:
     readers |= {field.json_name: readers[field.name] for field in descriptor.fields}
     choices = [[field.name for field in oneof.fields] for oneof in descriptor.oneofs if len(oneof.fields) > 1]
 
-    def parse(told: Any) -> Message:  # noqa: ANN401 - whatever JSON holds
+    def parse(content: Any) -> Message:  # noqa: ANN401 - whatever JSON holds
         values: dict[str, Any] = {}
-        for key, value in _check_kind(told, dict).items():
+        for key, value in _check_kind(content, dict).items():
             name, read = readers[key]
             if name in values:
                 raise ValueError("a field is there by both its names")
@@ -92,26 +92,26 @@ def parser_of(descriptor: Descriptor) -> Callable[[Any], Message]:
     return parse
 
 
-def with_typed_values(told: Any, descriptor: Descriptor) -> Any:  # noqa: ANN401 - whatever JSON holds
+def with_typed_values(content: Any, descriptor: Descriptor) -> Any:  # noqa: ANN401 - whatever JSON holds
     """Return the JSON of a message with the values of features in their typed form, and without those that are null."""
-    if not isinstance(told, dict) or descriptor.file.package == LIBRARYS_OWN:
-        return told
+    if not isinstance(content, dict) or descriptor.file.package == LIBRARYS_OWN:
+        return content
     fields = {name: field for field in descriptor.fields for name in (field.name, field.json_name)}
-    return {name: _typed_field(value, fields[name]) if name in fields else value for name, value in told.items()}
+    return {name: _typed_field(value, fields[name]) if name in fields else value for name, value in content.items()}
 
 
-def _typed_field(told: Any, field: FieldDescriptor) -> Any:  # noqa: ANN401
+def _typed_field(value: Any, field: FieldDescriptor) -> Any:  # noqa: ANN401
     entry = map_entry_of(field)
-    if entry is not None and isinstance(told, dict):
-        value = entry.fields_by_name["value"]
-        if is_feature(value):
-            return {key: typed_value(one) for key, one in told.items() if one is not None}
-        return {key: _typed_field(one, value) for key, one in told.items()}
+    if entry is not None and isinstance(value, dict):
+        value_field = entry.fields_by_name["value"]
+        if is_feature(value_field):
+            return {key: typed_value(one) for key, one in value.items() if one is not None}
+        return {key: _typed_field(one, value_field) for key, one in value.items()}
     if field.message_type is None or entry is not None:
-        return told
-    if isinstance(told, list):
-        return [with_typed_values(one, field.message_type) for one in told]
-    return with_typed_values(told, field.message_type)
+        return value
+    if isinstance(value, list):
+        return [with_typed_values(one, field.message_type) for one in value]
+    return with_typed_values(value, field.message_type)
 
 
 def _check(choices: Sequence[Sequence[str]], values: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ def is_feature(field: FieldDescriptor) -> bool:
 def _single_reader_of(field: FieldDescriptor) -> Read:
     if field.message_type is not None:
         parse = parser_of(field.message_type)
-        return (lambda told: parse(typed_value(told))) if is_feature(field) else parse
+        return (lambda value: parse(typed_value(value))) if is_feature(field) else parse
     if field.enum_type is not None:
         return _enum_reader_of(field.enum_type)
     if field.type in _WHOLE_NUMBERS:
@@ -165,63 +165,63 @@ def _single_reader_of(field: FieldDescriptor) -> Read:
 def _enum_reader_of(enum: EnumDescriptor) -> Read:
     if enum.is_closed:
         return _leave
-    numbers = {name: value.number for name, value in enum.values_by_name.items()}
-    return lambda told: told if type(told) is int else numbers[told]
+    numbers = {name: described.number for name, described in enum.values_by_name.items()}
+    return lambda value: value if type(value) is int else numbers[value]
 
 
-def _leave(_told: Any) -> Any:  # noqa: ANN401
+def _leave(_value: Any) -> Any:  # noqa: ANN401
     raise ValueError("a field of this kind is not read here")
 
 
-def _check_kind(told: Any, kind: type) -> Any:  # noqa: ANN401
+def _check_kind(value: Any, kind: type) -> Any:  # noqa: ANN401
     """Return what is of exactly this kind: to the message's own checks a boolean is a number, and a text a list."""
-    if type(told) is not kind:
-        raise TypeError("not of the kind that is usual")
-    return told
+    if type(value) is not kind:
+        raise TypeError("not of the expected kind")
+    return value
 
 
-def _read_list(read: Read, told: Any) -> list[Any]:  # noqa: ANN401
-    return [read(value) for value in _check_kind(told, list)]
+def _read_list(read: Read, value: Any) -> list[Any]:  # noqa: ANN401
+    return [read(one) for one in _check_kind(value, list)]
 
 
-def _read_numbers(told: Any) -> Any:  # noqa: ANN401
+def _read_numbers(value: Any) -> Any:  # noqa: ANN401
     """Return a list of numbers; what is no number can't be added, nor is a sum with one that is not finite."""
-    numbers = _finite(told, sum(_check_kind(told, list)))
+    numbers = _finite(value, sum(_check_kind(value, list)))
     if bool in map(type, numbers):
         raise TypeError("a boolean is no number")
     return numbers
 
 
-def _read_map(read: Read, told: Any) -> dict[str, Any]:  # noqa: ANN401
-    return {key: read(value) for key, value in _check_kind(told, dict).items()}
+def _read_map(read: Read, value: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {key: read(one) for key, one in _check_kind(value, dict).items()}
 
 
-def _read_present(read: Read, told: Any) -> dict[str, Any]:  # noqa: ANN401
+def _read_present(read: Read, value: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return a map without what is null: such a feature is missing."""
-    return {key: read(value) for key, value in _check_kind(told, dict).items() if value is not None}
+    return {key: read(one) for key, one in _check_kind(value, dict).items() if one is not None}
 
 
-def _read_text_of(message_class: type[Any], told: Any) -> Message:  # noqa: ANN401
+def _read_text_of(message_class: type[Any], value: Any) -> Message:  # noqa: ANN401
     message: Message = message_class()
-    message.FromJsonString(_check_kind(told, str))  # type: ignore[attr-defined]
+    message.FromJsonString(_check_kind(value, str))  # type: ignore[attr-defined]
     return message
 
 
-def _read_whole_number(told: Any) -> int:  # noqa: ANN401
-    if type(told) is str and len(told) <= _LONGEST_NUMBER and told.isascii() and told.isdigit():
-        return int(told)
-    number: int = _check_kind(told, int)
+def _read_whole_number(value: Any) -> int:  # noqa: ANN401
+    if type(value) is str and len(value) <= _LONGEST_NUMBER and value.isascii() and value.isdigit():
+        return int(value)
+    number: int = _check_kind(value, int)
     return number
 
 
-def _finite(told: Any, number: float) -> Any:  # noqa: ANN401
+def _finite(value: Any, number: float) -> Any:  # noqa: ANN401
     if not isfinite(number):
         raise ValueError("not finite")
-    return told
+    return value
 
 
 _READERS: dict[int, Read] = {
-    FieldDescriptor.TYPE_STRING: lambda told: _check_kind(told, str),
-    FieldDescriptor.TYPE_BOOL: lambda told: _check_kind(told, bool),
-    FieldDescriptor.TYPE_DOUBLE: lambda told: _leave(told) if type(told) is bool else _finite(told, told),
+    FieldDescriptor.TYPE_STRING: lambda value: _check_kind(value, str),
+    FieldDescriptor.TYPE_BOOL: lambda value: _check_kind(value, bool),
+    FieldDescriptor.TYPE_DOUBLE: lambda value: _leave(value) if type(value) is bool else _finite(value, value),
 }

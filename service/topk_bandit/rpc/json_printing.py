@@ -58,13 +58,13 @@ def printer_of(descriptor: Descriptor) -> Show:
     unset = [(field.json_name, _when_unset(field)) for field in descriptor.fields if not field.has_presence]
 
     def show(message: Any) -> dict[str, Any]:  # noqa: ANN401
-        told = {}
+        values = {}
         for field, value in message.ListFields():
             name, show_value = shown[field.number]
-            told[name] = show_value(value)
+            values[name] = show_value(value)
         for name, default in unset:
-            told.setdefault(name, default)
-        return told
+            values.setdefault(name, default)
+        return values
 
     return show
 

@@ -41,9 +41,9 @@ _WHOLE = {
 _FRACTIONS = {FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT}
 
 
-def check_body(told: Any, descriptor: Descriptor) -> None:  # noqa: ANN401, whatever JSON holds
+def check_body(content: Any, descriptor: Descriptor) -> None:  # noqa: ANN401, whatever JSON holds
     """Raise `InvalidArgumentError` for the first field that is of another kind, or that the message does not have."""
-    _check_message("", told, descriptor)
+    _check_message("", content, descriptor)
 
 
 def json_problem(error: Exception) -> InvalidArgumentError:
@@ -61,15 +61,15 @@ def _error(path: str, problem: str) -> InvalidArgumentError:
     return InvalidArgumentError(path.lstrip(".")[:_LONGEST_FIELD] or _BODY, problem)
 
 
-def _check_message(path: str, told: Any, descriptor: Descriptor) -> None:  # noqa: ANN401
+def _check_message(path: str, content: Any, descriptor: Descriptor) -> None:  # noqa: ANN401
     if descriptor.file.package == LIBRARYS_OWN:
         return  # these have forms of their own
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         names = ", ".join(list(descriptor.fields_by_name)[:3])
-        raise _error(path, f"expected an object with fields such as {names}; got {_kind_of(told)}")
+        raise _error(path, f"expected an object with fields such as {names}; got {_kind_of(content)}")
     fields = {field.json_name: field for field in descriptor.fields} | dict(descriptor.fields_by_name)
     seen: dict[str, str] = {}
-    for name, value in told.items():
+    for name, value in content.items():
         field = fields.get(name)
         if field is None:
             raise _error(f"{path}.{name}", f"is no field of this message{_nearest(name, descriptor.fields_by_name)}")
@@ -79,59 +79,61 @@ def _check_message(path: str, told: Any, descriptor: Descriptor) -> None:  # noq
             _check_field(f"{path}.{field.name}", value, field)
 
 
-def _check_field(path: str, told: Any, field: FieldDescriptor) -> None:  # noqa: ANN401
+def _check_field(path: str, value: Any, field: FieldDescriptor) -> None:  # noqa: ANN401
     entry = map_entry_of(field)
     if entry is not None:
-        if not isinstance(told, dict):
-            raise _error(path, f'expected an object such as {{"name": value}}; got {_kind_of(told)}')
+        if not isinstance(value, dict):
+            raise _error(path, f'expected an object such as {{"name": value}}; got {_kind_of(value)}')
         value_field = entry.fields_by_name["value"]
-        for key, value in told.items():
-            if value is not None or not is_feature(value_field):
-                _check_single(f"{path}[{key}]", value, value_field)
+        for key, one in value.items():
+            if one is not None or not is_feature(value_field):
+                _check_single(f"{path}[{key}]", one, value_field)
     elif field.is_repeated:
-        if not isinstance(told, list):
-            raise _error(path, f"expected a list such as [{_as_text(told)}]; got {_kind_of(told)}")
-        for place, value in enumerate(told):
-            _check_single(f"{path}[{place}]", value, field)
+        if not isinstance(value, list):
+            raise _error(path, f"expected a list such as [{_as_text(value)}]; got {_kind_of(value)}")
+        for place, one in enumerate(value):
+            _check_single(f"{path}[{place}]", one, field)
     else:
-        _check_single(path, told, field)
+        _check_single(path, value, field)
 
 
-def _check_single(path: str, told: Any, field: FieldDescriptor) -> None:  # noqa: ANN401
+def _check_single(path: str, value: Any, field: FieldDescriptor) -> None:  # noqa: ANN401
     if field.message_type is not None:
-        typed = typed_value(told) if is_feature(field) else told
+        typed = typed_value(value) if is_feature(field) else value
         if is_feature(field) and not isinstance(typed, dict):
-            raise _error(path, f"expected {WRITTEN_PLAINLY}; got {_kind_of(told)}")
+            raise _error(path, f"expected {WRITTEN_PLAINLY}; got {_kind_of(value)}")
         _check_message(path, typed, field.message_type)
     elif field.enum_type is not None:
-        _check_name(path, told, field.enum_type)
-    elif (expected := _expected(told, field.cpp_type)) is not None:
-        raise _error(path, f"expected {expected}; got {_kind_of(told)}")
+        _check_name(path, value, field.enum_type)
+    elif (expected := _expected(value, field.cpp_type)) is not None:
+        raise _error(path, f"expected {expected}; got {_kind_of(value)}")
 
 
-def _expected(told: Any, kind: int) -> str | None:  # noqa: ANN401
+def _expected(value: Any, kind: int) -> str | None:  # noqa: ANN401
     """Return what is expected in the place of a value; None if that may be what it is."""
     if kind == FieldDescriptor.CPPTYPE_BOOL:
-        return None if isinstance(told, bool) else "true or false"
+        return None if isinstance(value, bool) else "true or false"
     if kind == FieldDescriptor.CPPTYPE_STRING:
-        return None if isinstance(told, str) else "a text"
+        return None if isinstance(value, str) else "a text"
     if kind in _WHOLE:
-        is_whole = isinstance(told, str) and _WHOLE_NUMBER.fullmatch(told)
-        is_number = type(told) is int or (type(told) is float and told.is_integer())
+        is_whole = isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value)
+        is_number = type(value) is int or (type(value) is float and value.is_integer())
         return None if is_whole or is_number else "a whole number"
     if kind in _FRACTIONS:
-        if type(told) is int and abs(told) > sys.float_info.max:
+        if type(value) is int and abs(value) > sys.float_info.max:
             return "a number of some 300 digits at most"
-        return None if type(told) in {int, float} or (isinstance(told, str) and _NUMBER.fullmatch(told)) else "a number"
+        return (
+            None if type(value) in {int, float} or (isinstance(value, str) and _NUMBER.fullmatch(value)) else "a number"
+        )
     return None
 
 
-def _check_name(path: str, told: Any, enum: EnumDescriptor) -> None:  # noqa: ANN401
-    if isinstance(told, str) and told not in enum.values_by_name and not _WHOLE_NUMBER.fullmatch(told):
-        near = _nearest(told, enum.values_by_name)
-        raise _error(path, f"expected one of {', '.join(enum.values_by_name)}{near}; got {told!r:.60}")
-    if not isinstance(told, str) and type(told) is not int:
-        raise _error(path, f"expected one of {', '.join(enum.values_by_name)}; got {_kind_of(told)}")
+def _check_name(path: str, value: Any, enum: EnumDescriptor) -> None:  # noqa: ANN401
+    if isinstance(value, str) and value not in enum.values_by_name and not _WHOLE_NUMBER.fullmatch(value):
+        near = _nearest(value, enum.values_by_name)
+        raise _error(path, f"expected one of {', '.join(enum.values_by_name)}{near}; got {value!r:.60}")
+    if not isinstance(value, str) and type(value) is not int:
+        raise _error(path, f"expected one of {', '.join(enum.values_by_name)}; got {_kind_of(value)}")
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
@@ -139,12 +141,12 @@ def _nearest(name: str, names: Collection[str]) -> str:
     return "" if near is None else f": is it {near}?"
 
 
-def _as_text(told: Any) -> str:  # noqa: ANN401
-    return f"{told:.20}" if isinstance(told, str) else _kind_of(told)
+def _as_text(value: Any) -> str:  # noqa: ANN401
+    return f"{value:.20}" if isinstance(value, str) else _kind_of(value)
 
 
-def _kind_of(told: Any) -> str:  # noqa: ANN401
-    return _KINDS.get(type(told)) or f"{told!r:.60}"
+def _kind_of(value: Any) -> str:  # noqa: ANN401
+    return _KINDS.get(type(value)) or f"{value!r:.60}"
 
 
 def _wire_path(name: str) -> str:

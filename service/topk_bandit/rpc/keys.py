@@ -54,8 +54,8 @@ class KeyRing:
         alike = [one.id for one in self.keys if (one.tenant, one.scopes) == (key.tenant, key.scopes)]
         if len(alike) >= MOST_ALIKE:
             owner = "every tenant" if key.tenant == EVERY_TENANT else f"tenant {key.tenant}"
-            told = f"{owner} has two keys with the scopes {', '.join(sorted(key.scopes))} already"
-            raise ConfigurationError(f"{told}, {' and '.join(alike)}: revoke one first")
+            problem = f"{owner} has two keys with the scopes {', '.join(sorted(key.scopes))} already"
+            raise ConfigurationError(f"{problem}, {' and '.join(alike)}: revoke one first")
         self.keys = (*self.keys, key)
         self._by_id[key.id] = key
 
@@ -99,7 +99,7 @@ def new_key(*, key_id: str, secret: str, tenant: str, scopes: Iterable[Scope], c
 
 def print_keys(ring: KeyRing) -> str:
     """Return the text of a keys file."""
-    told = [
+    entries = [
         {
             "id": key.id,
             "tenant": key.tenant,
@@ -109,7 +109,7 @@ def print_keys(ring: KeyRing) -> str:
         }
         for key in ring.keys
     ]
-    return json.dumps({"keys": told}, indent=2) + "\n"
+    return json.dumps({"keys": entries}, indent=2) + "\n"
 
 
 def parse_keys(text: str) -> KeyRing:
@@ -121,12 +121,12 @@ def parse_keys(text: str) -> KeyRing:
         It is not what `print_keys` writes; the message says where, and repeats no digest.
     """
     try:
-        told = parse_json(text)
+        content = parse_json(text)
     except JsonError:
         raise ConfigurationError("is not JSON") from None
-    if not isinstance(told, dict) or set(told) != {"keys"} or not isinstance(told["keys"], list):
+    if not isinstance(content, dict) or set(content) != {"keys"} or not isinstance(content["keys"], list):
         raise ConfigurationError('is not {"keys": [...]}, as `topk-bandit keys create` writes it')
-    return KeyRing(_key(entry, f"keys[{index}]") for index, entry in enumerate(told["keys"]))
+    return KeyRing(_key(entry, f"keys[{index}]") for index, entry in enumerate(content["keys"]))
 
 
 def _key(entry: Any, where: str) -> Key:  # noqa: ANN401 - whatever JSON has

@@ -1,4 +1,4 @@
-"""Between the wire and what operators are told: `topk_bandit.domain.operators`."""
+"""Between the wire and the answers for operators: `topk_bandit.domain.operators`."""
 
 from __future__ import annotations
 
@@ -375,8 +375,8 @@ def state_page(request: pb.ExportStateRequest) -> tuple[BanditName, ContentsCurs
 
 def state_to_proto(lines: Sequence[str], place: ContentsCursor | None) -> pb.ExportStateResponse:
     """Return a page of what there is of a bandit beside its log."""
-    told = "" if place is None else f"{place.first_position}/{place.stage}/{place.at}/{place.incarnation}"
-    return pb.ExportStateResponse(lines=lines, next_cursor=fields.to_page_token(told) if told else "")
+    cursor = "" if place is None else f"{place.first_position}/{place.stage}/{place.at}/{place.incarnation}"
+    return pb.ExportStateResponse(lines=lines, next_cursor=fields.to_page_token(cursor) if cursor else "")
 
 
 def lines_request(request: pb.ImportEventsRequest) -> tuple[BanditName, Lines]:

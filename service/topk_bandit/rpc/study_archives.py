@@ -26,8 +26,8 @@ def study_place(request: pb.ExportStudyRequest) -> tuple[StudyName, StudyPlace |
     name, token = fields.study_name("study", request.study), fields.page_token("cursor", request.cursor)
     if not token:
         return name, None
-    *told, incarnation = token.split("/", 4)
-    stage, numbers = told[0], [one for one in told[1:] if one.isascii() and one.isdigit() and len(one) <= _DIGITS]
+    *parts, incarnation = token.split("/", 4)
+    stage, numbers = parts[0], [one for one in parts[1:] if one.isascii() and one.isdigit() and len(one) <= _DIGITS]
     if stage not in STAGES or len(numbers) != 3 or not incarnation:
         raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
     log_position, asked, at = map(int, numbers)
@@ -36,8 +36,8 @@ def study_place(request: pb.ExportStudyRequest) -> tuple[StudyName, StudyPlace |
 
 def page_to_proto(lines: Sequence[str], place: StudyPlace | None) -> pb.ExportStudyResponse:
     """Return a page of a study."""
-    told = "" if place is None else f"{place.stage}/{place.log_position}/{place.asked}/{place.at}/{place.incarnation}"
-    return pb.ExportStudyResponse(lines=lines, next_cursor=fields.to_page_token(told) if told else "")
+    cursor = "" if place is None else f"{place.stage}/{place.log_position}/{place.asked}/{place.at}/{place.incarnation}"
+    return pb.ExportStudyResponse(lines=lines, next_cursor=fields.to_page_token(cursor) if cursor else "")
 
 
 def lines_request(request: pb.ImportStudyRequest) -> tuple[StudyName, Lines]:

@@ -34,9 +34,9 @@ def encode_named(study: pb.Study) -> list[tuple[float, ...]]:
     if width > MOST_FEATURES:
         problem = f"gives each item {width} numbers, not counting what is missing; at most {MOST_FEATURES} are allowed"
         raise InvalidArgumentError(_SCHEMA, problem)
-    told = [_named(schema, f"study.items[{place}]", item) for place, item in enumerate(study.items)]
-    places, none = np.arange(len(told), dtype=np.int32), np.zeros(0, dtype=np.int32)
-    encoded = ItemFeatures.initial(schema, n_places=len(told)).change(places, told, free=none)
+    named = [_named(schema, f"study.items[{place}]", item) for place, item in enumerate(study.items)]
+    places, none = np.arange(len(named), dtype=np.int32), np.zeros(0, dtype=np.int32)
+    encoded = ItemFeatures.initial(schema, n_places=len(named)).change(places, named, free=none)
     return [tuple(row) for row in np.round(encoded.rows, _DECIMALS).tolist()]
 
 

@@ -1,4 +1,4 @@
-"""The certificate of the doors, which may be renewed while they are open: new connections are given the newest.
+"""The certificate of the listeners, which may be renewed while they serve: new connections get the newest.
 
 Where an authority for callers is named, a connection needs a certificate of it. The files are tried out before they are
 used, so that a half written one does no harm.
