@@ -97,11 +97,11 @@ def shop(server: RunningServer) -> RunningServer:
 
 
 @pytest.fixture(params=["grpc", "http"])
-def door(request: pytest.FixtureRequest, server: RunningServer) -> str:
+def target(request: pytest.FixtureRequest, server: RunningServer) -> str:
     """Where a client finds the server, by either way to call it."""
     return server.target if request.param == "grpc" else server.open_http()
 
 
 @pytest.fixture
-def client(make: Callable[..., EitherClient], door: str) -> EitherClient:
-    return make(door)
+def client(make: Callable[..., EitherClient], target: str) -> EitherClient:
+    return make(target)

@@ -202,16 +202,16 @@ def test_late_rewards_are_heard_of_once(
     server.shop.now_ms += 86_400_001
     assert client.late_rewards == {}
     assert client.reward(home, ids[0], 1.0).outcome is RewardOutcome.LATE
-    [told] = caplog.messages
-    assert "home" in told
+    [message] = caplog.messages
+    assert "home" in message
     assert client.reward(home, ids[0], 1.0).outcome is RewardOutcome.DUPLICATE
     client.rewards(home, dict.fromkeys(ids[1:], 1.0))
     assert client.late_rewards == {home: 4}
     assert len(caplog.messages) == 1
 
 
-def test_late_rewards_are_errors_if_wanted(server: RunningServer, home: str, door: str) -> None:
-    with Client(door, tenant="acme", raise_late=True) as strict:
+def test_late_rewards_are_errors_if_wanted(server: RunningServer, home: str, target: str) -> None:
+    with Client(target, tenant="acme", raise_late=True) as strict:
         late = strict.recommend(home).id
         server.shop.now_ms += 86_400_001
         with pytest.raises(FailedPrecondition) as caught:
@@ -424,12 +424,12 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
 
 
 def test_tenants_do_not_meet(
-    make: Callable[..., EitherClient], server: RunningServer, client: EitherClient, home: str, door: str
+    make: Callable[..., EitherClient], server: RunningServer, client: EitherClient, home: str, target: str
 ) -> None:
 
     with pytest.raises(NotFound):
-        make(door, tenant="other").get_bandit(home)
-    assert list(make(door, tenant="other").list_bandits()) == []
+        make(target, tenant="other").get_bandit(home)
+    assert list(make(target, tenant="other").list_bandits()) == []
 
 
 def test_a_degraded_recommendation_has_no_deadline(server: RunningServer, client: EitherClient, home: str) -> None:
@@ -471,12 +471,12 @@ FAULTS: list[tuple[Exception, type[ClientError], dict[str, Any]]] = [
 def test_errors_are_typed(
     server: RunningServer,
     make: Callable[..., EitherClient],
-    door: str,
+    target: str,
     fault: Exception,
     kind: type[ClientError],
     attributes: dict[str, Any],
 ) -> None:
-    client = make(door, retry=ONCE)
+    client = make(target, retry=ONCE)
     server.shop.faults["reward"] = fault
     with pytest.raises(ClientError) as caught:
         client.reward("home", "r1", 1.0)
@@ -518,7 +518,7 @@ def test_what_does_not_come_from_the_service_is_understood_too(
 
 
 def test_a_call_that_was_cancelled_by_the_other_side_is_unavailable() -> None:
-    """A server that ends cancels the calls that reach it meanwhile; this side's own end of a call is told as it is."""
+    """A server that ends cancels the calls that reach it meanwhile; this side's own end is reported as it is."""
     failed = Failed(grpc.StatusCode.CANCELLED, None)
     assert isinstance(error_of_call(failed, target="here:1"), Unavailable)
     failed.details = lambda: "Channel closed!"

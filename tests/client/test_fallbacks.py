@@ -45,9 +45,9 @@ def test_the_services_slate_is_marked_and_counted(client: EitherClient, home: st
 
 
 def test_a_fallback_is_marked_cut_and_counted_and_has_no_id(
-    server: RunningServer, make: Callable[..., EitherClient], door: str, home: str
+    server: RunningServer, make: Callable[..., EitherClient], target: str, home: str
 ) -> None:
-    client = make(door, retry=ONCE)
+    client = make(target, retry=ONCE)
     client.recommend(home, fallback=OWN, timeout=PATIENCE)
     server.shop.away = True
     slate = client.recommend(home, fallback=OWN)
@@ -70,10 +70,10 @@ def test_nothing_listens_before_the_first_connection(make: Callable[..., EitherC
 
 @pytest.mark.parametrize("named", [{"timeout": 0.05}, {}])
 def test_a_service_that_hangs_is_not_waited_for(
-    make: Callable[..., EitherClient], server: RunningServer, home: str, named: dict[str, float], door: str
+    make: Callable[..., EitherClient], server: RunningServer, home: str, named: dict[str, float], target: str
 ) -> None:
 
-    client = make(door, fallback_timeout=0.1)
+    client = make(target, fallback_timeout=0.1)
     server.close_gate()
     began = time.monotonic()
     assert client.recommend(home, fallback=OWN, **named).source is Source.FALLBACK
@@ -96,19 +96,19 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("wrong", "reason"), MISTAKES)
 def test_a_callers_mistake_breaks_no_page_and_is_heard_of_once(
     make: Callable[..., EitherClient],
-    door: str,
+    target: str,
     home: str,
     wrong: dict[str, Any],
     reason: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    client = make(door, fallback_timeout=PATIENCE)
+    client = make(target, fallback_timeout=PATIENCE)
     for _ in range(7):  # more than open the breaker: the service is well
         assert client.recommend(home, fallback=OWN, **wrong).source is Source.FALLBACK
     assert client.fallbacks == {reason: 7}
-    [told] = [record for record in caplog.records if record.name == "topk_bandit.client"]
-    assert told.levelno == logging.ERROR
-    assert told.getMessage().startswith("home shows the shop's own ranking: ")
+    [record] = [record for record in caplog.records if record.name == "topk_bandit.client"]
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith("home shows the shop's own ranking: ")
     assert client.recommend(home, fallback=OWN).source is Source.SERVICE
 
 
@@ -132,9 +132,9 @@ def test_what_is_no_name_breaks_no_page(client: EitherClient, bandit: Any) -> No
     ],
 )
 def test_what_the_service_refuses(
-    server: RunningServer, make: Callable[..., EitherClient], door: str, home: str, fault: Exception, reason: str
+    server: RunningServer, make: Callable[..., EitherClient], target: str, home: str, fault: Exception, reason: str
 ) -> None:
-    client = make(door, retry=ONCE)
+    client = make(target, retry=ONCE)
     server.shop.faults["recommend"] = fault
     assert client.recommend(home, fallback=OWN).source is Source.FALLBACK
     assert client.fallbacks == {reason: 1}
@@ -154,10 +154,10 @@ def test_a_closed_client(server: RunningServer) -> None:
 
 @pytest.mark.parametrize("hedge_after", [None, 0.01])
 def test_a_client_that_is_closed_while_it_asks(
-    server: RunningServer, home: str, hedge_after: float | None, door: str
+    server: RunningServer, home: str, hedge_after: float | None, target: str
 ) -> None:
     async def run() -> None:
-        client = AsyncClient(door, tenant="acme", fallback_timeout=PATIENCE, hedge_after=hedge_after)
+        client = AsyncClient(target, tenant="acme", fallback_timeout=PATIENCE, hedge_after=hedge_after)
         await client.recommend(home, fallback=OWN)
         server.close_gate()
         pages = [asyncio.create_task(client.recommend(home, fallback=OWN)) for _ in range(2)]
@@ -181,11 +181,11 @@ def test_without_a_fallback_errors_are_raised_and_not_counted(server: RunningSer
 
 
 def test_a_breaker_spares_the_service_until_it_answers(
-    make: Callable[..., EitherClient], server: RunningServer, home: str, caplog: pytest.LogCaptureFixture, door: str
+    make: Callable[..., EitherClient], server: RunningServer, home: str, caplog: pytest.LogCaptureFixture, target: str
 ) -> None:
 
     now = [100.0]
-    client = make(door, breaker=BreakerPolicy(failures=3, pause=2.0), clock=lambda: now[0])
+    client = make(target, breaker=BreakerPolicy(failures=3, pause=2.0), clock=lambda: now[0])
 
     def shown() -> Source:
         return client.recommend(home, fallback=OWN).source
@@ -202,8 +202,8 @@ def test_a_breaker_spares_the_service_until_it_answers(
     now[0] += 2.1
     assert [shown(), shown()] == [Source.SERVICE, Source.SERVICE]
     assert client.fallbacks["BREAKER_OPEN"] == 5
-    told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
-    assert [line.partition(",")[0].partition(":")[0] for line in told] == [
+    messages = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
+    assert [line.partition(",")[0].partition(":")[0] for line in messages] == [
         "home shows the shop's own ranking",
         "the service did not answer 3 calls in a row",
         "the service answers again",
@@ -223,9 +223,9 @@ def test_a_breaker_lets_one_caller_through_in_each_pause() -> None:
     assert all(breaker.lets_through() for _ in range(10))
 
 
-def test_without_a_breaker_every_call_is_made(server: RunningServer, home: str, door: str) -> None:
+def test_without_a_breaker_every_call_is_made(server: RunningServer, home: str, target: str) -> None:
     server.shop.faults["recommend"] = RuntimeError("again and again")
-    with Client(door, tenant="acme", breaker=None, fallback_timeout=PATIENCE) as client:
+    with Client(target, tenant="acme", breaker=None, fallback_timeout=PATIENCE) as client:
         for _ in range(8):
             client.recommend(home, fallback=OWN)
     assert server.shop.calls.count("recommend") == 8
@@ -238,9 +238,9 @@ def test_a_breaker_that_never_asks_is_refused(wrong: dict[str, float]) -> None:
 
 
 def test_a_second_attempt_has_the_same_request_id(
-    make: Callable[..., EitherClient], server: RunningServer, door: str
+    make: Callable[..., EitherClient], server: RunningServer, target: str
 ) -> None:
-    client = make(door, hedge_after=0.05)
+    client = make(target, hedge_after=0.05)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     client.upsert_items("home", ["a"])
     asked: list[object] = []
@@ -262,9 +262,9 @@ def test_a_second_attempt_has_the_same_request_id(
 
 
 def test_no_second_attempt_while_the_first_is_quick(
-    make: Callable[..., EitherClient], server: RunningServer, door: str
+    make: Callable[..., EitherClient], server: RunningServer, target: str
 ) -> None:
-    client = make(door, hedge_after=PATIENCE)
+    client = make(target, hedge_after=PATIENCE)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     client.upsert_items("home", ["a"])
     for _ in range(5):
@@ -272,8 +272,10 @@ def test_no_second_attempt_while_the_first_is_quick(
     assert server.shop.calls.count("recommend") == 5
 
 
-def test_both_attempts_end_at_the_deadline(make: Callable[..., EitherClient], server: RunningServer, door: str) -> None:
-    client = make(door, hedge_after=0.05, fallback_timeout=1.0)
+def test_both_attempts_end_at_the_deadline(
+    make: Callable[..., EitherClient], server: RunningServer, target: str
+) -> None:
+    client = make(target, hedge_after=0.05, fallback_timeout=1.0)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     server.close_gate()
     assert client.recommend("home", fallback=OWN).source is Source.FALLBACK
@@ -282,11 +284,11 @@ def test_both_attempts_end_at_the_deadline(make: Callable[..., EitherClient], se
 
 
 def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(
-    server: RunningServer, home: str, door: str
+    server: RunningServer, home: str, target: str
 ) -> None:
     """A client can be closed by others just when its second attempt is due."""
     opening = threading.Timer(0.3, server.open_gate)
-    with Client(door, tenant="acme", hedge_after=0.05) as client:
+    with Client(target, tenant="acme", hedge_after=0.05) as client:
         client._connections._spare.channel.close()
         server.close_gate()
         opening.start()
@@ -294,9 +296,9 @@ def test_a_second_attempt_that_can_not_be_sent_leaves_it_to_the_first(
     opening.join()
 
 
-def test_nor_does_an_asynchronous_one(server: RunningServer, home: str, door: str) -> None:
+def test_nor_does_an_asynchronous_one(server: RunningServer, home: str, target: str) -> None:
     async def run() -> None:
-        async with AsyncClient(door, tenant="acme", hedge_after=0.05) as client:
+        async with AsyncClient(target, tenant="acme", hedge_after=0.05) as client:
             await client._connections._spare.channel.close()
             server.close_gate()
             asked = asyncio.create_task(client.recommend(home, timeout=PATIENCE))

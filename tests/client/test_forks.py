@@ -187,7 +187,7 @@ def work():
     except Unavailable as error:
         assert "make the outbox anew" in str(error), error
         return
-    raise AssertionError("nothing was told")
+    raise AssertionError("nothing was reported")
 
 wait(fork(work))
 work()
@@ -292,10 +292,10 @@ def waiting(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("options", [{}, {"hedge_after": 0.01}], ids=["plain", "hedged"])
 def test_forked_processes_get_slates_of_their_own(
-    shop: RunningServer, door: str, folder: Path, options: dict[str, float]
+    shop: RunningServer, target: str, folder: Path, options: dict[str, float]
 ) -> None:
     assert shop
-    run(SLATES, door, folder, **options)
+    run(SLATES, target, folder, **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"hedge_after": 0.01}], ids=["plain", "hedged"])
@@ -307,10 +307,10 @@ def test_over_http_other_threads_may_be_calling_meanwhile(
 
 @pytest.mark.parametrize("program", [CLOSED, HELD], ids=["closed", "locks held"])
 def test_a_client_is_what_it_was_but_for_its_connections(
-    shop: RunningServer, door: str, folder: Path, program: str
+    shop: RunningServer, target: str, folder: Path, program: str
 ) -> None:
     assert shop
-    run(program, door, folder)
+    run(program, target, folder)
 
 
 def test_no_reward_is_lost_while_processes_are_forked(folder: Path) -> None:
@@ -324,13 +324,13 @@ def test_what_a_process_wrote_stays_when_its_parent_lets_go_of_the_file(folder: 
     assert sorted(waiting(folder)) == sorted(["parent", "before", *(f"after-{number}" for number in range(20))])
 
 
-def test_forked_processes_deliver_what_they_write(shop: RunningServer, door: str, folder: Path) -> None:
-    run(DELIVERED, door, folder)
+def test_forked_processes_deliver_what_they_write(shop: RunningServer, target: str, folder: Path) -> None:
+    run(DELIVERED, target, folder)
     assert waiting(folder) == []
     assert sum(len(loop.rewards) for loop in shop.shop.loops.values()) == 30
 
 
-def test_a_file_that_was_deleted_is_told_of_and_what_was_in_it_kept(folder: Path) -> None:
+def test_a_file_that_was_deleted_is_reported_and_what_was_in_it_kept(folder: Path) -> None:
     run(DELETED, "http://127.0.0.1:1", folder)
 
 

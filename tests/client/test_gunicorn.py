@@ -69,10 +69,10 @@ def rewarded(shop: RunningServer) -> set[str]:
 
 
 def test_an_application_may_be_loaded_before_the_workers_are_forked(
-    shop: RunningServer, door: str, tmp_path: Path
+    shop: RunningServer, target: str, tmp_path: Path
 ) -> None:
     options = ("--preload", "--workers=3")
-    with pages(tmp_path, door, *options, SHOP_CALLS_FIRST="1") as address, ThreadPoolExecutor(6) as visitors:
+    with pages(tmp_path, target, *options, SHOP_CALLS_FIRST="1") as address, ThreadPoolExecutor(6) as visitors:
         seen = list(visitors.map(page, [address] * 90))
         until(lambda: len(rewarded(shop)) == 90, what="all rewards are delivered")
     assert {source for source, _, _ in seen} == {"service"}

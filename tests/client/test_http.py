@@ -52,7 +52,7 @@ class Somebody(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     status = 200
     body = b""
-    headers_told: tuple[tuple[str, str], ...] = (("Content-Type", "application/proto"),)
+    answer_headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/proto"),)
     pause = 0.0
     seen: list[dict[str, str]]
 
@@ -60,7 +60,7 @@ class Somebody(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.seen.append({name.lower(): text for name, text in self.headers.items()})
         self.send_response(self.status)
-        for name, text in self.headers_told:
+        for name, text in self.answer_headers:
             self.send_header(name, text)
         self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
@@ -161,10 +161,10 @@ def test_a_certificate_of_the_client_s_own_is_shown(make: Make, tmp_path: Path) 
     "body", [b"<h1>Gone\n fishing</h1>", b"", b"\xff\xfe", b'{"code": "odd"}', b"[]", b'{"code":7}']
 )
 def test_answers_that_are_not_the_service_s(make: Make, status: int, kind: type[ClientError], body: bytes) -> None:
-    told = () if status != 302 else (("Location", "http://127.0.0.1:1/"),)
+    more_headers = () if status != 302 else (("Location", "http://127.0.0.1:1/"),)
     if status == 204:
         body = b""
-    with somebody(status=status, body=body, headers_told=told) as (target, seen):
+    with somebody(status=status, body=body, answer_headers=more_headers) as (target, seen):
         client = make(target, retry=ONCE)
         with pytest.raises(kind, match=f"HTTP status {status}") as raised:
             client.get_bandit("home")
@@ -277,7 +277,7 @@ def test_all_addresses_of_a_name_share_the_time_of_one_call() -> None:
 def test_what_answers_200_and_is_not_the_service_gives_no_slate(
     make: Make, kind: str, body: bytes, wanted: type[ClientError]
 ) -> None:
-    with somebody(body=body, headers_told=(("Content-Type", kind),) if kind else ()) as (target, _):
+    with somebody(body=body, answer_headers=(("Content-Type", kind),) if kind else ()) as (target, _):
         client = make(target, retry=ONCE)
         assert client.recommend("home", fallback=OWN).source is Source.FALLBACK
         for call in (lambda: client.recommend("home"), lambda: client.reward("home", "a", 1.0)):

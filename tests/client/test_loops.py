@@ -12,7 +12,7 @@ from topk_bandit.client.loops import LoopClosedError, on_this_loop
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_who_waits_for_a_loop_that_is_closed_is_told(*, begun: bool) -> None:
+def test_who_waits_for_a_loop_that_is_closed_gets_an_error(*, begun: bool) -> None:
     async def never() -> None:
         began.set()
         await asyncio.Event().wait()
@@ -23,14 +23,14 @@ def test_who_waits_for_a_loop_that_is_closed_is_told(*, begun: bool) -> None:
     def wait() -> None:
         with pytest.raises(LoopClosedError):
             call()
-        told.set()
+        raised.set()
 
-    loop, began, told = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-    loop.set_exception_handler(lambda _loop, _context: None)  # it would be told of what is left behind
+    loop, began, raised = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+    loop.set_exception_handler(lambda _loop, _context: None)  # what is left behind would be reported to it
     call = loop.run_until_complete(wrapped())
     threading.Thread(target=wait, daemon=True).start()
     if begun:
         loop.run_until_complete(began.wait())
     until(lambda: begun or loop._ready, what="the call has come to the loop")  # type: ignore[attr-defined]
     loop.close()
-    assert told.wait(PATIENCE)
+    assert raised.wait(PATIENCE)

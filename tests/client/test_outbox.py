@@ -1,4 +1,4 @@
-"""What is in an outbox is delivered once, or told of; nothing of it is lost on the way."""
+"""What is in an outbox is delivered once, or reported; nothing of it is lost on the way."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def until_left(outbox: EitherOutbox, count: int) -> None:
 
 
 def wait_for_words(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what the client has said, once it has said something: it may do so after the rewards have arrived."""
+    """Return what the client has said, once it has said something: it may do so after the rewards were received."""
 
-    def told() -> list[str]:
+    def messages() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
 
-    until(told, what="the client has said something")
-    return told()
+    until(messages, what="the client has said something")
+    return messages()
 
 
 def test_rewards_are_written_and_delivered_once(
@@ -127,8 +127,8 @@ def test_rewards_wait_while_the_service_can_not_take_them(
     assert outbox.flush(PATIENCE) == 0
     assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
     outbox.close()  # a thread tells after the file is empty
-    told = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
-    assert [line.partition(":")[0] for line in told] == ["calls wait in the outbox", "the outbox delivers again"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
+    assert [line.partition(":")[0] for line in messages] == ["calls wait in the outbox", "the outbox delivers again"]
 
 
 def test_what_one_leaves_the_next_one_delivers(
@@ -164,13 +164,13 @@ def test_a_full_outbox_says_so(server: RunningServer, make_outbox: Callable[...,
     assert set(server.shop.loops[NAME].rewards) == set(ids[:4])
 
 
-def test_what_the_service_will_never_take_is_told_and_taken_out(
+def test_what_the_service_will_never_take_is_reported_and_taken_out(
     server: RunningServer, client: EitherClient, make_outbox: Callable[..., EitherOutbox], ids: list[str]
 ) -> None:
-    told: list[Refusal] = []
+    refusals: list[Refusal] = []
 
     def note(refusal: Refusal) -> None:
-        told.append(refusal)
+        refusals.append(refusal)
         raise RuntimeError("the shop's own fault")
 
     outbox = make_outbox(on_refused=note)
@@ -190,9 +190,9 @@ def test_what_the_service_will_never_take_is_told_and_taken_out(
     assert status.delivered == 1
     assert status.refused == {"REWARD_EXISTS": 1, "INVALID_ARGUMENT": 2, "NOT_FOUND": 2, "REWARD_LATE": 1}
     assert client.late_rewards == {"home": 1}
-    assert [(one.bandit, one.recommendation_id, one.value) for one in told][-1] == ("home", ids[3], 0.5)
-    assert [one.reward_id for one in told if one.recommendation_id == ids[0]] == ["click"]
-    kinds = [type(one.error) for one in told]
+    assert [(one.bandit, one.recommendation_id, one.value) for one in refusals][-1] == ("home", ids[3], 0.5)
+    assert [one.reward_id for one in refusals if one.recommendation_id == ids[0]] == ["click"]
+    kinds = [type(one.error) for one in refusals]
     assert (kinds.count(InvalidArgument), kinds.count(NotFound), kinds[-1]) == (2, 2, FailedPrecondition)
 
 
@@ -203,8 +203,8 @@ def test_without_a_listener_the_first_refusal_of_a_kind_is_logged(
     for number in range(3):
         outbox.reward("home", f"nobody's {number}", 0.5)
     assert outbox.flush(PATIENCE) == 0
-    [told] = [record for record in caplog.records if record.name == "topk_bandit.client"]
-    assert (told.levelno, told.getMessage()[:35]) == (logging.WARNING, "a reward of home is not taken: NOT_")
+    [record] = [record for record in caplog.records if record.name == "topk_bandit.client"]
+    assert (record.levelno, record.getMessage()[:35]) == (logging.WARNING, "a reward of home is not taken: NOT_")
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_what_may_pass_holds_up_its_own_reward_alone(
     assert set(server.shop.loops[NAME].rewards) == set(ids[1:])
     tries = server.shop.calls.count("reward")
     assert tries < 50
-    told = wait_for_words(caplog)
-    assert told[0].startswith("calls wait in the outbox: ")
+    messages = wait_for_words(caplog)
+    assert messages[0].startswith("calls wait in the outbox: ")
     # Where it looked like an outage it is said that it is over; else it is said once.
-    assert all(line != after for line, after in pairwise(told))
+    assert all(line != after for line, after in pairwise(messages))
     del server.shop.faults[ids[0]]
     assert outbox.flush(PATIENCE) == 0
     assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
@@ -252,8 +252,8 @@ def test_rewards_of_a_slate_arrive_in_their_order(
     server.shop.away = False
     server.shop.reward_ids.clear()
     assert outbox.flush(PATIENCE) == 0
-    arrived = [told for told in server.shop.reward_ids if told[0].startswith("click")]
-    assert arrived == [(f"click-{number}", number == 3) for number in range(4)]
+    received = [one for one in server.shop.reward_ids if one[0].startswith("click")]
+    assert received == [(f"click-{number}", number == 3) for number in range(4)]
 
 
 def test_activations_are_delivered_and_before_the_rewards_of_their_slates(
@@ -294,11 +294,11 @@ def test_activations_that_one_leaves_the_next_one_delivers_once(
     assert server.shop.loops[NAME].rewards == {ids[0]: 0.25}
 
 
-def test_activations_that_the_service_will_never_take_are_told_and_their_rewards_go_on(
+def test_activations_that_the_service_will_never_take_are_reported_and_their_rewards_go_on(
     server: RunningServer, client: EitherClient, make_outbox: Callable[..., EitherOutbox], ids: list[str]
 ) -> None:
-    told: list[Refusal] = []
-    outbox = make_outbox(on_refused=told.append)
+    refusals: list[Refusal] = []
+    outbox = make_outbox(on_refused=refusals.append)
     client.activate("home", ids[0])
     outbox.activate("home", ids[0], shown=["b"])
     outbox.reward("home", ids[0], 0.5)
@@ -312,7 +312,7 @@ def test_activations_that_the_service_will_never_take_are_told_and_their_rewards
     status = outbox.status()
     assert status.delivered == 1
     assert status.refused == {"ACTIVATION_EXISTS": 1, "NOT_FOUND": 1, "INVALID_ARGUMENT": 1, "ACTIVATION_LATE": 1}
-    [exists] = [one for one in told if one.error.details.reason == "ACTIVATION_EXISTS"]
+    [exists] = [one for one in refusals if one.error.details.reason == "ACTIVATION_EXISTS"]
     assert (exists.recommendation_id, exists.value, exists.reward_id, exists.shown) == (ids[0], None, "", ("b",))
     assert client.late_rewards == {}
 
@@ -381,7 +381,7 @@ def test_an_id_that_no_message_can_hold_is_refused_at_once(
     assert caught.value.field == field
 
 
-def test_rewards_that_are_lost_with_their_file_are_told_of(
+def test_rewards_that_are_lost_with_their_file_are_reported(
     server: RunningServer, client: EitherClient, path: Path, ids: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     server.shop.away = True
@@ -392,26 +392,26 @@ def test_rewards_that_are_lost_with_their_file_are_told_of(
         outbox.reward("home", ids[1], 0.5)
     outbox.close()
     outbox.close()
-    [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert told.getMessage().endswith("with it 1 rewards and activations are lost")
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage().endswith("with it 1 rewards and activations are lost")
 
 
-def test_a_file_is_for_one_tenant(server: RunningServer, path: Path, door: str) -> None:
-    with Client(door, tenant="acme") as acme, Client(door, tenant="other") as other:
+def test_a_file_is_for_one_tenant(server: RunningServer, path: Path, target: str) -> None:
+    with Client(target, tenant="acme") as acme, Client(target, tenant="other") as other:
         with Outbox(path, acme):
             pass
         with pytest.raises(ValueError, match="is the outbox of the tenant acme, not of other"):
             Outbox(path, other)
 
 
-def test_a_file_that_can_not_be_one_is_refused(server: RunningServer, tmp_path: Path, door: str) -> None:
+def test_a_file_that_can_not_be_one_is_refused(server: RunningServer, tmp_path: Path, target: str) -> None:
     text = tmp_path / "text"
     text.write_text("not a database " * 100)
     newer = tmp_path / "newer"
     with sqlite3.connect(newer) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with Client(door, tenant="acme") as client:
+    with Client(target, tenant="acme") as client:
         for wrong in (text, tmp_path / "none" / "rewards.db"):
             with pytest.raises(Unavailable) as caught:
                 Outbox(wrong, client)
@@ -420,10 +420,10 @@ def test_a_file_that_can_not_be_one_is_refused(server: RunningServer, tmp_path: 
             Outbox(newer, client)
 
 
-def test_the_loop_is_free_while_the_disk_is_not(server: RunningServer, path: Path, door: str) -> None:
+def test_the_loop_is_free_while_the_disk_is_not(server: RunningServer, path: Path, target: str) -> None:
     async def run() -> int:
         ticks = 0
-        async with AsyncClient(door, tenant="acme") as client, AsyncOutbox(path, client) as outbox:
+        async with AsyncClient(target, tenant="acme") as client, AsyncOutbox(path, client) as outbox:
             other = sqlite3.connect(path, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             writing = asyncio.create_task(outbox.reward("home", "r", 1.0))

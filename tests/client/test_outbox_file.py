@@ -176,7 +176,7 @@ def test_an_activation_is_taken_before_the_rewards_of_its_slate_and_holds_up_no_
         assert taken(other) == ["a"]
 
 
-def test_activations_and_rewards_share_the_room(path: Path, clock: Clock) -> None:
+def test_activations_and_rewards_share_the_capacity(path: Path, clock: Clock) -> None:
     with opened(path, clock, max_waiting=2) as [file]:
         file.add_activation("home", "a", [])
         add(file, "a")

@@ -165,7 +165,7 @@ def test_calls_that_are_not_repeatable_are_sent_once(make: Callable[..., EitherC
 
 
 def test_a_store_that_comes_back_is_waited_for(
-    make: Callable[..., EitherClient], server: RunningServer, door: str
+    make: Callable[..., EitherClient], server: RunningServer, target: str
 ) -> None:
     pauses: list[float] = []
 
@@ -173,7 +173,7 @@ def test_a_store_that_comes_back_is_waited_for(
         pauses.append(seconds)
         server.shop.away = len(pauses) < 3
 
-    client = make(door, sleep=sleep, random=lambda: 1.0)
+    client = make(target, sleep=sleep, random=lambda: 1.0)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     server.shop.away = True
     assert client.get_bandit("home").name == "home"
@@ -182,9 +182,9 @@ def test_a_store_that_comes_back_is_waited_for(
 
 
 def test_errors_that_will_not_pass_are_raised_at_once(
-    make: Callable[..., EitherClient], server: RunningServer, door: str
+    make: Callable[..., EitherClient], server: RunningServer, target: str
 ) -> None:
-    client = make(door, sleep=pytest.fail)
+    client = make(target, sleep=pytest.fail)
     with pytest.raises(NotFound):
         client.get_bandit("none")
     with pytest.raises(ResourceExhausted) as caught:
@@ -192,7 +192,7 @@ def test_errors_that_will_not_pass_are_raised_at_once(
     assert caught.value.retry_after is None
 
 
-def test_a_refused_call_waits_as_it_was_told(make: Callable[..., EitherClient]) -> None:
+def test_a_refused_call_waits_for_the_retry_delay(make: Callable[..., EitherClient]) -> None:
     with serving(max_in_flight=1) as server:
         pauses: list[float] = []
 
@@ -293,9 +293,9 @@ def test_errors_of_the_service_are_one_traceback_too(make: Callable[..., EitherC
 
 
 def test_the_deadline_holds_when_the_answer_is_slow(
-    make: Callable[..., EitherClient], server: RunningServer, door: str
+    make: Callable[..., EitherClient], server: RunningServer, target: str
 ) -> None:
-    client = make(door, timeout=0.3, sleep=pytest.fail)
+    client = make(target, timeout=0.3, sleep=pytest.fail)
     server.close_gate()
     begin = time.monotonic()
     with pytest.raises(DeadlineExceeded):
@@ -304,7 +304,7 @@ def test_the_deadline_holds_when_the_answer_is_slow(
     assert len(server.shop.calls) <= 1, "a machine that stands still may not have sent it at all"
 
 
-def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], server: RunningServer, door: str) -> None:
+def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], server: RunningServer, target: str) -> None:
     seen: list[tuple[RecommendationRequest, int]] = []
 
     async def recommend(
@@ -316,7 +316,7 @@ def test_the_same_request_is_sent_again(make: Callable[..., EitherClient], serve
             raise errors.UnavailableError("away", retry_after=0.0)
         return await Shop.recommend(server.shop, name, request, min_model_version=min_model_version)
 
-    client = make(door, random=random.Random(7).random)
+    client = make(target, random=random.Random(7).random)
     client.create_bandit("home", slate_size=1, item_capacity=9)
     client.upsert_items("home", ["a"])
     server.shop.recommend = recommend

@@ -184,7 +184,7 @@ def test_a_wait_that_is_refused_until_its_end_has_taken_too_long() -> None:
         server.stop(None).wait()
 
 
-def test_a_budget_that_is_used_up_is_told_at_once(client: EitherClient) -> None:
+def test_a_budget_that_is_used_up_is_reported_at_once(client: EitherClient) -> None:
     created(client, budget=1, answer_kind=AnswerKind.PAIR, list_size=0)
     client.wait_for_design("taste")
     client.next_questions("taste")
@@ -251,7 +251,7 @@ def test_choices_and_ratings_from_elsewhere(client: EitherClient) -> None:
         assert expected["i1"] > expected["i2"] + 1.0
 
 
-TOLD: dict[str, dict[str, object]] = {
+DESCRIBED: dict[str, dict[str, object]] = {
     f"i{n}": {"price": 2.0**n, "kind": "green" if n % 2 else "black", "fresh": n < 5, "text": [float(n), 1.0]}
     for n in range(12)
 } | {"bare": {}}
@@ -265,19 +265,19 @@ ITEM_SCHEMA = (
 
 def test_items_of_a_study_are_described_as_those_of_a_bandit(client: EitherClient) -> None:
     asked = {"answer_kind": "ranking", "list_size": 3, "budget": 40, "item_schema": ITEM_SCHEMA}
-    client.create_study("named", TOLD, **asked)
+    client.create_study("named", DESCRIBED, **asked)
     assert client.wait_for_design("named").state is DesignState.READY
-    items = ItemFeatures.initial(ITEM_SCHEMA, n_places=len(TOLD))
+    items = ItemFeatures.initial(ITEM_SCHEMA, n_places=len(DESCRIBED))
     given = [
         Features.of({name: tuple(one) if isinstance(one, list) else one for name, one in features.items()})
-        for features in TOLD.values()
+        for features in DESCRIBED.values()
     ]
-    rows = items.change(np.arange(len(TOLD), dtype=np.int32), given, free=np.zeros(0, dtype=np.int32)).rows
+    rows = items.change(np.arange(len(DESCRIBED), dtype=np.int32), given, free=np.zeros(0, dtype=np.int32)).rows
     found = client.get_study("named").items
-    assert list(found) == list(TOLD)
+    assert list(found) == list(DESCRIBED)
     np.testing.assert_allclose(list(found.values()), rows, atol=1e-9)
     assert set(found["bare"]) == {0.0}, "an average item"
-    assert client.create_study("named", TOLD, **asked).result is not None, "the same study again"
+    assert client.create_study("named", DESCRIBED, **asked).result is not None, "the same study again"
     questions = client.next_questions("named", 40).questions
     order = [*(f"i{n}" for n in range(11, 5, -1)), "bare", *(f"i{n}" for n in range(5, -1, -1))]
     client.submit_answers("named", {one.id: sorted(one.items, key=order.index) for one in questions})

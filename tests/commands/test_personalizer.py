@@ -18,7 +18,7 @@ import pytest
 from azure.ai.personalizer import PersonalizerClient
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
-from tests.compat.personalizer.doors import rank_body, slots_body
+from tests.compat.personalizer.listeners import rank_body, slots_body
 from tests.faults.service import COMMAND, Service, clean_environment, serving
 from tests.rpc.certificates import write_pair
 from tests.waiting import PATIENCE, until

@@ -124,9 +124,9 @@ def test_identities_are_changed_while_it_serves(service: Service, files: Files, 
     with pytest.raises(Unauthenticated, match=r"not URI:spiffe://shop\.example/checkout$"):
         shop.recommend("home")
     shop.close()
-    told = [record for record in service.records if record.get("logger") == "topk_bandit.audit"]
-    assert {record["key"] for record in told} == {"URI:spiffe://shop.example/checkout"}
-    assert [record["method"].rpartition("/")[2] for record in told] == ["CreateBandit", "UpsertItems"]
+    audited = [record for record in service.records if record.get("logger") == "topk_bandit.audit"]
+    assert {record["key"] for record in audited} == {"URI:spiffe://shop.example/checkout"}
+    assert [record["method"].rpartition("/")[2] for record in audited] == ["CreateBandit", "UpsertItems"]
 
 
 def test_a_name_that_is_taken_out_is_refused_on_the_connection_that_it_has(service: Service, files: Files) -> None:
@@ -223,7 +223,7 @@ def test_a_file_that_is_gone_is_named(files: Files) -> None:
         check_listeners(settings)
 
 
-def test_identities_lock_a_door_and_own_quotas_go_by_them(files: Files, tmp_path: Path) -> None:
+def test_identities_secure_a_listener_and_own_quotas_go_by_them(files: Files, tmp_path: Path) -> None:
     quotas = tmp_path / "quotas.toml"
     quotas.write_text("[shop]\ncalls_per_second = 9\n")
     settings = Settings(  # type: ignore[arg-type]
@@ -235,8 +235,8 @@ def test_identities_lock_a_door_and_own_quotas_go_by_them(files: Files, tmp_path
 
 def test_the_doctor_and_the_settings_tell(files: Files, tmp_path: Path) -> None:
     variables = clean_environment(TMPDIR=str(tmp_path))
-    told = run([COMMAND, "doctor", *files.flags], variables)
-    assert "access: known certificates are asked for, TLS for holders of certificates, no stranger" in told.stdout
+    printed = run([COMMAND, "doctor", *files.flags], variables)
+    assert "access: known certificates are asked for, TLS for holders of certificates, no stranger" in printed.stdout
     printed = run([COMMAND, "config", "print", *files.flags], variables)
     row = rf"client_identities +{re.escape(str(files.identities))} +flag --client-identities"
     assert re.search(row, printed.stdout)

@@ -27,7 +27,7 @@ class Counted:
         self.damaged.append(damaged)
 
 
-def test_damage_is_counted_as_long_as_it_lasts_and_told_twice(caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_counted_as_long_as_it_lasts_and_logged_twice(caplog: pytest.LogCaptureFixture) -> None:
     counted = Counted()
     names = [BanditName(tenant, "home") for tenant in ("one", "two")]
 
@@ -49,6 +49,6 @@ def test_damage_is_counted_as_long_as_it_lasts_and_told_twice(caplog: pytest.Log
         stores = RedisStores(server.url)
         run(stores, scenario)
     assert counted.damaged == [0, 1, 2, 2, 0]
-    told = [(record.levelname, record.bandit) for record in caplog.records]  # type: ignore[attr-defined]
-    assert told[:2] == [("ERROR", str(name)) for name in names]
-    assert sorted(told[2:]) == [("WARNING", str(name)) for name in names]
+    logged = [(record.levelname, record.bandit) for record in caplog.records]  # type: ignore[attr-defined]
+    assert logged[:2] == [("ERROR", str(name)) for name in names]
+    assert sorted(logged[2:]) == [("WARNING", str(name)) for name in names]

@@ -37,9 +37,9 @@ def reader(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Reader:
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
-    told = [record.levelname for record in caplog.records]
+    found = [record.levelname for record in caplog.records]
     caplog.clear()
-    return told
+    return found
 
 
 def test_what_changed_is_taken_in_once(reader: Reader, caplog: pytest.LogCaptureFixture) -> None:
@@ -56,7 +56,7 @@ def test_what_changed_is_taken_in_once(reader: Reader, caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_what_is_bad_is_told_once_and_taken_in_when_it_is_good(
+def test_what_is_bad_is_logged_once_and_taken_in_when_it_is_good(
     reader: Reader,
     caplog: pytest.LogCaptureFixture,
     gone: bool,  # noqa: FBT001

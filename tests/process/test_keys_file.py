@@ -68,7 +68,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     assert {one.id for one in read_keys(tmp_path / "keys.json").keys} == {f"k{number}" for number in range(12)}
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"keys_file: {tmp_path}/none/keys can't be written: No such file"):
         change_keys(tmp_path / "none" / "keys", lambda _: ring())
 

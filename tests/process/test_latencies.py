@@ -25,19 +25,19 @@ def test_quantiles_are_right_to_five_percent(scale: float, count: int) -> None:
     took = scale * (0.5 + rng.exponential(size=count))
     for seconds in took.tolist():
         latencies.note(METHOD, "OK", seconds)
-    [told] = latencies.summarise()
+    [summary] = latencies.summarise()
     exact = np.quantile(took, [0.5, 0.9, 0.99], method="inverted_cdf")
-    assert (told.method, told.calls, told.failed) == (METHOD, count, 0)
-    assert np.allclose([told.median, told.p90, told.p99], exact, rtol=0.05)
+    assert (summary.method, summary.calls, summary.failed) == (METHOD, count, 0)
+    assert np.allclose([summary.median, summary.p90, summary.p99], exact, rtol=0.05)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 1e-9, 1e9])
 def test_what_no_bin_is_for_is_in_the_first_or_the_last(seconds: float) -> None:
     latencies = RecentLatencies(Clock())
     latencies.note(METHOD, "OK", seconds)
-    [told] = latencies.summarise()
-    assert told.calls == 1
-    assert 0.0 < told.median < 400.0
+    [summary] = latencies.summarise()
+    assert summary.calls == 1
+    assert 0.0 < summary.median < 400.0
 
 
 def test_failures_of_the_service_are_counted_and_refusals_are_not() -> None:

@@ -37,9 +37,9 @@ def test_on_this_machine_nothing_is_asked_for(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["0.0.0.0", "[::]", "10.0.0.1", "[2001:db8::1]", "[::ffff:10.0.0.1]", "shop.example", "localhost.example"]
 )
-@pytest.mark.parametrize("door", ["listen", "http_listen", "console_listen"])
-def test_for_other_machines_keys_and_tls_are_needed(locked: dict[str, Any], host: str, door: str) -> None:
-    reached = {door: f"{host}:1"}
+@pytest.mark.parametrize("setting", ["listen", "http_listen", "console_listen"])
+def test_for_other_machines_keys_and_tls_are_needed(locked: dict[str, Any], host: str, setting: str) -> None:
+    reached = {setting: f"{host}:1"}
     check_listeners(Settings(**reached, **locked))  # type: ignore[arg-type]
     for missing, names in (
         (["keys_file"], "keys_file"),
@@ -47,20 +47,20 @@ def test_for_other_machines_keys_and_tls_are_needed(locked: dict[str, Any], host
         (list(locked), "keys_file and tls_certificate"),
     ):
         settings = Settings(**reached, **{name: value for name, value in locked.items() if name not in missing})  # type: ignore[arg-type]
-        problem = f"{door}: {host}:1 can be reached from other machines, which needs {names}"
+        problem = f"{setting}: {host}:1 can be reached from other machines, which needs {names}"
         assert find_exposed_listeners(settings) == [problem]
         with pytest.raises(ConfigurationError) as refused:
             check_listeners(settings)
         assert str(refused.value) == f"{problem}; or say insecure"
 
 
-def test_who_says_insecure_is_let_through_and_told() -> None:
+def test_who_says_insecure_is_let_through_and_warned() -> None:
     settings = Settings(listen="0.0.0.0:1", http_listen="[::]:2", insecure=True)  # type: ignore[arg-type]
     check_listeners(settings)
     assert [problem.partition(":")[0] for problem in find_exposed_listeners(settings)] == ["listen", "http_listen"]
 
 
-def test_a_door_that_is_closed_needs_nothing() -> None:
+def test_a_listener_that_is_off_needs_nothing() -> None:
     check_listeners(Settings(http_listen=None))
 
 

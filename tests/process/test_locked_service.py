@@ -46,9 +46,9 @@ class Locked:
         return Client(target, tenant=tenant, key=key, tls=tls, timeout=20.0)
 
     def shown_certificates(self) -> set[str]:
-        """Return what new connections of both doors are shown, several times, so that each worker is seen."""
-        doors = (self.service.address, self.service.http_address)
-        ports = [int(address.rpartition(":")[2]) for address in doors] * 8
+        """Return the certificates that new connections to both listeners get, often enough to see each worker's."""
+        addresses = (self.service.address, self.service.http_address)
+        ports = [int(address.rpartition(":")[2]) for address in addresses] * 8
         return {ssl.get_server_certificate(("127.0.0.1", port)).strip() for port in ports}
 
     def until_logged(self, words: str, count: int) -> None:
@@ -126,8 +126,8 @@ def test_keys_and_certificates_are_changed_while_it_serves(locked: Locked, capsy
     assert curl(locked, second) == 200
     assert curl(locked, locked.key) == 401
 
-    told = [record for record in locked.service.records if record.get("logger") == "topk_bandit.audit"]
-    methods = [(one["key"], one["method"].rpartition("/")[2], one["resource"], one["outcome"]) for one in told]
+    audited = [record for record in locked.service.records if record.get("logger") == "topk_bandit.audit"]
+    methods = [(one["key"], one["method"].rpartition("/")[2], one["resource"], one["outcome"]) for one in audited]
     first = locked.key.partition(".")[0]
     home = "tenants/shop/bandits/home"
     assert methods == [(first, "CreateBandit", home, "OK"), (first, "UpsertItems", home, "OK")]

@@ -58,7 +58,7 @@ def test_lines_come_in_order_and_whole(pipe: tuple[TextIO, TextIO]) -> None:
     assert read == [f"line {number} \\udc80 \N{SNOWMAN}\n" for number in range(100)]
 
 
-def test_who_logs_is_not_held_up_and_what_is_lost_is_told(
+def test_who_logs_is_not_held_up_and_losses_are_logged(
     pipe: tuple[TextIO, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_writer, "MOST_WAITING_BYTES", 100_000)
@@ -71,9 +71,9 @@ def test_who_logs_is_not_held_up_and_what_is_lost_is_told(
     written = lost = 0
     while written + lost < 1000:
         read = pipe[0].readline()
-        told = re.fullmatch(r"(\d+) records are lost: nobody read what was logged\n", read)
-        assert told or read == f"{line}\n"
-        written, lost = written + (told is None), lost + int(told[1] if told else 0)
+        loss = re.fullmatch(r"(\d+) records are lost: nobody read what was logged\n", read)
+        assert loss or read == f"{line}\n"
+        written, lost = written + (loss is None), lost + int(loss[1] if loss else 0)
     assert lost >= 1000 - (100_000 + MOST_PIPE_BYTES) // 1000
     logger.info("and on")
     assert pipe[0].readline() == "and on\n"
@@ -124,7 +124,7 @@ def test_what_is_no_file_is_written_to() -> None:
     assert stream.getvalue() == "here\n"
 
 
-def test_a_record_that_can_not_be_written_down_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_that_can_not_be_formatted_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     logger, _ = logger_to(StringIO())
     logger.info("%d", "no number")
     assert "--- Logging error ---" in capsys.readouterr().err

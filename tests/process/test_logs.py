@@ -136,8 +136,8 @@ import asyncio, logging, random, sys
 import grpc
 from topk_bandit.process.logs import configure
 
-told = []
-logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: told.append(record) or True)
+records = []
+logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: records.append(record) or True)
 configure("text", level="INFO")
 
 async def answer(request, context):
@@ -154,12 +154,12 @@ async def main():
         caller = await asyncio.create_subprocess_exec(sys.executable, "-c", sys.argv[1], address, wait)
         await caller.wait()
         await asyncio.sleep(0.05)
-        if told:
+        if records:
             break
     await server.stop(None)
 
 asyncio.run(main())
-print(told[0].getMessage())
+print(records[0].getMessage())
 """
 
 

@@ -29,8 +29,8 @@ GIB = 1024 * MIB
 def test_models_take_what_is_wanted_or_what_there_is_room_for(
     wanted: int, workers: int, memory: int, taken: int
 ) -> None:
-    room = models_bytes(wanted, one_model=16 * MIB, workers=workers, memory=memory)
-    assert room == pytest.approx(taken, abs=MIB)
+    available = models_bytes(wanted, one_model=16 * MIB, workers=workers, memory=memory)
+    assert available == pytest.approx(taken, abs=MIB)
 
 
 @pytest.mark.parametrize(

@@ -459,7 +459,7 @@ def fleet_page(fleet: Fleet) -> str:
         return render(Path(folder), lambda: fleet).decode()
 
 
-def test_the_fleet_is_told_of_at_every_scrape() -> None:
+def test_the_fleet_is_in_every_scrape() -> None:
     processes = {"supervisor": os.getpid(), "worker-1": ended_process()}
     text = fleet_page(Fleet(workers=2, ready=1, restarts={"hung": 3}, processes=processes))
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
@@ -642,8 +642,8 @@ def test_a_scraper_gets_the_format_that_it_asks_for(accept: str, content_type: s
         return encode(CollectorRegistry())
 
     with MetricsServer(0, host="127.0.0.1", render=encoded, ready=lambda: True) as server:
-        status, told, body, _ = ask(server.port, "/metrics", accept=accept)
-    assert (status, told) == (200, content_type)
+        status, kind, body, _ = ask(server.port, "/metrics", accept=accept)
+    assert (status, kind) == (200, content_type)
     assert body == (b"" if content_type == TEXT else b"# EOF\n")
 
 

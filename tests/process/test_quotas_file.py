@@ -48,7 +48,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_own_quotas_stand_for_the_usual_ones(tmp_path: Path) -> None:
+def test_own_quotas_replace_the_default_ones(tmp_path: Path) -> None:
     own = read_quotas(written(tmp_path, GOOD))
     assert own == {
         "shop": {Quota.CALLS_PER_SECOND: 500, Quota.ITEMS: UNLIMITED},

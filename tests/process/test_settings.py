@@ -480,7 +480,7 @@ def test_a_malformed_url_is_refused_without_its_secret(url: str) -> None:
         ({"redis_url": "redis://here", "durability": "replicated:2"}, Durability(synced=True, replicas=2)),
     ],
 )
-def test_what_is_awaited_is_what_the_store_can_keep_unless_told(given: dict[str, Any], awaited: Durability) -> None:
+def test_what_is_awaited_is_by_default_what_the_store_can_keep(given: dict[str, Any], awaited: Durability) -> None:
     assert Settings(**given).awaited == awaited
 
 
@@ -525,10 +525,10 @@ def test_quotas_of_calls_need_keys(tmp_path: Path, quota: Quota) -> None:
     name = f"max_{quota}_per_tenant"
     settings = read(f"{flag(name)}=9", f"--keys-file={keys}")
     assert getattr(settings, name) == 9
-    assert settings.usual_quotas[quota] == 9
+    assert settings.default_quotas[quota] == 9
     assert getattr(read(f"{flag(name)}="), name) is None
 
 
 def test_what_is_not_limited_is_no_quota() -> None:
-    assert read().usual_quotas == {Quota.BANDITS: 1000, Quota.STUDIES: 1000}
-    assert read("--max-items-per-tenant=5").usual_quotas[Quota.ITEMS] == 5
+    assert read().default_quotas == {Quota.BANDITS: 1000, Quota.STUDIES: 1000}
+    assert read("--max-items-per-tenant=5").default_quotas[Quota.ITEMS] == 5

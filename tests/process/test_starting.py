@@ -78,7 +78,7 @@ def test_a_worker_that_is_too_old_for_the_data_is_not_replaced_but_ends_the_serv
         service.watch(10.0)
 
 
-def test_a_worker_that_dies_is_told_at_once() -> None:
+def test_a_worker_that_dies_is_reported_at_once() -> None:
     with pytest.raises(ConfigurationError, match=r"worker [12] died while starting; see its log"):
         Supervisor(SETTINGS, worker_main=workers.die).start()
 

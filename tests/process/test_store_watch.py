@@ -70,7 +70,7 @@ def test_time_that_passes_is_no_jump(watch: StoreWatch, clocks: Clocks, caplog: 
 
 
 @pytest.mark.parametrize("seconds", [7200.0, -7200.0, 1.1 * LARGEST_CLOCK_DIFFERENCE_SECONDS])
-def test_a_jump_is_told_once_and_the_difference_as_long_as_it_lasts(
+def test_a_jump_is_logged_once_and_the_difference_as_long_as_it_lasts(
     watch: StoreWatch, clocks: Clocks, caplog: pytest.LogCaptureFixture, seconds: float
 ) -> None:
     look(watch, clocks)

@@ -56,7 +56,7 @@ def test_named_tenants_have_what_they_use_and_all_others_have_the_rest(tmp_path:
                 over_http.create_bandit("second", slate_size=1, item_capacity=4)
         with service.client(tenant="acme") as acme, pytest.raises(NotFound):
             acme.recommend("none")
-        # A call that fails is counted once its client has been told.
+        # A call that fails is counted once its client has the answer.
         until(
             lambda: used(service)['calls_total{kind="recommend",tenant="acme"}'] == 5, what="the last call is counted"
         )

@@ -19,7 +19,7 @@ FUNCTIONS, PAUSE_SECONDS = 24, 0.25
 
 
 def progress_slowly(settings: Settings, spec: WorkerSpec, connection: Connection) -> None:
-    """Take long to compile, report each function, and serve until it is told to stop."""
+    """Take long to compile, report each function, and serve until `Stop` comes."""
     for number in range(1, FUNCTIONS + 1):
         time.sleep(PAUSE_SECONDS)
         connection.send(Compiling(number, FUNCTIONS))

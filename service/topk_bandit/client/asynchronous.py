@@ -376,7 +376,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         Parameters
         ----------
         items
-            Ids, items, or features by id, as `Item.features` has them; features that are not told again are missing.
+            Ids, items, or features by id, as `Item.features` has them; features that are not sent again are missing.
         """
         return await self._run(self._operations.upsert_items(bandit, items), timeout)
 
@@ -413,7 +413,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             Where the rows stand in the import: the number of the first one, and of the one after them if some were
             left out; None counts them.
         skip_bad_rows
-            Whether rows that can't be taken are left out and told, instead of refusing those of their call as
+            Whether rows that can't be taken are left out and reported, instead of refusing those of their call as
             `InvalidArgument`.
         """
         parts = self._operations.import_rows(

@@ -76,7 +76,7 @@ class AsyncHttpChannel:
         except (aiohttp.ClientError, OSError) as error:
             if self._closed:
                 raise HttpError(grpc.StatusCode.CANCELLED, CLOSED_HERE) from None
-            raise HttpError(grpc.StatusCode.UNAVAILABLE, _told(error)) from None
+            raise HttpError(grpc.StatusCode.UNAVAILABLE, _describe(error)) from None
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._closed:
@@ -94,10 +94,10 @@ class AsyncHttpChannel:
         self._closed = True
         if self._session is not None:
             await self._session.close()
-            await asyncio.sleep(0)  # for the transports to be told
+            await asyncio.sleep(0)  # so that the transports close
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """Return what went wrong; of a connection that can't be made, in the operating system's words."""
     number = getattr(error, "errno", None)
     return f"{error}: {os.strerror(number)}" if isinstance(number, int) else str(error) or type(error).__name__

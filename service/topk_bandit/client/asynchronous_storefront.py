@@ -130,8 +130,8 @@ class AsyncPlacement:
         def decorate(view: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
             @functools.wraps(view)
             async def shown(*arguments: Any, **named: Any) -> R:  # noqa: ANN401 - whatever the view takes
-                told = None if features is None else features(*arguments, **named)
-                return await view(*arguments, slate=await self.recommend(features=told), **named)
+                values = None if features is None else features(*arguments, **named)
+                return await view(*arguments, slate=await self.recommend(features=values), **named)
 
             shown.__signature__ = _without_slate(view)  # type: ignore[attr-defined]
             return shown

@@ -134,7 +134,7 @@ class AsyncStudies(BaseClient):
         Parameters
         ----------
         watch
-            Is told now and then how the design stands.
+            Is called now and then with the state of the design.
         timeout
             Seconds to wait in all; `DeadlineExceeded` after that, and the design goes on.
         """

@@ -62,7 +62,7 @@ class Breaker:
         self._lock = threading.Lock()
 
     def lets_through(self) -> bool:
-        """Return whether to ask the service now; while it is open, one caller is told so in each pause."""
+        """Return whether to ask the service now; while it is open, that is true for one caller in each pause."""
         if self._policy is None:
             return True
         with self._lock:

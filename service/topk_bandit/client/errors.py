@@ -288,8 +288,8 @@ def _from_detail(packed: Any) -> dict[str, Any]:  # noqa: ANN401, google.protobu
         return {"field": bad_request.field_violations[0].field}
     if packed.Unpack(info):
         numbers = {name: int(value) for name, value in info.metadata.items() if value.isdecimal()}
-        told = {name: info.metadata.get(name, "") for name in ("reference", "quota")}
-        return {"reason": info.reason, "numbers": numbers, **told}
+        words = {name: info.metadata.get(name, "") for name in ("reference", "quota")}
+        return {"reason": info.reason, "numbers": numbers, **words}
     if packed.Unpack(retry):
         return {"retry_after": retry.retry_delay.ToNanoseconds() / 1e9}
     return {}

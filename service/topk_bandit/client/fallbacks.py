@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FALLBACK_SECONDS", "Fallbacks"]
 
 FALLBACK_SECONDS = 0.15
-"""How long a page waits for a slate that it has a fallback for, unless told otherwise."""
+"""How long a page waits for a slate that it has a fallback for, by default."""
 
 _OPEN = "BREAKER_OPEN"
 

@@ -113,8 +113,8 @@ def _feature_message(path: str, feature: Feature) -> pb.Feature:
     at = f'{path.partition("[")[0]}["{feature.name}"]'
     match feature.kind:
         case Numeric(least, most, unit, log_scale):
-            told = message(pb.NumericFeature, at, min=least, max=most, unit=unit, log_scale=log_scale)
-            return message(pb.Feature, path, name=feature.name, numeric=told)
+            numeric = message(pb.NumericFeature, at, min=least, max=most, unit=unit, log_scale=log_scale)
+            return message(pb.Feature, path, name=feature.name, numeric=numeric)
         case Boolean():
             return message(pb.Feature, path, name=feature.name, boolean=pb.BooleanFeature())
         case LabelSet(values, buckets):

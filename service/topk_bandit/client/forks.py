@@ -28,25 +28,25 @@ class Forked(Protocol):
 
 _followers: weakref.WeakSet[Forked] = weakref.WeakSet()
 _one_at_a_time = threading.Lock()
-_told: list[Forked] = []
+_notified: list[Forked] = []
 
 
 def follow_forks(one: Forked) -> None:
-    """Have it told of each fork of this process, as long as anybody has it."""
+    """Notify it of each fork of this process, as long as anybody has it."""
     _followers.add(one)
 
 
 def _before() -> None:
     _one_at_a_time.acquire()
     for one in list(_followers):
-        _told.append(one)
+        _notified.append(one)
         one._before_fork()  # noqa: SLF001 - for this module, and not for who uses a client
 
 
 def _after(*, is_child: bool) -> None:
     try:
-        while _told:
-            _told.pop()._after_fork(is_child=is_child)  # noqa: SLF001 - see above
+        while _notified:
+            _notified.pop()._after_fork(is_child=is_child)  # noqa: SLF001 - see above
     finally:
         with suppress(RuntimeError):  # this module was imported between the two
             _one_at_a_time.release()

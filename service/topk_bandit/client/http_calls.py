@@ -1,6 +1,6 @@
 """Calls over HTTP, as the Connect protocol has them: what both clients send, and what they take from an answer.
 
-A call is one POST with a binary message. What goes wrong is told as gRPC tells it, so that the clients read one kind of
+A call is one POST with a binary message. Errors are reported as gRPC reports them, so that the clients read one kind of
 error. https://connectrpc.com/docs/protocol
 """
 
@@ -52,7 +52,7 @@ _CODES = {
 _NAMES = {name.lower(): number for name, number in code_pb2.Code.items() if number} | {"canceled": code_pb2.CANCELLED}
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _TYPES = "type.googleapis.com/"
-_MOST_TOLD = 200
+_LONGEST_QUOTE = 200
 
 
 def is_http(target: str) -> bool:
@@ -121,7 +121,7 @@ class HttpError(grpc.RpcError):
         return self._message
 
     def trailing_metadata(self) -> Any:  # noqa: ANN401 - the stubs' own pair is of no other type
-        """Return the status with its details, if the service told any."""
+        """Return the status with its details, if the service sent any."""
         if self._status is None:
             return ()
         return (("grpc-status-details-bin", self._status.SerializeToString()),)
@@ -135,8 +135,8 @@ def message_in(http_status: int, kind: str, body: bytes, read: Callable[[bytes],
     if http_status != 200:
         raise _failure_of(http_status, body)
     if kind.partition(";")[0].strip().lower() != _PROTO:
-        told = f"the answer is no {_PROTO} but {kind[:_MOST_TOLD] or 'of no kind'}: {_shorten_body(body)}"
-        raise HttpError(grpc.StatusCode.UNKNOWN, told)
+        problem = f"the answer is no {_PROTO} but {kind[:_LONGEST_QUOTE] or 'of no kind'}: {_shorten_body(body)}"
+        raise HttpError(grpc.StatusCode.UNKNOWN, problem)
     try:
         return read(body)
     except DecodeError:
@@ -146,9 +146,9 @@ def message_in(http_status: int, kind: str, body: bytes, read: Callable[[bytes],
 def _failure_of(http_status: int, body: bytes) -> HttpError:
     """Return the error that an answer other than 200 is."""
     try:
-        told = json.loads(body)
-        status = Status(code=_NAMES[told["code"]], message=told.get("message", ""))
-        for detail in told.get("details", ()):
+        error = json.loads(body)
+        status = Status(code=_NAMES[error["code"]], message=error.get("message", ""))
+        for detail in error.get("details", ()):
             status.details.add(type_url=_TYPES + detail["type"], value=_decode_base64(detail["value"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         code = _CODES.get(http_status, grpc.StatusCode.UNKNOWN)
@@ -162,4 +162,4 @@ def _decode_base64(text: Any) -> bytes:  # noqa: ANN401 - whatever JSON has
 
 def _shorten_body(body: bytes) -> str:
     """Return the beginning of what somebody else answered."""
-    return " ".join(body[:_MOST_TOLD].decode(errors="replace").split()) or "no message"
+    return " ".join(body[:_LONGEST_QUOTE].decode(errors="replace").split()) or "no message"

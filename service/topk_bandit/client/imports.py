@@ -131,12 +131,12 @@ def requests(
 def _message(path: str, row: PastObservation) -> pb.PastObservation:
     if not isinstance(row, PastObservation):
         raise refuse(path, row)
-    told = None if row.features is None else feature_values(row.features, field=f"{path}.features")
+    values = None if row.features is None else feature_values(row.features, field=f"{path}.features")
     return message(
         pb.PastObservation,
         path,
         context=numbers(f"{path}.context", row.context),
-        features=told,
+        features=values,
         item_ids=texts(f"{path}.item_ids", row.items),
         reward=number(f"{path}.reward", row.reward),
         time=None if row.time is None else _timestamp(f"{path}.time", row.time),

@@ -49,19 +49,19 @@ class LateRewards:
         late = sum(receipt.outcome is RewardOutcome.LATE for receipt in receipts)
         if not late:
             return
-        told_before = bandit in self.counts
+        is_known = bandit in self.counts
         self.count(bandit, late)
         error = error_of_late(bandit, late)
         if self._raises:
             raise error
-        if not told_before:
+        if not is_known:
             _log.warning(
                 "%s; a longer reward_wait takes them (this is said once, Client.late_rewards counts)",
                 error.details.message,
             )
 
     def count(self, bandit: str, late: int) -> None:
-        """Count late rewards that are told of elsewhere."""
+        """Count late rewards that are reported elsewhere."""
         with self._lock:
             self.counts[bandit] += late
 

@@ -355,9 +355,9 @@ def _entries(items: Iterable[str | Item] | Mapping[str, Any]) -> list[Item]:
 def _item_message(place: int, item: Item) -> bandit_pb.Item:
     if not isinstance(item, Item):
         raise refuse(f"items[{place}]", item)
-    told = feature_values(item.features, field=f'items["{item.item_id}"].features')
+    values = feature_values(item.features, field=f'items["{item.item_id}"].features')
     return message(
-        bandit_pb.Item, f"items[{place}]", item_id=item.item_id, unavailable=not item.available, features=told
+        bandit_pb.Item, f"items[{place}]", item_id=item.item_id, unavailable=not item.available, features=values
     )
 
 

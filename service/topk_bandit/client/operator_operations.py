@@ -175,8 +175,8 @@ def _tenants(response: pb.ListTenantsResponse) -> Page[str]:
 
 
 def _tenant_stats(response: pb.GetTenantStatsResponse) -> TenantStats:
-    told = {field.name: getattr(response, field.name) for field in dataclass_fields(TenantStats)}
-    return TenantStats(**told | {"quotas": tuple(map(_quota_use, response.quotas))})
+    values = {field.name: getattr(response, field.name) for field in dataclass_fields(TenantStats)}
+    return TenantStats(**values | {"quotas": tuple(map(_quota_use, response.quotas))})
 
 
 def _service_status(response: pb.GetServiceStatusResponse) -> ServiceStatus:

@@ -89,7 +89,7 @@ _DELETED = "was deleted or replaced: make the outbox anew"
 
 
 class OutboxFile:
-    """One connection to the file, safe to share between threads, and taken over a fork if it is told of it.
+    """One connection to the file, safe to share between threads, and taken over a fork if that is announced to it.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def _open(path: Path) -> sqlite3.Connection:
     """Open the file for several threads and processes.
 
     Every commit is synced (FULL): with the usual setting of a write-ahead log the newest ones are lost in a power cut,
-    and the page was told that they are kept.
+    though the page got the answer that they are kept.
     """
     try:
         connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)

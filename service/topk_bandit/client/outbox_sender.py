@@ -76,7 +76,7 @@ class OutboxSender:
     goes_over_forks
         Whether a forked process can send, too.
     on_refused
-        Told of each call that is taken out undelivered, before it is (perhaps twice); None logs the first of a kind.
+        Called for each call that is taken out undelivered, before it is (perhaps twice); None logs the first of a kind.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class OutboxSender:
         self._delivered = 0
         self._refused: Counter[tuple[str, str]] = Counter()
         self._outage: set[str] = set()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._failures = 0
         self._batch = _MAX_BATCH
         self._woken = threading.Event()
@@ -183,10 +183,10 @@ class OutboxSender:
         self._woken.set()
         for thread in self._threads:
             thread.join()
-        self._tell_of_loss()
+        self._log_loss()
         self._file.close()
 
-    def _tell_of_loss(self) -> None:
+    def _log_loss(self) -> None:
         with suppress(ClientError, RuntimeError):  # it may be closed already, or stay behind at a fork
             if not self._file.is_in_place and (lost := self._file.pending()):
                 _log.error(
@@ -302,7 +302,7 @@ class OutboxSender:
             self._refused[kind] += 1
             first = self._refused[kind] == 1
         if self._on_refused is not None:
-            _tell(self._on_refused, _refusal_of(call, error))
+            _report(self._on_refused, _refusal_of(call, error))
         elif first:
             what = "a reward" if isinstance(call, KeptReward) else "an activation"
             _log.warning("%s of %s is not taken: %s (this is said once, status() counts)", what, kind[0], error)
@@ -319,11 +319,11 @@ class OutboxSender:
 
     def _say_why(self, error: Exception) -> None:
         """Log the first error of an outage, and the first of each other kind."""
-        told = self._outage if isinstance(error, _OUTAGES) else self._told
+        logged = self._outage if isinstance(error, _OUTAGES) else self._logged
         kind = type(error).__name__
         with self._lock:
-            first = not told if told is self._outage else kind not in told
-            told.add(kind)
+            first = not logged if logged is self._outage else kind not in logged
+            logged.add(kind)
         if first:
             _log.warning("calls wait in the outbox: %s (this is said once, status() counts them)", error)
 
@@ -352,7 +352,7 @@ def _refusal_of(call: KeptCall, error: ClientError) -> Refusal:
     return Refusal(call.bandit, call.recommendation_id, None, "", error, call.shown)
 
 
-def _tell(on_refused: Callable[[Refusal], object], refusal: Refusal) -> None:
+def _report(on_refused: Callable[[Refusal], object], refusal: Refusal) -> None:
     try:
         on_refused(refusal)
     except Exception:  # noqa: BLE001, a thread that ends would leave all that comes later undelivered

@@ -212,18 +212,18 @@ def _items(items: Mapping[str, Any] | Iterable[str], *, named: bool) -> list[pb.
 
 
 def _item(item_id: str, row: Iterable[float]) -> pb.StudyItem:
-    told = numbers(f'items["{item_id}"].features', row)
-    return message(pb.StudyItem, f'items["{item_id}"]', item_id=item_id, features=told)
+    values = numbers(f'items["{item_id}"].features', row)
+    return message(pb.StudyItem, f'items["{item_id}"]', item_id=item_id, features=values)
 
 
 def _named_item(item_id: str, features: object) -> pb.StudyItem:
-    told = feature_values(features, field=f'items["{item_id}"].named_features')
-    return message(pb.StudyItem, f'items["{item_id}"]', item_id=item_id, named_features=told)
+    values = feature_values(features, field=f'items["{item_id}"].named_features')
+    return message(pb.StudyItem, f'items["{item_id}"]', item_id=item_id, named_features=values)
 
 
 def _query(query_id: str, row: Iterable[float]) -> pb.StudyQuery:
-    told = numbers(f'queries["{query_id}"].features', row)
-    return message(pb.StudyQuery, f'queries["{query_id}"]', query_id=query_id, features=told)
+    values = numbers(f'queries["{query_id}"].features', row)
+    return message(pb.StudyQuery, f'queries["{query_id}"]', query_id=query_id, features=values)
 
 
 def _features(entries: Iterable[tuple[str, Sequence[float]]]) -> dict[str, tuple[float, ...]]:

@@ -105,7 +105,7 @@ class _Method:
         self._start = start
 
     def with_call(self, request: Any, *, timeout: float, metadata: Any) -> tuple[Any, None]:  # noqa: ANN401 - as gRPC's
-        """Return the answer; of its call nothing is told."""
+        """Return the answer, and None in place of the call."""
         return self._call(request, timeout=timeout, metadata=metadata), None
 
     def future(self, request: Any, *, timeout: float, metadata: Any) -> _Started:  # noqa: ANN401 - as gRPC's

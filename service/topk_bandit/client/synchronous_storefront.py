@@ -132,8 +132,8 @@ class Placement:
         def decorate(view: Callable[..., R]) -> Callable[..., R]:
             @functools.wraps(view)
             def shown(*arguments: Any, **named: Any) -> R:  # noqa: ANN401 - whatever the view takes
-                told = None if features is None else features(*arguments, **named)
-                return view(*arguments, slate=self.recommend(features=told), **named)
+                values = None if features is None else features(*arguments, **named)
+                return view(*arguments, slate=self.recommend(features=values), **named)
 
             shown.__signature__ = _without_slate(view)  # type: ignore[attr-defined]
             return shown

@@ -123,14 +123,14 @@ async def _renew(given: argparse.Namespace, certificate: ServerCertificate) -> N
 
 
 def _loop(given: argparse.Namespace, name: BanditName, client: AsyncClient, events: EventsFile) -> Loop:
-    from topk_bandit.compat.personalizer.bandits import Defaults, Keeper  # noqa: PLC0415
+    from topk_bandit.compat.personalizer.bandits import BanditProvisioner, Defaults  # noqa: PLC0415
     from topk_bandit.compat.personalizer.loop import Loop  # noqa: PLC0415
 
     defaults = Defaults(given.default_reward, timedelta(seconds=given.reward_wait), given.keep_schema)
-    keeper = Keeper(client, defaults, clock=time.monotonic)
+    provisioner = BanditProvisioner(client, defaults, clock=time.monotonic)
     return Loop(
         client,
-        keeper,
+        provisioner,
         events,
         bandit=name.bandit,
         apprentice=given.apprentice,

@@ -1,1 +1,1 @@
-"""Doors with the paths and shapes of other services, for shops that move in from them."""
+"""Listeners with the paths and messages of other services, for shops that move in from them."""

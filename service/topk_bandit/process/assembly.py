@@ -367,7 +367,7 @@ def _follow(setting: str, path: Path, take: Callable[[], None], stack: AsyncExit
 
 def _quotas(settings: Settings, stack: AsyncExitStack) -> Quotas:
     """Return what tenants may use, by the newest file."""
-    quotas = Quotas(settings.usual_quotas, read_own_quotas(settings))
+    quotas = Quotas(settings.default_quotas, read_own_quotas(settings))
 
     def take() -> None:
         quotas.of_tenants = read_own_quotas(settings)

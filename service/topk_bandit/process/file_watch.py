@@ -1,7 +1,7 @@
 """Takes files in again when they change, such as keys and certificates that somebody renews.
 
 Files are compared by what they hold, since a mounted secret may change without their names or times. What can't be used
-is told once, and what was good before stays in use.
+is logged once, and what was good before stays in use.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class RecentLatencies:
         self._newer: defaultdict[str, _Counts] = defaultdict(_Counts)
 
     def note(self, method: str, code: str, seconds: float) -> None:
-        """Count a call that ended with the status code of this name, so many seconds after it arrived."""
+        """Count a call that ended with the status code of this name, so many seconds after it was received."""
         self._turn()
         counts = self._newer[method]
         counts.bins[_bin_of(seconds)] += 1

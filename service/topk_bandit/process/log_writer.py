@@ -1,7 +1,7 @@
 """A log handler that holds up nobody: lines are written by a thread of its own.
 
 Who reads standard error may stall, and then a write to it blocks: a pipe to a collector that hangs, a terminal that
-was stopped. Lines wait meanwhile, up to a bound, and what is beyond it is lost and told of once lines flow again.
+was stopped. Lines wait meanwhile, up to a bound; further ones are lost, and counted once lines flow again.
 
 Garbage may be collected anywhere, in that thread too, and what is collected may log: a task that nobody awaited, a
 socket that nobody closed. So that thread holds no lock that who logs waits for, and who logs never waits for it.
@@ -49,7 +49,7 @@ class LogWriter(logging.Handler):
         """Have a record written soon, or lose it if too many wait."""
         try:
             line = f"{self.format(record)}\n".encode(errors="backslashreplace")
-        except Exception:  # noqa: BLE001 - as the library's own handlers do: a bad record is told, and nothing fails
+        except Exception:  # noqa: BLE001 - as the library's own handlers do: a bad record is reported, and nothing fails
             self.handleError(record)
             return
         size = len(line)
@@ -67,7 +67,7 @@ class LogWriter(logging.Handler):
         written.acquire(timeout=FLUSH_SECONDS)
 
     def _write_all(self) -> None:
-        told = 0
+        reported = 0
         while True:
             waiting = self._waiting.get()
             if not isinstance(waiting, bytes):
@@ -76,9 +76,9 @@ class LogWriter(logging.Handler):
             self._write(waiting)
             self._done_bytes += len(waiting)
             lost = self._lost
-            if lost > told:
-                self._write(self._losses(lost - told))
-                told = lost
+            if lost > reported:
+                self._write(self._losses(lost - reported))
+                reported = lost
 
     def _losses(self, lost: int) -> bytes:
         text = "%d records are lost: nobody read what was logged"

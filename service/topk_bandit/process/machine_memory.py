@@ -51,7 +51,7 @@ def _limit_files() -> Iterator[Path]:
 
 
 def models_bytes(wanted: int, *, one_model: int, workers: int, memory: int) -> int:
-    """Return what all models of one worker may take: what is wanted, or what there is room for, and one at least.
+    """Return what all models of one worker may take: what is wanted, or the memory that is free, and one at least.
 
     Parameters
     ----------
@@ -60,5 +60,5 @@ def models_bytes(wanted: int, *, one_model: int, workers: int, memory: int) -> i
     memory
         What all workers have, in bytes.
     """
-    room = int(_SHARE * memory / workers) - _WITHOUT_MODELS_BYTES
-    return max(one_model, min(wanted, room))
+    available = int(_SHARE * memory / workers) - _WITHOUT_MODELS_BYTES
+    return max(one_model, min(wanted, available))

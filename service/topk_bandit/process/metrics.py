@@ -334,7 +334,7 @@ class Metrics(Hooks):
         for counter, known in words:
             for word in known:
                 counter.labels(word)
-        # What has begun is told by what ends: a count of it would be one more series for each method.
+        # The calls that ended show that they began: a count of those would be one more series for each method.
         self._started.labels(*_UNKNOWN_METHOD)
         for method in self._methods:
             for code in _FIRST_CODES:
@@ -349,11 +349,11 @@ class Metrics(Hooks):
         return known
 
     def rpc_started(self, service: str, method: str) -> None:
-        """Note that a call arrived."""
+        """Note that a call was received."""
         self._series(self._started, *self._name_method(service, method)).inc()
 
     def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
-        """Note that a call was answered with a status code, by name (``"NOT_FOUND"``), so long after it arrived."""
+        """Note that a call was answered with a status code, by name (``"NOT_FOUND"``), so long after its receipt."""
         call = self._name_method(service, method)
         self._series(self._handled, *call, code if code in _RPC_CODES else "UNKNOWN").inc()
         self._series(self._handling, *call).observe(seconds, _exemplar_of_call())

@@ -91,17 +91,17 @@ def share_metrics(folder: Path, *, worker: int) -> None:
     Raises
     ------
     ConfigurationError
-        There is no room for the files.
+        There is no space for the files.
     """
     kept = folder / f"{_EXEMPLARS}{worker}"
     counted = {folder / f"{kind}_{worker}.db": _FILE_BYTES for kind in _KINDS}
-    _reserve_room({**counted, kept: exemplars.FILE_BYTES})
+    _reserve_space({**counted, kept: exemplars.FILE_BYTES})
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     value_class = values.MultiProcessValue(process_identifier=lambda: worker)  # type: ignore[no-untyped-call]
     values.ValueClass = exemplars.keeping_exemplars(value_class, exemplars.ExemplarFile(kept))
 
 
-def _reserve_room(files: Mapping[Path, int]) -> None:
+def _reserve_space(files: Mapping[Path, int]) -> None:
     """Make files as large as they will be, with all blocks: who writes to a mapped file without them is killed."""
     if not hasattr(os, "posix_fallocate"):
         return
@@ -110,7 +110,7 @@ def _reserve_room(files: Mapping[Path, int]) -> None:
             with path.open("ab") as file:
                 os.posix_fallocate(file.fileno(), 0, n_bytes)
     except OSError as error:
-        raise ConfigurationError(f"there is no room for metrics in {path.parent}: {error.strerror}") from error
+        raise ConfigurationError(f"there is no space for metrics in {path.parent}: {error.strerror}") from error
 
 
 def forget_worker(folder: Path, *, worker: int) -> None:

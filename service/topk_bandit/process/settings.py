@@ -118,11 +118,11 @@ def _setting(
     text: str,
     *,
     metavar: str,
-    told: str = "",
+    default_text: str = "",
     secret: bool = False,
 ) -> Any:  # noqa: ANN401 - a field stands for a value of any type
-    """Declare a setting; a default that is a function is called each time, and `told` is what people read of it."""
-    about = {"about": _About(parse, text, metavar, told or ("none" if default is None else str(default)))}
+    """Declare a setting; a default that is a function is called each time, and `default_text` is shown for it."""
+    about = {"about": _About(parse, text, metavar, default_text or ("none" if default is None else str(default)))}
     if callable(default):
         return field(default_factory=default, metadata=about, repr=not secret)
     return field(default=default, metadata=about, repr=not secret)
@@ -188,10 +188,10 @@ def _choice(*choices: str) -> Callable[[object], str]:
 
 
 def _switch(value: object) -> bool:
-    told = str(value).lower()
-    if told not in {"true", "false"}:
+    word = str(value).lower()
+    if word not in {"true", "false"}:
         raise ValueError(f"{value!r} is neither true nor false")
-    return told == "true"
+    return word == "true"
 
 
 def _text(value: object) -> str:
@@ -305,7 +305,7 @@ class Settings:
         "origins whose pages may call over HTTP from a browser, such as https://shop.example, separated by commas; "
         "*: all",
         metavar="ORIGIN,...",
-        told="none",
+        default_text="none",
     )
     metrics_listen: Address | None = _setting(
         Address("127.0.0.1", 9464),
@@ -318,7 +318,7 @@ class Settings:
         _tenants,
         f"tenants whose use is counted apart in /metrics, at most {_MOST_NAMED_TENANTS}, separated by commas",
         metavar="TENANT,...",
-        told="none",
+        default_text="none",
     )
     console_listen: Address | None = _setting(
         None,
@@ -333,7 +333,7 @@ class Settings:
         "Redis or Valkey to keep the log in (redis://, rediss://, unix://, sentinel://); other users of the "
         "machine can see a password in a flag, but not in a variable",
         metavar="URL",
-        told="an embedded store in the data folder",
+        default_text="an embedded store in the data folder",
         secret=True,
     )
     data_dir: Path = _setting(
@@ -341,7 +341,7 @@ class Settings:
         _path,
         "folder of the embedded store",
         metavar="FOLDER",
-        told="topk-bandit in the user's data folder",
+        default_text="topk-bandit in the user's data folder",
     )
     fsync: FsyncPolicy = _setting(
         "always",
@@ -355,7 +355,7 @@ class Settings:
         _durability,
         "what is awaited before a reward is acknowledged: nothing, the disk of the store, or that and so many replicas",
         metavar="{memory,fsync,replicated:COUNT}",
-        told="fsync with an embedded store that syncs always, else memory",
+        default_text="fsync with an embedded store that syncs always, else memory",
     )
     key_prefix: str = _setting("topk-bandit", _key_prefix, "what all keys in the store begin with", metavar="TEXT")
     store_timeout_seconds: float = _setting(
@@ -367,7 +367,7 @@ class Settings:
     max_calls_in_flight: int = _setting(
         32,
         _whole(1, 100_000),
-        "calls that a worker handles at once before it refuses more; rewards and corrections have as much room again",
+        "calls that a worker handles at once before it refuses more; rewards and corrections have as many places again",
         metavar="COUNT",
     )
     max_calls_per_second_per_tenant: int | None = _setting(
@@ -475,7 +475,7 @@ class Settings:
         "send spans of calls to an OpenTelemetry collector, as OpenTelemetry's own variables say, such as "
         "OTEL_EXPORTER_OTLP_ENDPOINT; needs topk-bandit[traces]",
         metavar="{true,false}",
-        told="false",
+        default_text="false",
     )
     tls_certificate: Path | None = _setting(
         None,
@@ -510,7 +510,7 @@ class Settings:
         _switch,
         "serve other machines also without keys or TLS",
         metavar="{true,false}",
-        told="false",
+        default_text="false",
     )
 
     def __post_init__(self) -> None:
@@ -525,10 +525,10 @@ class Settings:
         return Exploration(PaperBeta(self.beta_scale), self.uniform_share, self.near_share, self.shares_fall_after)
 
     @property
-    def usual_quotas(self) -> dict[Quota, int]:
+    def default_quotas(self) -> dict[Quota, int]:
         """What a tenant may use that has no quotas of its own; what is missing is unlimited."""
-        usual = {quota: getattr(self, f"max_{quota}_per_tenant") for quota in Quota}
-        return {quota: limit for quota, limit in usual.items() if limit is not None}
+        limits = {quota: getattr(self, f"max_{quota}_per_tenant") for quota in Quota}
+        return {quota: limit for quota, limit in limits.items() if limit is not None}
 
     @property
     def knows_callers(self) -> bool:

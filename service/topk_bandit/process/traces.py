@@ -76,7 +76,7 @@ _SERVED: ContextVar[_Served | None] = ContextVar("_SERVED", default=None)
 
 
 class TracingMetrics(Metrics):
-    """Hooks that count, and make spans of what they are told.
+    """Hooks that count, and make spans of what they receive.
 
     Raises
     ------
@@ -194,7 +194,7 @@ class TracingMetrics(Metrics):
         kind: SpanKind = SpanKind.INTERNAL,
         failed: bool = False,
     ) -> None:
-        """Make a span of what has taken so long, until now unless told otherwise."""
+        """Make a span of what has taken so long, until `end` or until now."""
         if served is not None and not served.span.is_recording():
             return
         ended = time.time_ns() if end is None else end
@@ -234,8 +234,8 @@ def _context_of(parent: SpanIds | None) -> Context:
     if parent is None:
         return Context()
     flags = TraceFlags(TraceFlags.SAMPLED if parent.sampled else TraceFlags.DEFAULT)
-    told = SpanContext(int(parent.trace_id, 16), int(parent.span_id, 16), is_remote=True, trace_flags=flags)
-    return set_span_in_context(NonRecordingSpan(told), Context())
+    remote = SpanContext(int(parent.trace_id, 16), int(parent.span_id, 16), is_remote=True, trace_flags=flags)
+    return set_span_in_context(NonRecordingSpan(remote), Context())
 
 
 def _resource() -> Resource:

@@ -46,7 +46,7 @@ class UpgradeWatch:
     Attributes
     ----------
     identity
-        What is told which store there is, once there is one.
+        Gets the store's id, once there is a store.
     """
 
     def __init__(self, programs: Programs, *, hooks: UpgradeHooks, look_seconds: float = LOOK_SECONDS) -> None:

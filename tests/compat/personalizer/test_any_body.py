@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compat.personalizer.doors import KEY, opened, rank_body, slots_body
+from tests.compat.personalizer.listeners import KEY, opened, rank_body, slots_body
 from yarl import URL
 
 from topk_bandit.compat.personalizer.server import KEY_HEADER
@@ -34,12 +34,12 @@ bodies = st.one_of(
 
 @pytest.mark.slow
 @given(st.lists(bodies, min_size=1, max_size=12))
-def test_whatever_comes_is_answered_or_refused(told: list[Any]) -> None:
+def test_whatever_comes_is_answered_or_refused(bodies: list[Any]) -> None:
     async def scenario() -> None:
-        async with opened() as door:
-            for body in told:
+        async with opened() as listener:
+            for body in bodies:
                 for path in ("v1.0/rank", "v1.1-preview.1/multislot/rank", "v1.0/events/e/reward"):
-                    answer = await door.post(path, raw=json.dumps(body).encode())
+                    answer = await listener.post(path, raw=json.dumps(body).encode())
                     assert answer.status in {201, 400, 404}, (path, body, answer)
                     assert answer.status == 201 or answer.error
 
@@ -48,14 +48,14 @@ def test_whatever_comes_is_answered_or_refused(told: list[Any]) -> None:
 
 def test_half_a_character_is_no_text() -> None:
     async def scenario() -> None:
-        async with opened() as door:
+        async with opened() as listener:
             for changed in ({"eventId": HALF}, {"contextFeatures": [{"a": {HALF: 1}}]}, {"actions": [{"id": HALF}]}):
-                answer = await door.post("v1.0/rank", raw=json.dumps(rank_body(**changed)).encode())
+                answer = await listener.post("v1.0/rank", raw=json.dumps(rank_body(**changed)).encode())
                 assert (answer.status, answer.error["target"]) == (400, "body")
-            whole = await door.post("v1.0/rank", raw=json.dumps(rank_body(eventId="\U0001f375")).encode())
+            whole = await listener.post("v1.0/rank", raw=json.dumps(rank_body(eventId="\U0001f375")).encode())
             assert (whole.status, whole.body["eventId"]) == (201, "\U0001f375")
-            async with door.session.post(
-                URL(f"{door.base}/v1.0/events/%ED%A0%80/activate", encoded=True), headers={KEY_HEADER: KEY}
+            async with listener.session.post(
+                URL(f"{listener.base}/v1.0/events/%ED%A0%80/activate", encoded=True), headers={KEY_HEADER: KEY}
             ) as answer:
                 assert answer.status == 404
 

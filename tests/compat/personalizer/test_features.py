@@ -1,4 +1,4 @@
-"""Nested JSON as named features: names that a schema takes, schemas with room, values of its kinds."""
+"""Nested JSON as named features: names that a schema takes, schemas below their capacity, values of its kinds."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ objects = st.lists(st.dictionaries(st.text(max_size=80), values, max_size=6), ma
 
 @pytest.mark.slow
 @given(objects)
-def test_any_json_makes_a_schema_within_bounds_that_takes_its_own_values(told: list[dict[str, Any]]) -> None:
-    flat = flatten(told)
+def test_any_json_makes_a_schema_within_bounds_that_takes_its_own_values(objects: list[dict[str, Any]]) -> None:
+    flat = flatten(objects)
     assert all(re.fullmatch(r"[a-zA-Z0-9._-]{1,64}", name) for name in flat)
     contexts = extend_schema((), flat, buckets=16)
     items = extend_schema((), flat, buckets=8, spare=1, most_numbers=64)
@@ -49,10 +49,10 @@ def test_paths_become_names() -> None:
 
 
 def test_different_paths_have_different_names() -> None:
-    told = flatten(
+    flat = flatten(
         [{"цвет": "красный", "цена": 5, "颜色": "红", "价格": 7, "größe": 1, "gr--e": 2, "a b": 3, "a-b": 4}]
     )
-    assert sorted(map(str, told.values())) == sorted(map(str, ["красный", 5.0, "红", 7.0, 1.0, 2.0, 3.0, 4.0]))
+    assert sorted(map(str, flat.values())) == sorted(map(str, ["красный", 5.0, "红", 7.0, 1.0, 2.0, 3.0, 4.0]))
     again = flatten([{"seen": [{"price": 1}, {"price": 2}]}, {"seen": {"price": 3}}, {"seen.price": 4}])
     assert again == {"seen.price": 1.0, "seen.price.2": 2.0, "seen.price.3": 3.0, "seen.price.4": 4.0}
     first, second = flatten([{"a": "x" * 300, "b": "x" * 299 + "y"}]).values()
@@ -67,15 +67,15 @@ def test_different_paths_have_different_names() -> None:
     )
 )
 def test_no_value_is_lost_to_another_of_its_name(paths: set[tuple[str, ...]]) -> None:
-    told = [nested(path, float(number)) for number, path in enumerate(sorted(paths))]
-    assert sorted(flatten(told).values()) == [float(number) for number in range(len(paths))]
+    objects = [nested(path, float(number)) for number, path in enumerate(sorted(paths))]
+    assert sorted(flatten(objects).values()) == [float(number) for number in range(len(paths))]
 
 
 def nested(path: tuple[str, ...], value: float) -> dict[str, Any]:
     return {path[0]: nested(path[1:], value) if len(path) > 1 else value}
 
 
-def test_a_schema_grows_in_the_order_of_the_names_while_there_is_room() -> None:
+def test_a_schema_grows_in_the_order_of_the_names_up_to_its_capacity() -> None:
     known = (Feature("z", Numeric()),)
     grown = extend_schema(known, {"b": "text", "a": True, "z": "another kind"}, buckets=16)
     assert grown == (*known, Feature("a", Boolean()), Feature("b", Categorical(buckets=16)))

@@ -1,4 +1,4 @@
-"""The bandits behind Ranks: made at the first one, and kept up with the features and actions that calls tell of."""
+"""The bandits behind Ranks: made at the first one, and kept up with the features and actions of later calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from topk_bandit.compat.personalizer.messages import Action, RankCall
     from topk_bandit.domain.features import FeatureSchema
 
-__all__ = ["Defaults", "Keeper", "Ready"]
+__all__ = ["BanditProvisioner", "Defaults", "Ready"]
 
 FIRST_CAPACITY, MOST_ITEMS = 64, 10_000
 ITEM_NUMBERS = 56
@@ -27,7 +27,7 @@ ITEM_NUMBERS = 56
 REFRESH_SECONDS = 60.0
 """How long an action's features stay as they are: each change of an item that was shown costs a refit."""
 
-NOTHING_TOLD = boolean("personalizer.nothing-told")
+NO_FEATURES = boolean("personalizer.nothing-told")
 """The schema of a bandit whose first Rank has no features, as a schema needs one; it is missing always."""
 
 
@@ -66,8 +66,8 @@ class _Known:
     retired: set[str] = field(default_factory=set)
 
 
-class Keeper:
-    """Makes bandits, and adds what calls tell of to them.
+class BanditProvisioner:
+    """Makes bandits, and adds the features and actions of calls to them.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Keeper:
         self._lock = asyncio.Lock()
 
     async def prepare(self, name: str, call: RankCall) -> Ready:
-        """Return the bandit of a call, which knows all that the call tells of, as far as there is room.
+        """Return the bandit of a call, with all features and actions of the call, as far as its capacity allows.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Keeper:
             name,
             slate_size=n_slots,
             item_capacity=max(FIRST_CAPACITY, 2 * len(call.actions)),
-            context_schema=contexts or (NOTHING_TOLD,),
+            context_schema=contexts or (NO_FEATURES,),
             item_schema=items or None,
             default_reward=defaults.default_reward * n_slots,
             reward_wait=defaults.reward_wait,
@@ -150,10 +150,10 @@ class Keeper:
     def _unsent(self, known: _Known, actions: Sequence[Action]) -> dict[str, FlatFeatures]:
         """Return the features of those actions that are new, or have other features than were sent a while ago."""
         schema, latest = known.settings.item_schema, self._clock() - REFRESH_SECONDS
-        told = {one.id: fit_features(one.features, schema) for one in actions if one.id not in known.retired}
+        wanted = {one.id: fit_features(one.features, schema) for one in actions if one.id not in known.retired}
         return {
             one: features
-            for one, features in told.items()
+            for one, features in wanted.items()
             if known.items.get(one) != features
             and (one not in known.items or one not in known.sent or known.sent[one] <= latest)
         }
@@ -163,7 +163,7 @@ class Keeper:
             return
         try:
             await self._upsert(known, features)
-        except AlreadyExists:  # one of them was retired, and the others have to be told by themselves
+        except AlreadyExists:  # one of them was retired, and the others have to be sent one by one
             for one, own in features.items():
                 await self._add_item(known, one, own)
 
@@ -174,13 +174,13 @@ class Keeper:
             known.retired.add(action)
 
     async def _upsert(self, known: _Known, features: Mapping[str, FlatFeatures]) -> None:
-        await self._make_room(known, len(known.items.keys() | features.keys()))
+        await self._raise_capacity(known, len(known.items.keys() | features.keys()))
         items = [Item(one, features=own) for one, own in features.items()]
         await self._client.upsert_items(known.settings.name, items)
         known.items |= features
         known.sent |= dict.fromkeys(features, self._clock())
 
-    async def _make_room(self, known: _Known, n_items: int) -> None:
+    async def _raise_capacity(self, known: _Known, n_items: int) -> None:
         """Raise the capacity before it is reached: a call beyond it is tried again for as long as it may take."""
         capacity, name = known.settings.item_capacity, known.settings.name
         if capacity < min(n_items, MOST_ITEMS):

@@ -58,8 +58,8 @@ class PersonalizerError(Exception):
 
     def body(self) -> dict[str, Any]:
         """Return what is answered."""
-        told = {"code": self.code, "message": self.message}
-        return {"error": told | {"target": self.target} if self.target else told}
+        error = {"code": self.code, "message": self.message}
+        return {"error": error | {"target": self.target} if self.target else error}
 
 
 def bad_request(target: str, problem: str, *, code: str = "BadRequest") -> PersonalizerError:

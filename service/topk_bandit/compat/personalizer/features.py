@@ -41,10 +41,10 @@ _EXACT = 2**53
 
 
 def flatten(objects: Iterable[Mapping[str, Any]], *, lost: set[str] | None = None) -> FlatFeatures:
-    """Return what the objects tell, by path.
+    """Return the features in the objects, by path.
 
     Left out are null, blank texts, empty lists, names that begin with '_', and what is no value of a feature: lists of
-    unlike values, numbers beyond 1e100, what is too deep. What comes again at one path is told apart by a number:
+    unlike values, numbers beyond 1e100, what is too deep. A path that comes again gets a number:
     ``seen.price``, ``seen.price.2``.
 
     Parameters
@@ -55,18 +55,18 @@ def flatten(objects: Iterable[Mapping[str, Any]], *, lost: set[str] | None = Non
     flat = _Flat({}, {}, set() if lost is None else lost)
     for one in objects:
         flat.add(one, ())
-    return flat.told
+    return flat.values
 
 
 class _Flat(NamedTuple):
     """Features by name, the path of each name, and names at which something was lost."""
 
-    told: FlatFeatures
+    values: FlatFeatures
     paths: dict[str, tuple[str, ...]]
     lost: set[str]
 
     def add(self, values: Mapping[str, Any], path: tuple[str, ...]) -> None:
-        """Add what an object at a path tells."""
+        """Add the features in an object at a path."""
         for name, value in values.items():
             below = (*path, name)
             if name.startswith("_") or is_missing(value) or value == []:
@@ -85,7 +85,7 @@ class _Flat(NamedTuple):
         if plain is None or is_cut or self.paths.setdefault(name, path) != path:
             self.lost.add(name)
         if plain is not None:
-            self.told[_free_name(name, self.told)] = plain
+            self.values[_free_name(name, self.values)] = plain
 
 
 def _is_cut(value: object) -> bool:
@@ -128,18 +128,18 @@ def _with_digest(text: str, whole: str, most: int) -> str:
     return f"{text[: most - 9]}-{digest}"
 
 
-def _free_name(name: str, told: FlatFeatures) -> str:
-    """Return a name that is not told yet."""
-    if name not in told:
+def _free_name(name: str, taken: FlatFeatures) -> str:
+    """Return a name that is not taken yet."""
+    if name not in taken:
         return name
-    number = next(number for number in count(2) if f"{name}.{number}" not in told)
+    number = next(number for number in count(2) if f"{name}.{number}" not in taken)
     return f"{name[: _LONGEST_NAME - 4]}.{number}"
 
 
 def extend_schema(
-    schema: FeatureSchema, told: FlatFeatures, *, buckets: int, spare: int = 0, most_numbers: int = MOST_NUMBERS
+    schema: FeatureSchema, features: FlatFeatures, *, buckets: int, spare: int = 0, most_numbers: int = MOST_NUMBERS
 ) -> FeatureSchema:
-    """Return a schema with what is told and not in it, in the order of the names, as far as there is room.
+    """Return a schema with the features that it lacks, in the order of their names, as far as its capacity allows.
 
     Parameters
     ----------
@@ -152,15 +152,15 @@ def extend_schema(
     """
     known = {feature.name for feature in schema}
     width = sum(feature.kind.width - spare for feature in schema)
-    for name in sorted(told.keys() - known):
-        kind = _kind_of(told[name], buckets)
+    for name in sorted(features.keys() - known):
+        kind = _kind_of(features[name], buckets)
         if len(schema) < MOST_FEATURES and width + kind.width - spare <= most_numbers:
             schema = (*schema, Feature(name, kind))
             width += kind.width - spare
     return schema
 
 
-def _kind_of(value: Any, buckets: int) -> FeatureKind:  # noqa: ANN401, one of those that are told
+def _kind_of(value: Any, buckets: int) -> FeatureKind:  # noqa: ANN401, a value of `FlatFeatures`
     match value:
         case bool():
             return Boolean()
@@ -174,8 +174,8 @@ def _kind_of(value: Any, buckets: int) -> FeatureKind:  # noqa: ANN401, one of t
             return LabelSet(buckets=buckets)
 
 
-def fit_features(told: FlatFeatures, schema: FeatureSchema | None, *, lost: set[str] | None = None) -> FlatFeatures:
-    """Return what a schema takes of it: what is of another kind is read as the schema's where that says the same.
+def fit_features(features: FlatFeatures, schema: FeatureSchema | None, *, lost: set[str] | None = None) -> FlatFeatures:
+    """Return what a schema takes of features: a value of another kind is read as the schema's where it says the same.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def fit_features(told: FlatFeatures, schema: FeatureSchema | None, *, lost: set[
     found: FlatFeatures = {}
     for feature in schema or ():
         try:
-            value = _fit(told[feature.name], feature.kind) if feature.name in told else None
+            value = _fit(features[feature.name], feature.kind) if feature.name in features else None
         except ValueError:
             value = None
             if lost is not None:
@@ -195,7 +195,7 @@ def fit_features(told: FlatFeatures, schema: FeatureSchema | None, *, lost: set[
     return found
 
 
-def _fit(value: Any, kind: FeatureKind) -> Any:  # noqa: ANN401, one of those that are told
+def _fit(value: Any, kind: FeatureKind) -> Any:  # noqa: ANN401, a value of `FlatFeatures`
     """Return a value as one of its kind, None if it is missing; or raise ValueError."""
     match kind, value:
         case (Numeric(), float()) | (Boolean(), bool()) | (LabelSet(), frozenset()):

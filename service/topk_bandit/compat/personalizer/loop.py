@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.client import AsyncClient, Recommendation
-    from topk_bandit.compat.personalizer.bandits import Keeper, Ready
+    from topk_bandit.compat.personalizer.bandits import BanditProvisioner, Ready
     from topk_bandit.compat.personalizer.events import EventsFile
     from topk_bandit.compat.personalizer.features import FlatFeatures
     from topk_bandit.compat.personalizer.messages import RankCall
@@ -45,14 +45,14 @@ class Loop:
     def __init__(
         self,
         client: AsyncClient,
-        keeper: Keeper,
+        provisioner: BanditProvisioner,
         events: EventsFile,
         *,
         bandit: str,
         apprentice: bool,
         new_id: Callable[[], str],
     ) -> None:
-        self._client, self._keeper, self._events = client, keeper, events
+        self._client, self._provisioner, self._events = client, provisioner, events
         self._bandit, self._apprentice, self._new_id = bandit, apprentice, new_id
 
     async def rank(self, call: RankCall) -> dict[str, Any]:
@@ -65,8 +65,8 @@ class Loop:
         """
         event_id, [shown], slate, candidates = await self._choose(call, self._bandit)
         propensity = 1.0 if self._apprentice else slate.propensity
-        told = probabilities([one.id for one in call.actions], candidates, shown, propensity)
-        ranking = [{"id": one, "probability": probability} for one, probability in told.items()]
+        chances = probabilities([one.id for one in call.actions], candidates, shown, propensity)
+        ranking = [{"id": one, "probability": probability} for one, probability in chances.items()]
         return {"ranking": ranking, "eventId": event_id, "rewardActionId": shown}
 
     async def rank_slots(self, call: RankCall) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Loop:
         await self._post(self._find(_SINGLE, event_id), value, reward_id=self._new_id(), final=False)
 
     async def reward_slots(self, event_id: str, values: Mapping[str, float]) -> None:
-        """Post what the slots of an event earned, each by itself; the slate's reward is learned once all are told."""
+        """Post what the slots of an event earned, each by itself; the slate's reward is learned once all are posted."""
         event = self._find(_MULTI, event_id)
         if unknown := values.keys() - set(event.slots):
             raise bad_request("reward", f"the event has no slot {min(unknown)!r}", code="InvalidRewardRequest")
@@ -101,7 +101,7 @@ class Loop:
 
     async def _choose(self, call: RankCall, name: str) -> tuple[str, tuple[str, ...], Recommendation, list[str]]:
         """Return the event, what to show, the slate behind it, and what it was chosen from."""
-        ready = await self._keeper.prepare(name, call)
+        ready = await self._provisioner.prepare(name, call)
         candidates = _candidates(call, ready)
         features = fit_features(call.features, ready.settings.context_schema)
         event_id = call.event_id or self._new_id()
@@ -125,7 +125,7 @@ class Loop:
             return await self._client.recommend(name, candidates=candidates, features=features, request_id=request_id)
         except (NotFound, InvalidArgument, FailedPrecondition):
             # It may be another bandit by now, made anew under the name.
-            self._keeper.forget(name)
+            self._provisioner.forget(name)
             raise
 
     async def _activate(self, event: Event) -> None:
@@ -155,5 +155,5 @@ def _candidates(call: RankCall, ready: Ready) -> list[str]:
 
 def _digest(event_id: str, candidates: Sequence[str], features: FlatFeatures) -> str:
     """Return a request id: the same for a call that is sent again, another one for an event id that is used again."""
-    told = sorted((name, sorted(value) if isinstance(value, frozenset) else value) for name, value in features.items())
-    return blake2b(json.dumps([event_id, candidates, told]).encode(), digest_size=16).hexdigest()
+    named = sorted((name, sorted(value) if isinstance(value, frozenset) else value) for name, value in features.items())
+    return blake2b(json.dumps([event_id, candidates, named]).encode(), digest_size=16).hexdigest()

@@ -24,7 +24,7 @@ _RANK, _REWARD = "InvalidRankRequest", "InvalidRewardRequest"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that can be chosen, and what is told of it."""
+    """Something that can be chosen, with its features."""
 
     id: str
     features: FlatFeatures = field(hash=False)

@@ -144,7 +144,7 @@ class PersonalizerServer:
 
 
 def _check_version(request: web.Request) -> None:
-    """Refuse a path that has no version, unless the query has the one that is told there."""
+    """Refuse a path that has no version, unless the query names the version."""
     match = request.match_info
     if (
         match.http_exception is None

@@ -30,51 +30,51 @@ function charts(points) {
     ], { show: (value) => (Number.isInteger(value) ? count(value) : number(value)) }));
 }
 
-const did = (told, last) => facts([
-  ["Slates", count(told.recommendationCount)],
-  ["Rewards learned", `${count(told.observationCount)}, of them default ${count(told.defaultCount)}, imported ${count(told.importedCount)}`],
-  ["Mean reward", Number(told.observationCount) ? number(told.meanReward) : "–"],
-  ["Regret bound, all slates", number(told.regretBoundSum)],
-  ["Estimated regret, all slates", number(told.estimatedRegretSum)],
-  ["Explored", ratio(told.exploredCount, told.recommendationCount)],
+const did = (current, last) => facts([
+  ["Slates", count(current.recommendationCount)],
+  ["Rewards learned", `${count(current.observationCount)}, of them default ${count(current.defaultCount)}, imported ${count(current.importedCount)}`],
+  ["Mean reward", Number(current.observationCount) ? number(current.meanReward) : "–"],
+  ["Regret bound, all slates", number(current.regretBoundSum)],
+  ["Estimated regret, all slates", number(current.estimatedRegretSum)],
+  ["Explored", ratio(current.exploredCount, current.recommendationCount)],
   ["Join rate", last ? ratio(last.rewardedCount, Number(last.rewardedCount) + Number(last.expiredCount)) : "–"],
-  ["Waiting for a reward", count(told.pendingCount)],
-  ["Late rewards", count(told.lateRewardCount)],
-  ["Expired", count(told.expirationCount)],
-  ["Lost by the store", `${count(told.lostEventCount)} events, ${count(told.lostRewardCount)} rewards`],
+  ["Waiting for a reward", count(current.pendingCount)],
+  ["Late rewards", count(current.lateRewardCount)],
+  ["Expired", count(current.expirationCount)],
+  ["Lost by the store", `${count(current.lostEventCount)} events, ${count(current.lostRewardCount)} rewards`],
 ]);
 
-const made = (told) => facts([
-  ["Rows", count(told.posteriorRowCount)],
-  ["Rows of waiting slates", count(told.pendingRowCount)],
-  ["Memory", `${bytes(told.memoryBytes)} of ${bytes(told.memoryLimitBytes)}`],
-  ["Items", `${count(told.itemCount)}, of them available ${count(told.availableItemCount)}`],
-  ["Log position", count(told.logPosition)],
-  ["Learned up to", count(told.modelVersion)],
-  ["Snapshot at", Number(told.snapshotPosition) ? count(told.snapshotPosition) : "none yet"],
+const made = (current) => facts([
+  ["Rows", count(current.posteriorRowCount)],
+  ["Rows of waiting slates", count(current.pendingRowCount)],
+  ["Memory", `${bytes(current.memoryBytes)} of ${bytes(current.memoryLimitBytes)}`],
+  ["Items", `${count(current.itemCount)}, of them available ${count(current.availableItemCount)}`],
+  ["Log position", count(current.logPosition)],
+  ["Learned up to", count(current.modelVersion)],
+  ["Snapshot at", Number(current.snapshotPosition) ? count(current.snapshotPosition) : "none yet"],
 ]);
 
-const hyperparameters = (told) => facts([
-  ["Noise variance", number(told.noiseVariance)],
-  ["Prior variance", number(told.priorVariance)],
-  ["Rank weight power", number(told.rankWeightPower)],
-  ["Pair scale", number(told.pairScale)],
-  ["Constant variance", number(told.constantVariance)],
-  ["Shared context", number(told.sharedContext)],
-  ["Content share", number(told.contentShare)],
-  ["Prior slope", number(told.priorSlope)],
-  ["At the edge of its range", told.edgesReached.join(", ") || "none"],
+const hyperparameters = (current) => facts([
+  ["Noise variance", number(current.noiseVariance)],
+  ["Prior variance", number(current.priorVariance)],
+  ["Rank weight power", number(current.rankWeightPower)],
+  ["Pair scale", number(current.pairScale)],
+  ["Constant variance", number(current.constantVariance)],
+  ["Shared context", number(current.sharedContext)],
+  ["Content share", number(current.contentShare)],
+  ["Prior slope", number(current.priorSlope)],
+  ["At the edge of its range", current.edgesReached.join(", ") || "none"],
 ]);
 
 // What an operator may want to change, or to know of before others do.
-export function remarksOn(told) {
+export function remarksOn(current) {
   const remarks = [];
-  if (told.damage) remarks.push(`Its learner stands still: ${told.damage}. Slates are chosen by what it learned before: topk-bandit events skip.`);
-  const [rewards, contexts] = [Number(told.outlierCount), Number(told.outlierContextCount)];
-  if (!told.hasRewardRange) remarks.push("It takes rewards of any size. With a reward_range a wrong one is refused: topk-bandit bandits update --reward-range LOW:HIGH.");
+  if (current.damage) remarks.push(`Its learner stands still: ${current.damage}. Slates are chosen by what it learned before: topk-bandit events skip.`);
+  const [rewards, contexts] = [Number(current.outlierCount), Number(current.outlierContextCount)];
+  if (!current.hasRewardRange) remarks.push("It takes rewards of any size. With a reward_range a wrong one is refused: topk-bandit bandits update --reward-range LOW:HIGH.");
   if (rewards + contexts) remarks.push(`Far from all others, and not learned: ${count(rewards)} rewards, and those of ${count(contexts)} contexts.`);
-  if (told.spreadFactor > 1) remarks.push(`The latest rewards lay farther from what was expected than was told: spreads are ${number(told.spreadFactor)} times as wide.`);
-  if (told.itemFeatures?.length && !told.contentShare) remarks.push("The items' features count for nothing now. That is chosen anew as rewards come.");
+  if (current.spreadFactor > 1) remarks.push(`The latest rewards lay farther from what was expected than was stated: spreads are ${number(current.spreadFactor)} times as wide.`);
+  if (current.itemFeatures?.length && !current.contentShare) remarks.push("The items' features count for nothing now. That is chosen anew as rewards come.");
   return remarks.length ? element("ul", {}, remarks.map((remark) => element("li", {}, remark))) : soft("None.");
 }
 
@@ -157,23 +157,23 @@ export class Bandit {
   }
 
   async update(signal) {
-    const [told, points] = await Promise.all([stats(this.name, signal), history(this.name, signal)]);
-    const version = `${told.logPosition} ${told.modelVersion} ${told.pendingCount} ${told.lateRewardCount} ${told.memoryBytes}`;
+    const [current, points] = await Promise.all([stats(this.name, signal), history(this.name, signal)]);
+    const version = `${current.logPosition} ${current.modelVersion} ${current.pendingCount} ${current.lateRewardCount} ${current.memoryBytes}`;
     if (version === this.known) return;
     replace(this.places["over-time"], charts(points));
-    replace(this.places.remarks, remarksOn(told));
+    replace(this.places.remarks, remarksOn(current));
     replace(this.places.figures, element("div", { class: "columns" },
-      element("div", {}, element("h3", {}, "What it did"), did(told, points.at(-1))),
-      element("div", {}, element("h3", {}, "Model"), made(told)),
-      element("div", {}, element("h3", {}, "Hyperparameters"), hyperparameters(told))));
+      element("div", {}, element("h3", {}, "What it did"), did(current, points.at(-1))),
+      element("div", {}, element("h3", {}, "Model"), made(current)),
+      element("div", {}, element("h3", {}, "Hyperparameters"), hyperparameters(current))));
     this.known = version;
     if (performance.now() - this.askedAt < SELDOM) return;
-    await this.ask(told, signal);
+    await this.ask(current, signal);
     this.askedAt = performance.now();
   }
 
-  async ask(told, signal) {
-    const events = await newestEvents(this.name, Number(told.logPosition), signal);
+  async ask(current, signal) {
+    const events = await newestEvents(this.name, Number(current.logPosition), signal);
     const recommended = events.filter(({ type }) => type === "recommended");
     if (recommended.length === 0) {
       for (const place of ["best", "shown", "newest"]) replace(this.places[place], soft("No slate was given out in the newest 1,000 events."));

@@ -53,7 +53,7 @@ async function ask() {
   } catch (error) {
     if (signal.aborted) return;
     failures += 1;
-    say(told(error));
+    say(problemOf(error));
   }
   busy = false;
   main.setAttribute("aria-busy", "false");
@@ -61,13 +61,13 @@ async function ask() {
   timer = setTimeout(() => (updating.checked && !document.hidden ? ask() : undefined), wait);
 }
 
-function told({ code, message }) {
+function problemOf({ code, message }) {
   if (code === "unauthenticated") return "The service asks for a key.";
   if (code === "permission_denied") return `${message} A key for one tenant needs its name under Tenant.`;
   return code ? message : "The service does not answer.";
 }
 
-// Only what is new is said, so that a screen reader is not told the same at each update.
+// Only what is new is said, so that a screen reader does not read the same at each update.
 function say(text) {
   if (status.textContent !== text) status.textContent = text;
 }

@@ -76,19 +76,19 @@ const shownFor = ({ context, features }) => {
   return Object.entries(features).map(([name, value]) => `${name} = ${JSON.stringify(Object.values(value)[0])}`).join(", ") || "none";
 };
 
-function about(told) {
-  const { recommendation } = told;
+function about(explained) {
+  const { recommendation } = explained;
   return facts([
     ["Slate", recommendation.itemIds.join(", ")],
     ["Chosen by", MODES[recommendation.mode] ?? recommendation.mode.replace("MODE_", "").toLowerCase()],
-    ["Best slate instead", told.bestItemIds.join(", ") || "the same"],
-    ["Context", shownFor(told)],
-    ["Candidates", told.candidateItemIds.length ? told.candidateItemIds.join(", ") : "every available item"],
+    ["Best slate instead", explained.bestItemIds.join(", ") || "the same"],
+    ["Context", shownFor(explained)],
+    ["Candidates", explained.candidateItemIds.length ? explained.candidateItemIds.join(", ") : "every available item"],
     ["Propensity", share(recommendation.propensity)],
     ["Regret bound", number(recommendation.regretBound)],
     ["Estimated regret", number(recommendation.estimatedRegret)],
     ["Decided at version", count(recommendation.modelVersion)],
-    ["Model for the reasons", SOURCES[told.modelSource] ?? told.modelSource],
+    ["Model for the reasons", SOURCES[explained.modelSource] ?? explained.modelSource],
   ]);
 }
 
@@ -99,7 +99,7 @@ export class Recommendation {
     this.name = name;
     this.id = id;
     this.title = `Recommendation ${id}`;
-    this.told = null;
+    this.explained = null;
     this.done = false;
     this.life = element("div");
     this.why = element("div");
@@ -116,10 +116,10 @@ export class Recommendation {
 
   async update(signal) {
     if (this.done) return;
-    if (!this.told) {
-      this.told = await explanation(this.name, this.id, signal);
-      this.about.replaceChildren(about(this.told));
-      this.why.replaceChildren(...(this.told.reasons ? why(this.told.reasons) : [soft("Its model is gone.")]).filter(Boolean));
+    if (!this.explained) {
+      this.explained = await explanation(this.name, this.id, signal);
+      this.about.replaceChildren(about(this.explained));
+      this.why.replaceChildren(...(this.explained.reasons ? why(this.explained.reasons) : [soft("Its model is gone.")]).filter(Boolean));
     }
     await this.follow(signal);
   }
@@ -127,13 +127,13 @@ export class Recommendation {
   async follow(signal) {
     const [now, lived] = await Promise.all([stats(this.name, signal), this.lived(signal)]);
     const version = Number(now.modelVersion);
-    replace(this.life, ...life(lived, version, this.told.recommendation.rewardDeadline).filter(Boolean));
+    replace(this.life, ...life(lived, version, this.explained.recommendation.rewardDeadline).filter(Boolean));
     this.done = lived.events.some((event) => isEnd(event) && event.position <= version);
   }
 
   // What the log has of it; of what was trimmed, what the explanation knows.
   async lived(signal) {
-    const { logPosition, recommendTime } = this.told;
+    const { logPosition, recommendTime } = this.explained;
     const position = Number(logPosition);
     const found = await lifeOf(this.name, this.id, position, { isEnd }, signal);
     if (found.events[0]?.position !== position) found.events.unshift({ type: "recommended", position, time: recommendTime });

@@ -32,9 +32,9 @@ export class ServiceStatus {
   }
 
   async update(signal) {
-    const told = await serviceStatus(signal);
-    const wrong = told.store ? told.store.problems.join(" ") : "The store is away: slates are given out and not recorded, and rewards are refused.";
+    const status = await serviceStatus(signal);
+    const wrong = status.store ? status.store.problems.join(" ") : "The store is away: slates are given out and not recorded, and rewards are refused.";
     if (this.warning.textContent !== wrong) this.warning.textContent = wrong;
-    replace(this.place, element("div", { class: "columns" }, workerFacts(told), told.store ? storeFacts(told.store) : ""), latencies(told));
+    replace(this.place, element("div", { class: "columns" }, workerFacts(status), status.store ? storeFacts(status.store) : ""), latencies(status));
   }
 }

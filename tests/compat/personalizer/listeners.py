@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from tests.rpc.whole import served
 
-from topk_bandit.compat.personalizer.bandits import Defaults, Keeper
+from topk_bandit.compat.personalizer.bandits import BanditProvisioner, Defaults
 from topk_bandit.compat.personalizer.events import EventsFile
 from topk_bandit.compat.personalizer.loop import Loop
 from topk_bandit.compat.personalizer.server import KEY_HEADER, PersonalizerServer
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import AsyncClient
 
-__all__ = ["KEY", "Answer", "Door", "opened", "rank_body", "slots_body"]
+__all__ = ["KEY", "Answer", "PersonalizerListener", "opened", "rank_body", "slots_body"]
 
 KEY = "shop.secret"
-ROOM = Quotas({Quota.BANDITS: 20})
+QUOTAS = Quotas({Quota.BANDITS: 20})
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Answer:
 
 
 @dataclass
-class Door:
+class PersonalizerListener:
     client: AsyncClient
     base: str
     session: aiohttp.ClientSession
@@ -94,22 +94,24 @@ class Door:
 @asynccontextmanager
 async def opened(
     *, apprentice: bool = False, keep_schema: bool = False, file: Path | None = None
-) -> AsyncIterator[Door]:
-    """Open a door to a service of its own until the end of the block."""
+) -> AsyncIterator[PersonalizerListener]:
+    """Open a listener before a service of its own until the end of the block."""
     ids, clock = itertools.count(), Clock()
     async with AsyncExitStack() as stack:
         store = MemoryStore(clock_ms=clock.milliseconds)
         stack.push_async_callback(store.close)
-        client = await stack.enter_async_context(served(store, quotas=ROOM))
+        client = await stack.enter_async_context(served(store, quotas=QUOTAS))
         events = EventsFile(file, now=clock)
         stack.callback(events.close)
-        keeper = Keeper(client, Defaults(0.25, timedelta(minutes=10), keep_schema), clock=clock)
-        loop = Loop(client, keeper, events, bandit="home", apprentice=apprentice, new_id=lambda: f"made-{next(ids)}")
+        provisioner = BanditProvisioner(client, Defaults(0.25, timedelta(minutes=10), keep_schema), clock=clock)
+        loop = Loop(
+            client, provisioner, events, bandit="home", apprentice=apprentice, new_id=lambda: f"made-{next(ids)}"
+        )
         server = PersonalizerServer(loop, key=KEY)
         port = await server.start("127.0.0.1", 0)
         stack.push_async_callback(server.stop)
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Door(client, f"http://127.0.0.1:{port}/personalizer", session, clock)
+        yield PersonalizerListener(client, f"http://127.0.0.1:{port}/personalizer", session, clock)
 
 
 def rank_body(**changed: object) -> dict[str, Any]:
