@@ -1,4 +1,4 @@
-"""Each look through a store counts the damaged bandits, and tells of each when it begins and when it ends."""
+"""Each look through a store counts the damaged bandits, and logs each when it begins and when it ends."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_PIPE_BYTES = 65_536
 LEAST_PIPE_BYTES = 60_000
-"""Of a pipe that nobody reads; how much more it takes hangs on how the lines share its pages."""
+"""What a pipe that nobody reads takes at least; how much more depends on how the lines share its pages."""
 
 
 @pytest.fixture(autouse=True)

@@ -163,7 +163,7 @@ def test_requests_that_compute_next_to_nothing_hold_none_back() -> None:
 
 
 async def request_and_give_up(made: Desk, count: int, who: slice) -> None:
-    """Have requests come together, of which some give up before their turn."""
+    """Have requests come together, of which some give up in the queue."""
     waiting = [asyncio.create_task(made.request(str(number))) for number in range(count)]
     await asyncio.sleep(0)
     for task in waiting[who]:

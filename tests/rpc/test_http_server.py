@@ -621,7 +621,7 @@ def encrypted(listener: HttpListener, folder: Path) -> Iterator[tuple[int, Calla
         listener.running.run(second.server.drain(0.0))
 
 
-@pytest.mark.parametrize("first", [(), (NOT_ON_FAST_PATH,)], ids=["fast", "unusual"])
+@pytest.mark.parametrize("first", [(), (NOT_ON_FAST_PATH,)], ids=["fast", "library"])
 def test_requests_one_behind_the_other_are_answered_over_tls_too(
     listener: HttpListener, tmp_path: Path, first: tuple[str, ...]
 ) -> None:

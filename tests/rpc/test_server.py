@@ -196,7 +196,7 @@ def test_a_deadline_is_counted_as_such(server: RunningServer, stub: RecommenderS
     server.close_gate()
 
     def comes_and_ends() -> bool:
-        """Make a call, which its client may give up before the server hears of it, or whose turn comes too late."""
+        """Make a call that its client may give up before the server hears of it, or that waits too long in a queue."""
         assert refused(stub.Recommend, RECOMMEND, timeout=timeout).code in too_late
         server.ledger.wait_handled(len(server.ledger.started))
         return "DEADLINE_EXCEEDED" in server.ledger.codes[2:]

@@ -38,7 +38,7 @@ def server() -> Iterator[RunningServer]:
 
 
 async def spoil(store: RedisStore) -> None:
-    """Have the log tell of a reward for a slate whose context has other numbers than the bandit takes."""
+    """Write a reward for a slate to the log whose context has other numbers than the bandit takes."""
     await store.create_bandit(HOME, SETTINGS, incarnation="first", quota=1)
     items_position = (await store.change_items(HOME, upserted=ITEMS, retired=[])).items_position
     await store.record_recommendation(

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class AsyncOperators(BaseClient):
-    """Tells operators what the service did, and why; part of `topk_bandit.client.AsyncClient`.
+    """Reports to operators what the service did, and why; part of `topk_bandit.client.AsyncClient`.
 
     Where the service asks for keys, these calls need the scope `operate`.
     """

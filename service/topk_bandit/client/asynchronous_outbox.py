@@ -42,7 +42,7 @@ class AsyncOutbox:
     Parameters
     ----------
     path
-        Of a SQLite file, which is made if there is none; two others with longer names come and go beside it.
+        A SQLite file, which is made if there is none; two others with longer names come and go beside it.
     client
         Delivers; its tenant is the file's.
     max_waiting

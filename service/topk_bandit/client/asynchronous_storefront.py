@@ -81,7 +81,7 @@ class AsyncStorefront:
         if client is not None:
             await client.close()
 
-    # Of what a lifespan returns Starlette makes the application's state: there is none.
+    # Starlette makes the application's state of what a lifespan returns: there is none.
     async def __aenter__(self) -> None:
         self.open()
 

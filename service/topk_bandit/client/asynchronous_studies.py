@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class AsyncStudies(BaseClient):
-    """Asks people what they prefer, and tells what was learned; part of `topk_bandit.client.AsyncClient`."""
+    """Asks people what they prefer, and returns what was learned; part of `topk_bandit.client.AsyncClient`."""
 
     _sleep: Callable[[float], Awaitable[object]]
 
@@ -208,6 +208,6 @@ class AsyncStudies(BaseClient):
         return await self._run(self._studies.get_answer_import(study, import_id), timeout)
 
     async def get_preferences(self, study: str, *, timeout: float | None = None) -> Preferences:
-        """Return what the answers tell of each item, for each query; `timeout` is for each page of it."""
+        """Return what the answers say of each item, for each query; `timeout` is for each page of it."""
         pages = [page async for page in self._pages(lambda token: self._studies.preferences(study, token), timeout)]
         return merged_preferences(pages)

@@ -252,7 +252,7 @@ def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, th
     """
     try:
         found = _find_details(call.trailing_metadata() or ())
-    except DecodeError:  # not the service's own doing: the code still tells what there is to tell
+    except DecodeError:  # not the service's own doing: the code still says all that is known
         found = {}
     code, message = call.code(), call.details() or "no message"
     if code is grpc.StatusCode.CANCELLED and _CLOSED_HERE not in message:

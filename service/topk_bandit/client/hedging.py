@@ -46,7 +46,7 @@ class AsyncHedged:
         try:
             done, _ = await asyncio.wait(attempts, timeout=self._after)
             if not done and timeout > self._after:
-                with suppress(grpc.aio.UsageError):  # the client was closed meanwhile: the first attempt tells
+                with suppress(grpc.aio.UsageError):  # the client was closed meanwhile: the first attempt reports it
                     second = self._second(request, timeout=timeout - self._after, metadata=metadata)
                     attempts.add(_start_attempt(second, call=None))
             return await _first_answer(attempts)
@@ -100,7 +100,7 @@ class Hedged:
         try:
             done = _next(ended, seconds=self._after)
             if done is None and timeout > self._after:
-                with suppress(ValueError):  # the client was closed meanwhile: the first attempt tells
+                with suppress(ValueError):  # the client was closed meanwhile: the first attempt reports it
                     attempts.append(self._second.future(request, timeout=timeout - self._after, metadata=metadata))
                     attempts[1].add_done_callback(ended.put)
             done = ended.get() if done is None else done

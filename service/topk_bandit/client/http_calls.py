@@ -104,7 +104,7 @@ def headers_of(metadata: Iterable[tuple[str, str]], *, timeout: float) -> dict[s
 
 
 class HttpError(grpc.RpcError):
-    """A call that failed, with what gRPC's own errors tell."""
+    """A call that failed, with the values of gRPC's own errors."""
 
     def __init__(self, code: grpc.StatusCode, message: str, status: Status | None = None) -> None:
         super().__init__(message)

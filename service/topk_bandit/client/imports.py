@@ -41,7 +41,7 @@ class PastObservation:
     items
         Item ids, best first.
     reward
-        Of several rewards what they come to.
+        What was earned; for several rewards, what they come to.
     context, features
         What was known of the request, as `Client.recommend` takes it.
     time
@@ -78,7 +78,7 @@ class ImportReport:
     accepted, skipped
         How many of the rows are learned from, and how many were left out.
     errors
-        Of rows that were left out, up to 100 of each call; none of those that were taken before.
+        Errors of rows that were left out, up to 100 of each call; none of those that were taken before.
     log_position
         Where the last of them stand in the log.
     """

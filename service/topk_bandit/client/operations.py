@@ -336,7 +336,7 @@ class Operations:
             yield Operation(BanditServiceStub, "ImportObservations", request, read)
 
     def get_import(self, bandit: str, import_id: str) -> Operation[ImportProgress]:
-        """Tell how far an import is."""
+        """Ask how far an import is."""
         request = message(bandit_pb.GetImportRequest, bandit=self._name(bandit), import_id=import_id)
         return Operation(BanditServiceStub, "GetImport", request, _import_progress)
 

@@ -79,7 +79,7 @@ class TopSlates:
 
 @dataclass(frozen=True, slots=True)
 class ModelGlance:
-    """What a model in memory tells; the fields are described in ``operator_service.proto`` under the same names."""
+    """The values of a model in memory; the fields are described in ``operator_service.proto`` under the same names."""
 
     model_version: int
     recommendation_count: int

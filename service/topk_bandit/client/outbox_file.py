@@ -47,7 +47,7 @@ _SCHEMA = (
 _OLDEST = """
 SELECT bandit, shown IS NULL FROM next_calls WHERE due <= :now OR due > :farthest ORDER BY number LIMIT 1
 """
-# Of a full file most calls are of one bandit: they are read in their order (the plus rules the index out), not sorted.
+# Most calls of a full file are about one bandit: they are read in order (the plus rules the index out), not sorted.
 _REWARDS = """
 SELECT number, bandit, recommendation_id, value, reward_id, final FROM next_calls
 WHERE (due <= :now OR due > :farthest) AND +bandit = :bandit AND shown IS NULL ORDER BY number LIMIT :limit

@@ -280,7 +280,7 @@ class Routing:
         self._end(number)
 
     def wants_another(self) -> bool:
-        """Return whether another connection is to be tried now; if so, `found` has to tell what came of it."""
+        """Return whether another connection is to be tried now; if so, call `found` with the result."""
         if not self._is_wanting or self._is_trying:
             return False
         now = self._clock()

@@ -175,7 +175,7 @@ class StudyOperations:
             first_row += len(part)
 
     def get_answer_import(self, study: str, import_id: str) -> Operation[int]:
-        """Tell with which row an import goes on."""
+        """Ask with which row an import goes on."""
         request = pb.GetAnswerImportRequest(study=self._name(study), import_id=import_id)
         return Operation(PreferenceServiceStub, "GetAnswerImport", request, lambda response: response.next_row)
 
@@ -354,6 +354,6 @@ def _query_preferences(preferences: pb.QueryPreferences) -> QueryPreferences:
 
 
 def merged_preferences(pages: Sequence[Preferences]) -> Preferences:
-    """Return what all pages tell together, with the counts of the last one."""
+    """Return what all pages have together, with the counts of the last one."""
     queries = tuple(of_query for page in pages for of_query in page.queries)
     return Preferences(queries, answered_count=pages[-1].answered_count, gathered=pages[-1].gathered)

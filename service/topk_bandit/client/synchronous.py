@@ -64,8 +64,8 @@ class Client(Studies, Operators):
     Parameters
     ----------
     target
-        Where the service is, as gRPC names it: ``host:port``, ``dns:///host:port`` or ``unix:path``. Of a name with
-        several addresses all are used in turn. ``http://host:port`` and ``https://host:port`` name its HTTP listener,
+        Where the service is, as gRPC names it: ``host:port``, ``dns:///host:port`` or ``unix:path``. All
+        addresses of a name are used in turn. ``http://host:port`` and ``https://host:port`` name its HTTP listener,
         which is called over HTTP then.
     key
         ``id.secret``, for a service that asks for keys. It is sent with each call, so use it with `tls`.
@@ -202,7 +202,7 @@ class Client(Studies, Operators):
         Parameters
         ----------
         context
-            Numbers that tell of the request, as many as the bandit takes; none at all for a bandit without a context.
+            Numbers that describe the request, as many as the bandit takes; none at all for a bandit without a context.
         candidates
             Ids of the items that may be shown now; None for every available item. `FailedPrecondition` if too few of
             them can be, and the bandit has no baseline slate.

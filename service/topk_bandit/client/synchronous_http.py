@@ -119,9 +119,9 @@ class _Started:
     def __init__(self, future: Future[Any]) -> None:
         self._future = future
 
-    def add_done_callback(self, tell: Callable[[_Started], None]) -> None:
-        """Tell when it has ended."""
-        self._future.add_done_callback(lambda _: tell(self))
+    def add_done_callback(self, callback: Callable[[_Started], None]) -> None:
+        """Call `callback` when it has ended."""
+        self._future.add_done_callback(lambda _: callback(self))
 
     def trailing_metadata(self) -> tuple[()]:
         """Return nothing: it is not read."""

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Operators(BaseClient):
-    """Tells operators what the service did, and why; part of `topk_bandit.client.Client`.
+    """Reports to operators what the service did, and why; part of `topk_bandit.client.Client`.
 
     Where the service asks for keys, these calls need the scope `operate`.
     """

@@ -83,7 +83,7 @@ class Storefront:
         if client is not None:
             client.close()
 
-    # Of what a lifespan returns Starlette makes the application's state: there is none.
+    # Starlette makes the application's state of what a lifespan returns: there is none.
     def __enter__(self) -> None:
         self.open()
 

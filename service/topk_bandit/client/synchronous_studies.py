@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Studies(BaseClient):
-    """Asks people what they prefer, and tells what was learned; part of `topk_bandit.client.Client`."""
+    """Asks people what they prefer, and returns what was learned; part of `topk_bandit.client.Client`."""
 
     _sleep: Callable[[float], object]
 
@@ -210,6 +210,6 @@ class Studies(BaseClient):
         return self._run(self._studies.get_answer_import(study, import_id), timeout)
 
     def get_preferences(self, study: str, *, timeout: float | None = None) -> Preferences:
-        """Return what the answers tell of each item, for each query; `timeout` is for each page of it."""
+        """Return what the answers say of each item, for each query; `timeout` is for each page of it."""
         pages = list(self._pages(lambda token: self._studies.preferences(study, token), timeout))
         return merged_preferences(pages)

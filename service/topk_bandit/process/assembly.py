@@ -340,7 +340,7 @@ def _start(models: ModelCache, designer: Designer, housekeeper: Housekeeper | No
 
 
 def _status_of(latencies: RecentLatencies) -> Callable[[], WorkerStatus]:
-    """Return what tells how this worker is, which begins now."""
+    """Return a function that reports the status of this worker, which begins now."""
     version, worker, start_ms = metadata.version("topk-bandit"), f"{platform.node()}/{os.getpid()}", _clock_ms()
     return lambda: WorkerStatus(version, worker, start_ms, latencies.window_seconds, latencies.summarise())
 

@@ -61,7 +61,7 @@ def _users_cache(environment: MutableMapping[str, str]) -> Path:
 
 
 def _can_be_written(folder: Path) -> bool:
-    """Tell whether files can be made in a folder, which is made if it is not there."""
+    """Return whether files can be made in a folder, which is made if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -2,7 +2,7 @@
 
 Each damaged one is one line of the log when it is first seen and one when it is well again or gone, and how many there
 are is a metric. Nothing of it is changed: an operator deletes it, or restores it. A bandit that has lost its entry in
-the index of its tenant is put back, and one line and the metric's next value tell of it.
+the index of its tenant is put back, and one line and the metric's next value report it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the supervisor itself measures: its version, its workers, and what the service's processes take.
 
-It is collected when it is asked for, so that it is true at every scrape, also while no worker runs. Of processes it
-tells what Linux tells in ``/proc``, and elsewhere nothing.
+It is collected when it is asked for, so that it is true at every scrape, also while no worker runs. It reports the
+processes that Linux shows in ``/proc``, and elsewhere none.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ _LEFT_OUT = ("Invalid encoding on", "ExecuteBatchError raised in core by service
 
 
 def _is_worth_telling(record: logging.LogRecord) -> bool:
-    """Return False for gRPC's records that would tell a secret, or a failure where a caller only hung up."""
+    """Return False for gRPC's records that would show a secret, or a failure where a caller only hung up."""
     return not str(record.msg).startswith(_LEFT_OUT)
 
 

@@ -376,7 +376,7 @@ class Metrics(Hooks):
         return UnheardCalls()
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
-        """Note how long a call waited for its turn, and how long its messages took."""
+        """Note how long a call waited in the queue, and how long its messages took."""
         self._series(self._phases, "queue").observe(queue_seconds)
         self._series(self._phases, "encode").observe(encode_seconds)
 

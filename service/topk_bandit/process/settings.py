@@ -99,7 +99,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """How a setting is read; `parse` takes text, a TOML value or its own result; its ValueError tells the problem."""
+    """How a setting is read; `parse` takes text, a TOML value or its own result; its ValueError names the problem."""
 
     parse: Callable[[object], object]
     help: str

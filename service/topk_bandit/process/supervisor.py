@@ -219,7 +219,7 @@ class Supervisor:
         self._stack.enter_context(page)
 
     def _describe(self) -> Fleet:
-        """Return what the metrics page tells of the processes."""
+        """Return what the metrics page shows of the processes."""
         workers, store = list(self._workers), self._store
         processes = {"supervisor": os.getpid()} | {f"worker-{one.spec.number}": one.pid for one in workers}
         return Fleet(

@@ -152,7 +152,7 @@ class TracingMetrics(Metrics):
         return _OwnersCalls(self)
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
-        """Note how long a call waited for its turn."""
+        """Note how long a call waited in the queue."""
         super().rpc_done(queue_seconds, encode_seconds)
         served = _SERVED.get()
         if served is not None:
@@ -239,7 +239,7 @@ def _context_of(parent: SpanIds | None) -> Context:
 
 
 def _resource() -> Resource:
-    """Return what tells this service from others; what the variables say goes first."""
+    """Return the attributes that identify this service; those from variables go first."""
     ours = Resource.create({"service.name": "topk-bandit", "service.version": version("topk-bandit")})
     return ours.merge(OTELResourceDetector().detect())
 
@@ -251,9 +251,9 @@ def _check_protocol(environ: Mapping[str, str]) -> None:
 
 
 class _Exporter(SpanExporter):
-    """Sends spans, and tells once when that begins to fail and once when it works again.
+    """Sends spans, and logs once when that begins to fail and once when it works again.
 
-    The library would tell each try.
+    The library would log each try.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Notes a worker in the store again and again, and tells which data version is in force there.
+"""Notes a worker in the store again and again, and reports which data version is in force there.
 
 Before an upgrade is finalized the worker writes what the version before can read, and says so once. When it is
 finalized the worker writes its own version from then on. One that is older than what was finalized ends: it can't read

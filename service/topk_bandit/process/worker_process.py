@@ -98,7 +98,7 @@ class WorkerProcess:
         return message
 
     def send_store(self, url: str) -> None:
-        """Tell it where the store is."""
+        """Send it the store's address."""
         self._send(StoreAt(url))
         self.silent_seconds = 0.0
 

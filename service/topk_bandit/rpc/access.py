@@ -224,7 +224,7 @@ class Admission:
     resource
         What it is about, as its request names it; empty until that is parsed, and for what is about nothing.
     has_begun
-        Whether it may have done something; one that waits for its turn has not.
+        Whether it may have done something; one that waits in the queue has not.
     """
 
     def __init__(self, key: Key, rule: Rule | None, method: str) -> None:

@@ -12,7 +12,7 @@ from topk_bandit.rpc.identities import auth_context
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.rpc.identities import AuthContext, PeerCertificate
+    from topk_bandit.rpc.identities import AuthContext, ClientCertificate
 
     Metadata = tuple[tuple[str, str], ...]
 
@@ -29,7 +29,7 @@ class CallContext:
     deadline
         When the caller stops waiting, by `clock`; None for never.
     metadata
-        The headers that tell who calls.
+        The headers with the caller's credentials.
     certificate
         What the handshake reported of the caller.
 
@@ -43,7 +43,7 @@ class CallContext:
         self,
         deadline: float | None,
         metadata: Metadata = (),
-        certificate: PeerCertificate = None,
+        certificate: ClientCertificate = None,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -54,7 +54,7 @@ class CallContext:
         self.status = Status()
 
     def invocation_metadata(self) -> Metadata:
-        """Return the headers that tell who calls."""
+        """Return the headers with the caller's credentials."""
         return self._metadata
 
     def set_trailing_metadata(self, _metadata: Metadata) -> None:

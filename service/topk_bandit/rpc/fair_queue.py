@@ -1,4 +1,4 @@
-"""The order in which requests begin: each tenant's in turn, and requests that have come are taken in before."""
+"""A fair queue of requests: tenants are served in turn, and requests that have come are taken in before."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ class FairQueue:
     async def wait(self, tenant: str = "") -> None:
         """Return when a request of a tenant may begin: at once, unless others wait or one has begun just before.
 
-        A request that is cancelled gives up its turn.
+        A request that is cancelled leaves the queue.
         """
         loop = asyncio.get_running_loop()
         if self._serving is None and self._clock() - self._left_alone_at >= ALONE_SECONDS:
             self._note_begin()
             loop.call_soon(self._note_end)
             return
-        turn = loop.create_future()
-        self._waiting.setdefault(tenant, deque()).append(turn)
+        permit = loop.create_future()
+        self._waiting.setdefault(tenant, deque()).append(permit)
         if self._serving is None:
             self._serving = loop.create_task(self._serve())
-        await turn
-        self._begun_at = self._clock()  # what others computed since the turn was given does not count
+        await permit
+        self._begun_at = self._clock()  # what others computed since the permit was given does not count
 
     def _note_begin(self) -> None:
         self._begun_at, self._left_alone_at = self._clock(), math.inf
@@ -96,7 +96,7 @@ class FairQueue:
         return first
 
     def _is_waited(self) -> bool:
-        """Return whether the first one waits for its turn, which those that have given up do not any more."""
+        """Return whether a request waits; those that were cancelled are dropped from the queue."""
         while self._waiting:
             tenant, queue = next(iter(self._waiting.items()))
             while queue and queue[0].done():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.http_answers import Written
     from topk_bandit.rpc.http_requests import FastPathRequest
-    from topk_bandit.rpc.identities import PeerCertificate
+    from topk_bandit.rpc.identities import ClientCertificate
 
     Guarded = Callable[[bytes, Any, Call], Awaitable[bytes]]
 
@@ -70,7 +70,7 @@ class Calls(Protocol):
     def find(self, request: FastPathRequest) -> Guarded | None:
         """Return the call that a request makes; None if the library is to answer it."""
 
-    async def answer(self, request: FastPathRequest, guarded: Guarded, certificate: PeerCertificate) -> Written:
+    async def answer(self, request: FastPathRequest, guarded: Guarded, certificate: ClientCertificate) -> Written:
         """Return the answer to a request; it raises nothing but cancellation."""
 
 
@@ -169,7 +169,7 @@ class FastPathConnection(_Watched, asyncio.Protocol):
         """Begin to wait for a request."""
         super().connection_made(transport)
         self._connections.add(self)
-        self._certificate: PeerCertificate = transport.get_extra_info("peercert")
+        self._certificate: ClientCertificate = transport.get_extra_info("peercert")
         self._note_rest()
         self._rest = self._loop.call_at(self._rested, self._check_rest)
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.http_connections import Guarded
     from topk_bandit.rpc.http_interfaces import HttpInterface
     from topk_bandit.rpc.http_requests import FastPathRequest
-    from topk_bandit.rpc.identities import PeerCertificate
+    from topk_bandit.rpc.identities import ClientCertificate
     from topk_bandit.rpc.services import Services
     from topk_bandit.rpc.tls import ServerCertificate
 
@@ -187,7 +187,7 @@ class HttpServer:
             return None
         return method.get(request.headers.get("content-type", ""))
 
-    async def answer(self, request: FastPathRequest, guarded: Guarded, certificate: PeerCertificate) -> Written:
+    async def answer(self, request: FastPathRequest, guarded: Guarded, certificate: ClientCertificate) -> Written:
         """Return the answer to a request on the fast path."""
         headers = request.headers
         call = call_of((name, headers[name]) for name in ID_HEADERS if name in headers)
@@ -201,7 +201,7 @@ class HttpServer:
             refused_with = refusal(context.status)
         except TimeoutError:
             refused_with = _too_late()
-        except Exception:  # noqa: BLE001 - nobody else would tell the caller
+        except Exception:  # noqa: BLE001 - nobody else would answer the caller
             # Every error of a call has become a status before.
             _log.exception("%s could not be answered", request.path)
             refused_with = problem(grpc.StatusCode.INTERNAL, "internal error")
@@ -338,7 +338,7 @@ def _too_late() -> web.Response:
 
 
 def _context_of(
-    headers: Mapping[str, str], shown: Sequence[str], certificate: PeerCertificate, *, clock: Callable[[], float]
+    headers: Mapping[str, str], shown: Sequence[str], certificate: ClientCertificate, *, clock: Callable[[], float]
 ) -> CallContext:
     """Return the context of a request.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     AuthContext = Mapping[str, Iterable[bytes]]
-    PeerCertificate = Mapping[str, Any] | None
+    ClientCertificate = Mapping[str, Any] | None
 
 __all__ = ["Identities", "auth_context", "names_in", "parse_identities"]
 
@@ -66,7 +66,7 @@ def _of_dns(name: str) -> str:
     return f"DNS:{name.lower()}"
 
 
-def auth_context(certificate: PeerCertificate) -> AuthContext:
+def auth_context(certificate: ClientCertificate) -> AuthContext:
     """Return what gRPC would report of a caller's certificate, from what `ssl` reports of it."""
     parts = certificate or {}
     common = [text for part in parts.get("subject", ()) for kind, text in part if kind == "commonName"]

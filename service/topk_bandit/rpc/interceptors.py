@@ -58,7 +58,7 @@ _SHARED_SECONDS = 60.0
 _DEADLINE_SLACK_SECONDS = 0.05
 _DEADLINE_SLACK_SHARE = 0.01
 _LEAST_SECONDS = 0.01
-"""A call that has waited for its turn and has less left is not answered in time: most take some 10 ms."""
+"""A call that has waited in the queue and has less left is not answered in time: most take some 10 ms."""
 
 
 class RpcHooks(Protocol):
@@ -74,7 +74,7 @@ class RpcHooks(Protocol):
         """Note that a call was refused because its tenant has used up a quota."""
 
     def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
-        """Note of a call that has a response how long it waited for its turn, and how long its messages took."""
+        """Note how long a call with a response waited in the queue, and how long its messages took."""
 
 
 class CallPool(StrEnum):  # texts, since the hash of other enums is computed in Python, some ten times a call
@@ -159,7 +159,7 @@ class CallsInFlight:
         Parameters
         ----------
         admission
-            Tells whether it has begun.
+            Knows whether it has begun.
         to_its_end
             Whether it goes on, and keeps its place, when the caller is cancelled after it has begun.
 
@@ -201,7 +201,7 @@ class CallsInFlight:
         self._closed = True
 
     async def finish(self, *, timeout: float) -> None:  # noqa: ASYNC109, the rest is answered after it
-        """Wait for the works; after `timeout` seconds tell the callers of those left that they are given up."""
+        """Wait for the works; after `timeout` seconds answer the callers of those left that they are given up."""
         if self._works:
             await asyncio.wait(set(self._works), timeout=timeout)
         for ended in self._works.values():

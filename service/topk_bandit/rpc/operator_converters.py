@@ -246,7 +246,7 @@ def overviews_to_proto(overviews: Sequence[BanditOverview], last: BanditName | N
 
 
 def take_glances(page: pb.ListBanditOverviewsResponse, other: pb.ListBanditOverviewsResponse) -> None:
-    """Take over what another worker's models tell, where they know more of the log than those of the page."""
+    """Take over the glances of another worker's models, where they know more of the log than those of the page."""
     known = {overview.name: overview.glance for overview in other.overviews if overview.HasField("glance")}
     for overview in page.overviews:
         glance = known.get(overview.name)
@@ -347,7 +347,7 @@ def event_page(request: pb.ExportEventsRequest) -> tuple[BanditName, int, int, s
 
 
 async def events_to_proto(page: EventPage) -> pb.ExportEventsResponse:
-    """Return a page of a log, made of a few events in each turn of the event loop."""
+    """Return a page of a log, made of a few events in each round of the event loop."""
     cursor = fields.to_page_token(f"{page.next_position}/{page.incarnation}")
     response = pb.ExportEventsResponse(next_cursor=cursor, log_position=page.log_position)
     # A page has a thousand of them: each is made in its place, by as few calls as can be.

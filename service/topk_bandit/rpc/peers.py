@@ -6,7 +6,7 @@ not all of them. Nothing rests on it but time: each worker can answer every call
 place, or is asked for one bandit more often than it answers. So a call may be begun twice, and only methods whose calls
 may be repeated are passed on.
 
-Each answer tells which worker gave it, so that callers with connections to several can go to the owner by themselves:
+Each answer names the worker that gave it, so that callers with connections to several can call the owner themselves:
 ``2/4;service=3f9a1c22;owner=1`` is the second of four, about a bandit that the first one owns, and ``owner=any`` stands
 for one of which more is asked than its owner answers. The service is known by a hash that is another one after each
 start, since workers of different services have the same numbers.

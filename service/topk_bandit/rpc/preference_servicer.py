@@ -113,13 +113,13 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
     async def GetAnswerImport(
         self, request: pb.GetAnswerImportRequest, _context: Context
     ) -> pb.GetAnswerImportResponse:
-        """Tell how far an import is."""
+        """Return how far an import is."""
         name, import_id = answer_imports.import_named(request)
         progress = await self._use_cases.find_import(name, import_id)
         return pb.GetAnswerImportResponse(next_row=progress.next_row)
 
     async def GetPreferences(self, request: pb.GetPreferencesRequest, _context: Context) -> pb.GetPreferencesResponse:
-        """Return what the answers tell."""
+        """Return the preferences that follow from the answers."""
         name, page = converters.preferences_page(request)
         preferences = await self._use_cases.get_preferences(
             name, after=page.after, queries=page.queries, items=page.items

@@ -134,7 +134,7 @@ class Server:
             raise ConfigurationError(f"can't listen on {self._address}: {error}") from error
 
     async def set_serving(self, serving: bool, /) -> None:  # noqa: FBT001, it is what is set
-        """Tell health checks whether to send calls here; calls are answered either way."""
+        """Set what health checks answer: whether to send calls here; calls are answered either way."""
         for service in ("", *SERVICE_NAMES):
             await self._health.set(service, _SERVING if serving else _NOT_SERVING)
 
@@ -142,7 +142,7 @@ class Server:
         """Say NOT_SERVING, refuse more calls, let those under way finish within `grace` seconds, and stop.
 
         Calls that are not finished then are answered with UNAVAILABLE. What they had begun to write is given a second
-        more. A call that arrives while gRPC tells its client that the connection ends is cancelled by gRPC.
+        more. A call that arrives while gRPC reports to its client that the connection ends is cancelled by gRPC.
         """
         deadline = self._clock() + grace
         self._in_flight.close()
@@ -159,7 +159,7 @@ def _sizes(*, max_in_flight: int, max_message_bytes: int) -> list[tuple[str, int
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
-        # Many more streams than calls in flight: a call beyond those is refused here, which tells it when to try again.
+        # Many more streams than calls in flight: a call beyond those is refused here, with a delay for another try.
         ("grpc.max_concurrent_streams", max(LEAST_STREAMS, 3 * max_in_flight)),
     ]
 

@@ -200,7 +200,7 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         return imports.receipt_to_proto(await self._use_cases.import_rows(name, sent))
 
     async def GetImport(self, request: bandit_pb.GetImportRequest, _context: Context) -> bandit_pb.GetImportResponse:
-        """Tell how far an import is."""
+        """Return how far an import is."""
         name, import_id = imports.import_named(request)
         progress = await self._use_cases.find_import(name, import_id)
         return bandit_pb.GetImportResponse(next_row=progress.next_row, accepted_count=progress.accepted)

@@ -69,7 +69,7 @@ class Services:
     quotas
         What calls a tenant may send.
     max_in_flight
-        How many calls may be under way, beside as many that tell what became of slates; further ones are refused.
+        How many calls may be under way, beside as many that report what became of slates; further ones are refused.
     peers
         The other workers of the service, some of which own bandits.
     queue

@@ -1,4 +1,4 @@
-"""Items of a study that tell of themselves as a bandit's do: by named features, encoded when the study is created.
+"""Items of a study that are described as a bandit's are: by named features, encoded when the study is created.
 
 They become the rows that a bandit with the same schema makes of the same items: a shop describes its items once.
 """

@@ -38,7 +38,7 @@ class Defaults:
     Attributes
     ----------
     default_reward
-        Of one slot.
+        The reward of one slot by default.
     keep_schema
         Whether features that a bandit does not have are left out, instead of added.
     """

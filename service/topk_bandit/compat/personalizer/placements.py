@@ -32,7 +32,7 @@ def place(slate: Sequence[str], slots: Sequence[Slot], candidates: Sequence[str]
 
 
 def _seat(number: int, wishes: Sequence[Sequence[str]], placed: dict[str, int], tried: set[str]) -> bool:
-    """Find an action for a slot, moving others along; tell whether there is one."""
+    """Find an action for a slot, moving others along; return whether there is one."""
     for action in wishes[number]:
         if action in tried:
             continue
