@@ -127,8 +127,8 @@ def write_files(folder: Path) -> None:
 
 def run(words: list[str], environment: dict[str, str], folder: Path, *, is_read: bool) -> tuple[int, str]:
     """Return the exit status of a command, and what it said of its errors."""
-    told = folder / "stderr"
-    with told.open("wb") as errors:
+    stderr = folder / "stderr"
+    with stderr.open("wb") as errors:
         began = subprocess.Popen(
             [COMMAND, *words],
             stdout=subprocess.PIPE,
@@ -142,7 +142,7 @@ def run(words: list[str], environment: dict[str, str], folder: Path, *, is_read:
             began.stdout.read()
         began.stdout.close()
         status = began.wait(PATIENCE)
-    return status, told.read_text(encoding="utf-8", errors="replace")
+    return status, stderr.read_text(encoding="utf-8", errors="replace")
 
 
 @pytest.mark.parametrize("part", range(RUNS // AT_ONCE))

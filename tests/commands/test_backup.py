@@ -45,9 +45,9 @@ class Ask:
     def __call__(self, *words: str, status: int = 0) -> list[str]:
         self._capsys.readouterr()
         found = main([*words, f"--address={self._service.address}"])
-        told = self._capsys.readouterr()
-        assert found == status, told
-        return (told.err if status else told.out).splitlines()
+        captured = self._capsys.readouterr()
+        assert found == status, captured
+        return (captured.err if status else captured.out).splitlines()
 
 
 def trade(client: Client, bandit: str, rounds: int, *, first: int = 0) -> None:
@@ -77,7 +77,7 @@ def traffic(service: Service) -> Iterator[None]:
             while not stop.is_set():
                 try:
                     trade(client, "home", 1, first=number)
-                except Exception as error:  # noqa: BLE001 - told below
+                except Exception as error:  # noqa: BLE001 - raised below
                     failed.append(error)
                     return
                 number += 1
@@ -122,10 +122,10 @@ def test_an_empty_service_gets_the_bandits_as_they_were(
         ask = Ask(other, capsys)
         assert ask("restore", str(folder))[-1] == f"4 bandits of {folder}"
         for tenant, bandit in BANDITS:
-            version, *told = digests(other, tenant, bandit)
+            version, *found = digests(other, tenant, bandit)
             assert version == entries[f"tenants/{tenant}/bandits/{bandit}"]["log_position"]
             if (tenant, bandit) != ("shop", "home"):  # it has learned more since
-                assert (version, *told) == digests(service, tenant, bandit)
+                assert (version, *found) == digests(service, tenant, bandit)
         with client_of(other) as restored, client_of(service) as original:
             again = [client.recommend("home", [1.0, 255 % 7 / 7], request_id="r255") for client in (restored, original)]
             assert again[0] == again[1]
@@ -137,8 +137,8 @@ def test_an_empty_service_gets_the_bandits_as_they_were(
         assert digests(other, "shop", "home") == before
         with client_of(other) as client:
             client.delete_bandit("cart")
-        told = ask("restore", str(folder), "--existing=replace")
-        assert any(line.startswith("shop/home: ") and "in place of" in line for line in told)
+        printed = ask("restore", str(folder), "--existing=replace")
+        assert any(line.startswith("shop/home: ") and "in place of" in line for line in printed)
         assert digests(other, "shop", "home")[0] == entries["tenants/shop/bandits/home"]["log_position"]
         assert digests(other, "shop", "cart") == digests(service, "shop", "cart")
 
@@ -188,7 +188,7 @@ def ask_people(client: Client, study: str, rounds: int, *, kind: str, list_size:
         client.submit_answers(study, best)
 
 
-def told_of(client: Client, study: str) -> tuple[Any, ...]:
+def state_of(client: Client, study: str) -> tuple[Any, ...]:
     """Return all that a service tells of a study."""
     again = client.next_questions(study, 2, request_id="visit-1")
     return client.get_study(study), client.get_preferences(study), client.design(study), again
@@ -203,7 +203,7 @@ def test_studies_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFi
         client.import_answers("taste", past, import_id="last-year")
         ask_people(client, "home", 2, kind="choice", list_size=3)
         client.create_bandit("home", slate_size=1, item_capacity=2)
-        before = {study: told_of(client, study) for study in ("taste", "home")}
+        before = {study: state_of(client, study) for study in ("taste", "home")}
         assert before["taste"][0].answered_count == 12
         assert before["taste"][1].items[0].id == "i6"
         assert ask("backup", str(folder))[-1] == f"1 bandit and 2 studies in {folder}"
@@ -215,16 +215,16 @@ def test_studies_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFi
         client.delete_bandit("home")
         assert ask("tenants", "list") == []
         assert ask("restore", str(folder))[-1] == f"1 bandit and 2 studies of {folder}"
-        assert {study: told_of(client, study) for study in before} == before
+        assert {study: state_of(client, study) for study in before} == before
         assert client.import_answers("taste", past, import_id="last-year").duplicates == 3
         assert client.next_questions("taste", 2).asked_count == 14, "it goes on"
         [line] = ask("restore", str(folder), status=1)
         assert "exist already: tenants/lab/bandits/home, tenants/lab/studies/home, tenants/lab/studies/taste" in line
         assert "study lab/taste: exists, left as it is" in ask("restore", str(folder), "--existing=skip")
         assert client.get_study("taste").asked_count == 14
-        told = ask("restore", str(folder), "--existing=replace")
-        assert any(line.startswith("study lab/taste: ") and "in place of" in line for line in told)
-        assert {study: told_of(client, study) for study in before} == before
+        printed = ask("restore", str(folder), "--existing=replace")
+        assert any(line.startswith("study lab/taste: ") and "in place of" in line for line in printed)
+        assert {study: state_of(client, study) for study in before} == before
         refuse_changed_study(folder, ask)
 
 

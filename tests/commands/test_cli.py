@@ -54,20 +54,20 @@ def run_process(*words: str, command: tuple[str, ...] = (COMMAND,), **variables:
 def test_help_names_every_setting_its_variable_and_its_default(run: Run, command: str) -> None:
     done = run(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    told = " ".join(done.stdout.split())  # wherever a line ends
+    help_text = " ".join(done.stdout.split())  # wherever a line ends
     for name in [*SETTINGS, "config"]:
-        assert f"--{name.replace('_', '-')} " in told
-        assert f"environment: TOPK_BANDIT_{name.upper()})" in told
+        assert f"--{name.replace('_', '-')} " in help_text
+        assert f"environment: TOPK_BANDIT_{name.upper()})" in help_text
     assert done.stdout.count("default: ") == len(SETTINGS)
 
 
 def asks_a_service(*words: str) -> bool:
     """Return whether a command, or the first of its words, has a service's address."""
-    told = StringIO()
-    with redirect_stdout(told), pytest.raises(SystemExit):
+    help_text = StringIO()
+    with redirect_stdout(help_text), pytest.raises(SystemExit):
         main([*words, "--help"])
-    under = re.search(r"\n  WORD\n +(\w+)", told.getvalue())
-    return asks_a_service(*words, under[1]) if under else "--address" in told.getvalue()
+    under = re.search(r"\n  WORD\n +(\w+)", help_text.getvalue())
+    return asks_a_service(*words, under[1]) if under else "--address" in help_text.getvalue()
 
 
 def test_help_says_what_there_is_to_do(run: Run) -> None:
@@ -96,7 +96,7 @@ def test_the_version_is_the_distribution_s(command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "words", [(), ("serve", "--colour=red"), ("serve", "word"), ("sell",), ("demo", "--rounds=many"), ("--workers=2",)]
 )
-def test_a_wrong_call_is_told_and_exits_with_2(run: Run, words: tuple[str, ...]) -> None:
+def test_a_wrong_call_is_reported_and_exits_with_2(run: Run, words: tuple[str, ...]) -> None:
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("usage: topk-bandit")
@@ -214,9 +214,9 @@ def test_the_doctor_names_what_is_wrong(examine: Run, tmp_path: Path) -> None:
     assert "lower --workers" in crowded.stdout
     assert "less than --worker-memory-mib 16777216 says" in crowded.stdout
     assert "shop is no table; write [shop], and its quotas below" in crowded.stdout
-    open_door = examine("--listen=0.0.0.0:1")
-    assert open_door.returncode == 1
-    assert "listen: 0.0.0.0:1 can be reached from other machines" in open_door.stdout
+    exposed = examine("--listen=0.0.0.0:1")
+    assert exposed.returncode == 1
+    assert "listen: 0.0.0.0:1 can be reached from other machines" in exposed.stdout
 
 
 @pytest.mark.slow
@@ -228,9 +228,9 @@ def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_al
     assert barred.returncode == 1
     assert "choose another --data-dir" in barred.stdout
     with running_server(valkey_binary()) as server, server.client() as client:
-        room = examine(f"--redis-url={server.url}")
-        assert re.search(r"store memory: \d+ of \d+ MiB, \d+% free", room.stdout)
-        assert "data folder" not in room.stdout  # nothing is written here
+        remote = examine(f"--redis-url={server.url}")
+        assert re.search(r"store memory: \d+ of \d+ MiB, \d+% free", remote.stdout)
+        assert "data folder" not in remote.stdout  # nothing is written here
         client.set("large", bytes(8 << 20))
         client.config_set("maxmemory", 10 << 20)
         full = examine(f"--redis-url={server.url}")
@@ -238,10 +238,10 @@ def test_the_doctor_names_a_folder_that_cannot_be_written_and_a_store_that_is_al
     assert "raise maxmemory, or delete bandits" in full.stdout
 
 
-def written_after(told: str) -> tuple[float, float]:
+def written_after(printed: str) -> tuple[float, float]:
     """Return the median and the longest time of a write that the doctor tells, in milliseconds."""
-    found = re.search(r"writes: acknowledged after ([\d.]+) ms, the slowest of 5 after ([\d.]+) ms, fsync", told)
-    assert found, told
+    found = re.search(r"writes: acknowledged after ([\d.]+) ms, the slowest of 5 after ([\d.]+) ms, fsync", printed)
+    assert found, printed
     return float(found[1]), float(found[2])
 
 
@@ -325,13 +325,13 @@ def test_config_print_tells_each_setting_and_where_it_came_from_and_no_secret(ru
     titles, *lines = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
     assert titles == ["setting", "value", "from"]
     assert [line[0] for line in lines] == SETTINGS
-    told = {line[0]: tuple(line[1:]) for line in lines}
-    assert told["workers"] == ("3", f"{file}, key workers")
-    assert told["fsync"] == ("everysec", "variable TOPK_BANDIT_FSYNC")
-    assert told["drain_seconds"] == ("2.5", "flag --drain-seconds")
-    assert told["listen"] == ("127.0.0.1:50051", "default")
-    assert told["quotas_file"] == ("-", "default")
-    assert (told["redis_url"][1], "hush" in done.stdout) == (f"{file}, key redis_url", False)
+    settings = {line[0]: tuple(line[1:]) for line in lines}
+    assert settings["workers"] == ("3", f"{file}, key workers")
+    assert settings["fsync"] == ("everysec", "variable TOPK_BANDIT_FSYNC")
+    assert settings["drain_seconds"] == ("2.5", "flag --drain-seconds")
+    assert settings["listen"] == ("127.0.0.1:50051", "default")
+    assert settings["quotas_file"] == ("-", "default")
+    assert (settings["redis_url"][1], "hush" in done.stdout) == (f"{file}, key redis_url", False)
     refused = run("config", "print", TOPK_BANDIT_WORKERS="none")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "workers (from variable TOPK_BANDIT_WORKERS)" in refused.stderr

@@ -104,8 +104,8 @@ def test_columns_can_have_other_names_and_be_several(server: RunningServer, tmp_
     row = {"item_1": "a", "shown_second": "b", "margin": 0.5, "at": 1_769_860_800, "features.price": 3, "land": "DE"}
     flags = [f"--column={one}" for one in ("item_2=shown_second", "reward=margin", "time=at", "country=land")]
     assert called(server, write(tmp_path / f"year.{suffix}", [row]), *flags) == 0
-    told = Features.of({"price": 3.0, "country": "DE"})
-    assert server.shop.sent[0].rows == (replace(SLATES[0], context=told, propensity=None),)
+    features = Features.of({"price": 3.0, "country": "DE"})
+    assert server.shop.sent[0].rows == (replace(SLATES[0], context=features, propensity=None),)
 
 
 def test_features_may_be_an_object_and_times_have_a_zone_or_none(server: RunningServer, tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_a_bad_row_is_named_before_anything_is_sent(
     problem: str,
 ) -> None:
     assert called(server, write(tmp_path / "year.jsonl", [*[BARE] * 1200, bad])) == 1
-    told = capsys.readouterr().err
-    assert f"year.jsonl, line 2401, {column}: {problem}" in told
+    printed = capsys.readouterr().err
+    assert f"year.jsonl, line 2401, {column}: {problem}" in printed
     assert server.shop.sent == []
 
 
@@ -212,18 +212,18 @@ def test_bad_rows_can_be_left_out_and_are_counted(
     assert called(server, path, "--skip-bad-rows") == 0
     [sent] = server.shop.sent
     assert (len(sent.rows), sent.next_row, sent.skips) == (2, 6, True)
-    told = capsys.readouterr().out
-    assert "year.jsonl, line 3, column 'reward': is missing" in told
-    assert "year.jsonl, line 5, column 'propensity': must be above 0" in told
-    assert "year.jsonl, line 9, row: is a list: write one object in each line" in told
-    assert "2 rows imported, 4 left out" in told
+    printed = capsys.readouterr().out
+    assert "year.jsonl, line 3, column 'reward': is missing" in printed
+    assert "year.jsonl, line 5, column 'propensity': must be above 0" in printed
+    assert "year.jsonl, line 9, row: is a list: write one object in each line" in printed
+    assert "2 rows imported, 4 left out" in printed
     assert called(server, path, "--skip-bad-rows") == 0
-    told = capsys.readouterr().out
-    assert "0 rows imported, 0 left out; 2 were imported and 4 left out before: import" in told
+    printed = capsys.readouterr().out
+    assert "0 rows imported, 0 left out; 2 were imported and 4 left out before: import" in printed
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "problem"),
     [
         ("year.txt", b"", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got 'year.txt'"),
         ("votes.soc", b"", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got 'votes.soc'"),
@@ -242,39 +242,39 @@ def test_bad_rows_can_be_left_out_and_are_counted(
         ("absent.csv", None, "can't be read"),
     ],
 )
-def test_files_that_can_not_be_read_are_told(
+def test_files_that_can_not_be_read_are_reported(
     server: RunningServer,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     name: str,
     content: bytes | None,
-    told: str,
+    problem: str,
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     assert called(server, tmp_path / name) == 1
-    assert told in capsys.readouterr().err
+    assert problem in capsys.readouterr().err
 
 
-def test_columns_that_mean_nothing_are_told(
+def test_columns_that_mean_nothing_are_reported(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called(server, write(tmp_path / "year.csv", [{**BARE, "order_id": 7, "item_3": ""}])) == 0
     assert "columns that mean nothing to the bandit: order_id, item_3" in capsys.readouterr().out
 
 
-def test_what_is_wrong_with_the_call_is_told(
+def test_what_is_wrong_with_the_call_is_reported(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "year.jsonl", [BARE])
-    for flags, bandit, told in (
+    for flags, bandit, problem in (
         ((), "shop/absent", "NOT_FOUND"),
         ((), "shop", "must be TENANT/BANDIT"),
         (("--column", "reward"), "shop/home", "expected NAME=COLUMN"),
         (("--key-file", str(tmp_path / "absent")), "shop/home", "can't be read"),
     ):
         assert called(server, path, *flags, bandit=bandit) == 1
-        assert told in capsys.readouterr().err
+        assert problem in capsys.readouterr().err
     assert datetime.fromtimestamp(SLATES[0].at_ms / 1000, UTC).isoformat() == "2026-01-31T12:00:00+00:00"
 
 
@@ -283,14 +283,14 @@ def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
 ) -> None:
     path = write(tmp_path / "year.jsonl", [FULL, {**BARE, "order_id": 7}])
     assert called(server, path, "--check") == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for expected in (
         "columns that mean nothing to the bandit: order_id",
         "times from 2026-01-31 12:00 to 2026-01-31 12:00 UTC; 1 rows have none, and count as of now",
         "2 rows can be imported, 0 can't; nothing was sent",
     ):
-        assert expected in told
-    assert "passed" in told  # in a table whose cells may be broken
+        assert expected in printed
+    assert "passed" in printed  # in a table whose cells may be broken
     path.write_text(path.read_text(encoding="utf-8") + '{"items": ["a"]}\n', encoding="utf-8")
     assert called(server, path, "--check", "--skip-bad-rows") == 1
     assert "2 rows can be imported, 1 can't; nothing was sent" in capsys.readouterr().out
@@ -303,24 +303,24 @@ def test_values_that_the_bandit_does_not_know_are_counted(
 ) -> None:
     with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
         schema = [categorical("country", values=["DE"]), labels("tags", values=["new"]), labels("hashed", buckets=4)]
-        client.create_bandit("told", slate_size=2, item_capacity=9, context_schema=[*schema, boolean("member")])
-        client.upsert_items("told", ["a", "b"])
+        client.create_bandit("reporting", slate_size=2, item_capacity=9, context_schema=[*schema, boolean("member")])
+        client.upsert_items("reporting", ["a", "b"])
     rows = [
         {**BARE, "country": "DE", "tags": "new", "hashed": "a|b", "member": True},
         {**BARE, "country": "de", "tags": "new|old", "hashed": "garden, kitchen"},
         {**BARE, "country": "FR", "tags": "new; old", "hashed": "tea"},
         BARE,
     ]
-    assert called(server, write(tmp_path / "year.csv", rows), *flags, bandit="shop/told") == 0
-    told = capsys.readouterr().out
+    assert called(server, write(tmp_path / "year.csv", rows), *flags, bandit="shop/reporting") == 0
+    printed = capsys.readouterr().out
     for expected in (
         "feature 'country': 2 rows have what the bandit does not know, such as 'de'",
         "feature 'tags': 2 rows have what the bandit does not know, such as 'old'",
         "feature 'tags': 1 rows have one label that looks like several, such as 'new; old': write its parts as a|b, or",
         "feature 'hashed': 1 rows have one label that looks like several, such as 'garden, kitchen': write",
     ):
-        assert expected in told
-    assert told.count("feature '") == 4
+        assert expected in printed
+    assert printed.count("feature '") == 4
 
 
 def test_rows_that_count_for_nothing_are_counted(
@@ -333,9 +333,9 @@ def test_rows_that_count_for_nothing_are_counted(
         {**BARE, "time": time} for time in ("2003-01-31", "2004-01-31", "2098-01-01", datetime.now(UTC).isoformat())
     ]
     assert called(server, write(tmp_path / "year.jsonl", rows), "--check", bandit="shop/fading") == 0
-    told = capsys.readouterr().out
-    assert "2 rows are older than 7 half-lives of the bandit: they count for nothing" in told
-    assert "1 rows have a time in the future: they count as of now" in told
+    printed = capsys.readouterr().out
+    assert "2 rows are older than 7 half-lives of the bandit: they count for nothing" in printed
+    assert "1 rows have a time in the future: they count as of now" in printed
 
 
 @pytest.mark.parametrize(
@@ -441,13 +441,13 @@ def test_a_dry_run_knows_which_rewards_the_bandit_takes(
             client.upsert_items(name, ["a", "b"])
     path = write(tmp_path / "year.jsonl", [{**BARE, "reward": reward} for reward in (-1, 0, 1, 2)])
     assert called(server, path, "--check", bandit="shop/refusing") == 1
-    told = capsys.readouterr().out
-    assert "can't be taken: year.jsonl, line 7, reward: must be from 0.0 to 1.0, the bandit's reward_range" in told
-    assert "2 rows can be imported, 2 can't; nothing was sent" in told
+    printed = capsys.readouterr().out
+    assert "can't be taken: year.jsonl, line 7, reward: must be from 0.0 to 1.0, the bandit's reward_range" in printed
+    assert "2 rows can be imported, 2 can't; nothing was sent" in printed
     assert called(server, path, "--check", bandit="shop/clamping") == 0
-    told = capsys.readouterr().out
-    assert "2 rewards are outside of the bandit's reward_range: they are learned as its ends" in told
-    assert "4 rows can be imported, 0 can't; nothing was sent" in told
+    printed = capsys.readouterr().out
+    assert "2 rewards are outside of the bandit's reward_range: they are learned as its ends" in printed
+    assert "4 rows can be imported, 0 can't; nothing was sent" in printed
 
 
 @pytest.mark.parametrize(
@@ -472,9 +472,9 @@ def test_a_dry_run_knows_what_the_bandit_takes(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], problem: str
 ) -> None:
     assert called(server, write(tmp_path / "year.jsonl", [BARE, row, BARE]), "--check") == 1
-    told = capsys.readouterr().out
-    assert f"can't be taken: year.jsonl, line 3, {problem}" in told
-    assert "2 rows can be imported, 1 can't; nothing was sent" in told
+    printed = capsys.readouterr().out
+    assert f"can't be taken: year.jsonl, line 3, {problem}" in printed
+    assert "2 rows can be imported, 1 can't; nothing was sent" in printed
     assert server.shop.sent == []
 
 
@@ -483,9 +483,9 @@ def test_texts_that_look_like_markup_are_shown_as_they_are(
 ) -> None:
     row = {**BARE, "items": ["[/b]", "[red]"], "[/x]": 1, "country": "[/i]"}
     assert called(server, write(tmp_path / "year.jsonl", [row]), "--check") == 0
-    told = capsys.readouterr().out
-    assert "[/x]" in told
-    assert "[red]" in told
+    printed = capsys.readouterr().out
+    assert "[/x]" in printed
+    assert "[red]" in printed
 
 
 def test_feedback_has_its_columns_by_flags_before_it_is_joined(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.rpc.harness import RunningServer
 
 SHARED = {"User": {"city=Paris": 1, "age": 31}, "basket": 12.5, "not.known": "x"}
-TOLD = Features.of({"User.city": "Paris", "User.age": 31.0, "basket": 12.5})
+EXPECTED_FEATURES = Features.of({"User.city": "Paris", "User.age": 31.0, "basket": 12.5})
 AT = 1_769_860_800_000
 SCHEMA = [categorical("User.city", values=["Paris"]), numeric("User.age"), numeric("basket")]
 
@@ -104,7 +104,7 @@ def test_a_decision_is_an_observation(
     propensity: float,
 ) -> None:
     assert called(server, tmp_path, [row], bandit=bandit) == 0
-    assert rows_sent(server) == (PastSlate(TOLD, items, reward, AT, pytest.approx(propensity)),)
+    assert rows_sent(server) == (PastSlate(EXPECTED_FEATURES, items, reward, AT, pytest.approx(propensity)),)
 
 
 def test_ids_may_be_anywhere_in_an_action(server: RunningServer, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def changed(row: dict[str, Any], path: str, value: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "problem"),
     [
         ({"RewardValue": 1.0, "EventId": "e1"}, "c._multi: is missing: the row is no decision"),
         (changed(CCB, "_outcomes", []), "_outcomes: must be a list of objects"),
@@ -154,16 +154,16 @@ def changed(row: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     ],
 )
 def test_what_is_no_decision_is_named_or_left_out(
-    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], told: str
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], problem: str
 ) -> None:
     assert called(server, tmp_path, [CCB, row]) == 1
-    assert f"log.json, line 2, {told}" in capsys.readouterr().err
+    assert f"log.json, line 2, {problem}" in capsys.readouterr().err
     assert server.shop.sent == []
     assert called(server, tmp_path, [CCB, row], "--skip-bad-rows") == 0
     assert "1 rows imported, 1 left out" in capsys.readouterr().out
 
 
-def test_what_is_wrong_with_the_call_is_told(
+def test_what_is_wrong_with_the_call_is_reported(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called(server, tmp_path, [CCB], "--column", "reward=margin") == 1

@@ -54,7 +54,7 @@ def test_a_third_key_of_a_kind_is_refused(run: Run, file: Path) -> None:
         (("revoke", "some", "--keys-file={file}"), "there is no key 'some'"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_line(run: Run, file: Path, words: tuple[str, ...], problem: str) -> None:
+def test_what_cannot_be_done_is_reported_in_a_line(run: Run, file: Path, words: tuple[str, ...], problem: str) -> None:
     done = run("keys", *(word.format(file=file) for word in words))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"topk-bandit: {problem}")

@@ -93,12 +93,12 @@ def test_a_replay_comes_to_the_worker_s_model(
 ) -> None:
     file = traded.dump(tmp_path / "log.jsonl")
     assert main(["log", "replay", str(file)]) == 0
-    told = facts(capsys.readouterr().out)
-    digests = told["log digest"], told["posterior digest"], told["arithmetic"]
+    described = facts(capsys.readouterr().out)
+    digests = described["log digest"], described["posterior digest"], described["arithmetic"]
     assert digests == digests_of(traded.live)
-    assert told["version"].startswith(f"{traded.live.version} (")
-    assert told["recommendations"] == str(traded.live.tally.recommendations)
-    assert told["observations"].startswith(f"{traded.live.state.observations}, in ")
+    assert described["version"].startswith(f"{traded.live.version} (")
+    assert described["recommendations"] == str(traded.live.tally.recommendations)
+    assert described["observations"].startswith(f"{traded.live.state.observations}, in ")
     assert main(["log", "replay", str(file), "--to=20"]) == 0
     assert facts(capsys.readouterr().out)["version"].startswith("20 (")
 
@@ -124,9 +124,9 @@ def test_a_trimmed_log_is_replayed_from_its_snapshot(tmp_path: Path, capsys: pyt
     assert log.snapshot is not None
     assert log.events[0].position == log.snapshot.position + 1 == kept[len(kept) // 2].version + 1
     assert main(["log", "replay", str(trimmed)]) == 0
-    told = facts(capsys.readouterr().out)
-    assert told["replayed from"] == f"the snapshot at {log.snapshot.position}, as it was saved"
-    assert told["posterior digest"] == digests_of(traded.live).posterior
+    described = facts(capsys.readouterr().out)
+    assert described["replayed from"] == f"the snapshot at {log.snapshot.position}, as it was saved"
+    assert described["posterior digest"] == digests_of(traded.live).posterior
     assert main(["log", "diff", str(whole), str(trimmed)]) == 0
     assert capsys.readouterr().out == f"no difference up to {traded.live.version}\n"
     assert main(["log", "replay", str(trimmed), "--to=1"]) == 1
@@ -143,7 +143,7 @@ def checkpoints(log: Dump) -> list[Model]:
     return found
 
 
-def test_a_difference_is_told_by_its_first_event_and_in_standard_deviations(
+def test_a_difference_is_shown_by_its_first_event_and_in_standard_deviations(
     traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = traded.dump(tmp_path / "log.jsonl")
@@ -198,7 +198,7 @@ def test_bandits_of_other_sizes_are_not_compared_slate_by_slate(
     assert "predictions can't be compared: the bandits have other sizes" in capsys.readouterr().out
 
 
-def test_an_event_that_names_an_unknown_item_is_told_with_its_file_and_position(
+def test_an_event_that_names_an_unknown_item_is_reported_with_its_file_and_position(
     traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = traded.dump(tmp_path / "log.jsonl")

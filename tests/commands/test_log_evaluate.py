@@ -183,12 +183,12 @@ def test_what_could_be_shown_and_what_it_earned_is_read_from_the_log() -> None:
     rewards = {
         one.event.recommendation_id: one.event.value for one in traded().dump.events if isinstance(one.event, Rewarded)
     }
-    all_told = [event.recommendation for _, event in recommended(traded().dump)]
-    told = [one for one in all_told if one.recommendation_id in rewards]
-    assert log.rewards.tolist() == [rewards[one.recommendation_id] for one in told]
-    np.testing.assert_allclose(log.policy.propensities(log.slates), [one.propensity for one in told], rtol=1e-12)
+    recommendations = [event.recommendation for _, event in recommended(traded().dump)]
+    rewarded = [one for one in recommendations if one.recommendation_id in rewards]
+    assert log.rewards.tolist() == [rewards[one.recommendation_id] for one in rewarded]
+    np.testing.assert_allclose(log.policy.propensities(log.slates), [one.propensity for one in rewarded], rtol=1e-12)
     by_position = np.take_along_axis(log.policy.position_probabilities(), log.slates[:, :, None].astype(int), axis=2)
-    np.testing.assert_allclose(by_position[:, :, 0], [one.position_propensities for one in told], rtol=1e-12)
+    np.testing.assert_allclose(by_position[:, :, 0], [one.position_propensities for one in rewarded], rtol=1e-12)
     # Slates of all kinds were met, of models that were behind too.
     where = log.policy.places(log.slates)
     assert min(where[0].sum(), where[1].sum(), (~where[0] & ~where[1]).sum()) >= 40
@@ -240,31 +240,31 @@ def test_the_intervals_have_the_truth(tmp_path: Path, capsys: pytest.CaptureFixt
     uniform, fixed, count = traded().truths()
     assert evaluated(traded().dump, tmp_path, ",".join(FIXED)) == 0
     out = capsys.readouterr().out
-    told, used = values(out), sum(traded().shop.rewarded)
+    printed, used = values(out), sum(traded().shop.rewarded)
     title = f"always {','.join(FIXED)}, on the {count} requests that could"
-    assert list(told) == ["the slates that were shown", "slates drawn uniformly", title]
+    assert list(printed) == ["the slates that were shown", "slates drawn uniformly", title]
     assert out.startswith(
         f"{NAME}\n{ROUNDS + 40} recommendations, {used} of them evaluated\n"
         f"{ROUNDS + 40 - used} without a reward are left out\n\n"
     )
-    for truth, rows in ((uniform, told["slates drawn uniformly"]), (fixed, told[title])):
+    for truth, rows in ((uniform, printed["slates drawn uniformly"]), (fixed, printed[title])):
         for name in ("ips", "snips", "pseudo-inverse", "doubly robust", "balanced"):
             _, low, high = rows[name]
             assert low <= truth <= high
     # The bandit has learned, and its own mean is not what others would have earned.
-    assert told["the slates that were shown"]["mean reward"][1] > uniform + 0.3
-    assert told[title]["as shown there"][1] > fixed
-    assert np.ptp(told[title]["balanced"]) < 0.4
+    assert printed["the slates that were shown"]["mean reward"][1] > uniform + 0.3
+    assert printed[title]["as shown there"][1] > fixed
+    assert np.ptp(printed[title]["balanced"]) < 0.4
 
 
 def test_its_own_mean_is_that_of_the_rewards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluated(traded().dump, tmp_path, "a,b", "late,c") == 0
-    told = values(capsys.readouterr().out)
+    printed = values(capsys.readouterr().out)
     rewards = np.array([one.event.value for one in traded().dump.events if isinstance(one.event, Rewarded)])
     margin = 1.96 * rewards.std() / np.sqrt(len(rewards))
     expected = [rewards.mean(), rewards.mean() - margin, rewards.mean() + margin]
-    assert told["the slates that were shown"]["mean reward"] == pytest.approx(expected, rel=1e-3)
-    assert [title.partition(",")[0] for title in list(told)[2:]] == ["always a", "always late"]
+    assert printed["the slates that were shown"]["mean reward"] == pytest.approx(expected, rel=1e-3)
+    assert [title.partition(",")[0] for title in list(printed)[2:]] == ["always a", "always late"]
 
 
 def test_a_trimmed_log_begins_with_its_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -358,9 +358,9 @@ def test_imported_rows_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "log.jsonl"
     path.write_text("".join(f"{line}\n" for line in lines(found[0])), encoding="utf-8")
     assert main(["log", "evaluate", str(path), f"--slate={','.join(FIXED)}"]) == 0
-    told = capsys.readouterr().out
-    assert "60 recommendations, 60 of them evaluated" in told
-    assert "30 imported rows are left out" in told
+    printed = capsys.readouterr().out
+    assert "60 recommendations, 60 of them evaluated" in printed
+    assert "30 imported rows are left out" in printed
 
 
 def test_a_propensity_that_is_another_names_its_event() -> None:
@@ -396,7 +396,7 @@ def test_what_was_drawn_without_a_uniform_share_is_left_out(tmp_path: Path, caps
     assert f"{rewarded} drawn with a uniform share of 0 are left out\n" in capsys.readouterr().out
     never = replace(some, events=some.events[: until - 1])
     assert evaluated(never, tmp_path) == 1
-    said = "topk-bandit: uniform_share: it is 0: what the log never shows can't be told from it\n"
+    said = "topk-bandit: uniform_share: it is 0: what the log never shows can't be estimated from it\n"
     assert capsys.readouterr().err == said
 
 
@@ -425,8 +425,8 @@ def test_slates_that_were_never_possible_are_refused(
         one.position for one in traded().dump.events if one.position > 2 and isinstance(one.event, ItemsChanged)
     )
     assert evaluated(replace(traded().dump, events=traded().dump.events[:added]), tmp_path, "a,b", slate) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", f"topk-bandit: {problem}\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"topk-bandit: {problem}\n")
 
 
 def test_logs_that_cannot_be_folded_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

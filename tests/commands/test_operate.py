@@ -89,16 +89,16 @@ class Ask:
     def __call__(self, *words: str, status: int = 0) -> list[str]:
         self._capsys.readouterr()
         assert main([*words]) == status
-        told = self._capsys.readouterr()
-        return (told.err if status else told.out).splitlines()
+        captured = self._capsys.readouterr()
+        return (captured.err if status else captured.out).splitlines()
 
 
 def test_an_explanation_is_a_table_whose_parts_add_up(running: Running, ask: Ask) -> None:
     lines = ask("explain", "acme/home", running.given[14])
     assert lines == ask("explain", "tenants/acme/bandits/home", running.given[14])
-    told = {line[:15].strip(): line[15:].strip() for line in lines}
-    assert told["recommendation"] == running.given[14]
-    assert told["model"].endswith("folded again from the log")
+    explained = {line[:15].strip(): line[15:].strip() for line in lines}
+    assert explained["recommendation"] == running.given[14]
+    assert explained["model"].endswith("folded again from the log")
     first = next(place for place, line in enumerate(lines) if line.startswith("adds to the mean")) + 1
     last = next(place for place, line in enumerate(lines) if line.startswith("mean "))
     parts = [float(line.split()[-1]) for line in lines[first:last]]
@@ -109,22 +109,23 @@ def test_an_explanation_is_a_table_whose_parts_add_up(running: Running, ask: Ask
 
 
 def test_what_is_answered_is_json_for_programs(running: Running, ask: Ask) -> None:
-    def told(*words: str) -> Any:  # noqa: ANN401 - whatever JSON has
+    def answered(*words: str) -> Any:  # noqa: ANN401 - whatever JSON has
         return json.loads("\n".join(ask(*words, "--json")))
 
     slate = running.given[14]
     found = {
-        "explain": told("explain", "acme/home", slate)["recommendation"]["id"] == slate,
-        "status": isinstance(told("status")["window"], float),
-        "tenants list": told("tenants", "list") == ["acme"],
-        "tenants stats": told("tenants", "stats", "acme")["quotas"][3]["quota"] == "bandits",
-        "bandits list": told("bandits", "list")[0]["glance"]["observation_count"] == 20,
-        "bandits get": told("bandits", "get", "acme/home")["reward_wait"] == 86400.0,
-        "bandits stats": told("bandits", "stats", "acme/home")["observation_count"] == 20,
-        "bandits history": told("bandits", "history", "acme/home")[-1]["end_time"].endswith("Z"),
-        "items list": [one["item_id"] for one in told("items", "list", "acme/home")] == [f"i{n}" for n in range(6)],
-        "items get": told("items", "get", "acme/home", "i1") == {"item_id": "i1", "available": True, "features": {}},
-        "replay": told("replay", "acme/home", "--verify")["agrees"],
+        "explain": answered("explain", "acme/home", slate)["recommendation"]["id"] == slate,
+        "status": isinstance(answered("status")["window"], float),
+        "tenants list": answered("tenants", "list") == ["acme"],
+        "tenants stats": answered("tenants", "stats", "acme")["quotas"][3]["quota"] == "bandits",
+        "bandits list": answered("bandits", "list")[0]["glance"]["observation_count"] == 20,
+        "bandits get": answered("bandits", "get", "acme/home")["reward_wait"] == 86400.0,
+        "bandits stats": answered("bandits", "stats", "acme/home")["observation_count"] == 20,
+        "bandits history": answered("bandits", "history", "acme/home")[-1]["end_time"].endswith("Z"),
+        "items list": [one["item_id"] for one in answered("items", "list", "acme/home")] == [f"i{n}" for n in range(6)],
+        "items get": answered("items", "get", "acme/home", "i1")
+        == {"item_id": "i1", "available": True, "features": {}},
+        "replay": answered("replay", "acme/home", "--verify")["agrees"],
     }
     assert found == dict.fromkeys(ANSWERS, True)
     assert ask("items", "get", "acme/home", "none", "--json", status=1) == [
@@ -143,7 +144,7 @@ def test_what_is_answered_is_json_for_programs(running: Running, ask: Ask) -> No
         ["events", "skip", "acme/home", f"{2**63}", "--reason=x"],
     ],
 )
-def test_a_number_that_can_not_be_is_told_with_its_word(
+def test_a_number_that_can_not_be_is_reported_with_its_word(
     ask: Ask, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
@@ -159,16 +160,16 @@ def test_what_is_wrong_is_said_in_one_line(ask: Ask, tmp_path: Path) -> None:
         f"topk-bandit: NOT_FOUND: recommendation {'f' * 32} not found"
     ]
     assert "must be TENANT/BANDIT" in ask("explain", "acme", "x", status=1)[0]
-    (told,) = ask("explain", "acme/home", "x", f"--key-file={tmp_path / 'none'}", status=1)
-    assert "can't be read" in told
+    (problem,) = ask("explain", "acme/home", "x", f"--key-file={tmp_path / 'none'}", status=1)
+    assert "can't be read" in problem
     bad = tmp_path / "key"
     bad.write_text("no key")
-    (told,) = ask("explain", "acme/home", "x", f"--key-file={bad}", status=1)
-    assert "key must be id.secret" in told
-    (told,) = ask("explain", "acme/home", "x", f"--tls-roots={bad}", status=1)
-    assert told == "topk-bandit: the file with the certificates to trust has none, or no whole ones"
-    (told,) = ask("explain", "acme/home", "x", "--address=127.0.0.1:1", "--timeout=0.2", status=1)
-    assert told.startswith("topk-bandit: ")
+    (problem,) = ask("explain", "acme/home", "x", f"--key-file={bad}", status=1)
+    assert "key must be id.secret" in problem
+    (problem,) = ask("explain", "acme/home", "x", f"--tls-roots={bad}", status=1)
+    assert problem == "topk-bandit: the file with the certificates to trust has none, or no whole ones"
+    (problem,) = ask("explain", "acme/home", "x", "--address=127.0.0.1:1", "--timeout=0.2", status=1)
+    assert problem.startswith("topk-bandit: ")
 
 
 def test_tables_are_aligned_and_never_cut() -> None:
@@ -182,10 +183,10 @@ def test_tables_are_aligned_and_never_cut() -> None:
 
 def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
     assert ask("tenants", "list") == ["acme"]
-    told = ask("tenants", "stats", "acme")
-    assert told[0].split() == ["bandit_count", "1"]
-    assert told[told.index("") + 1].split() == ["quota", "used", "limit"]
-    assert ["bandits", "1", "2"] in [line.split() for line in told]
+    stats = ask("tenants", "stats", "acme")
+    assert stats[0].split() == ["bandit_count", "1"]
+    assert stats[stats.index("") + 1].split() == ["quota", "used", "limit"]
+    assert ["bandits", "1", "2"] in [line.split() for line in stats]
     status = ask("status")
     assert status[0].split()[0] == "service"
     assert ["store", "problems"] in [line.split()[:2] for line in status]
@@ -207,7 +208,7 @@ def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
     assert [line.split() for line in items[1:]] == [[f"i{number}", "yes"] for number in range(6)]
 
 
-def test_an_address_at_which_nothing_listens_is_told_of_at_once(ask: Ask, tmp_path: Path) -> None:
+def test_an_address_at_which_nothing_listens_is_reported_at_once(ask: Ask, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         where = f"--address=127.0.0.1:{taken.getsockname()[1]}"
@@ -219,7 +220,7 @@ def test_an_address_at_which_nothing_listens_is_told_of_at_once(ask: Ask, tmp_pa
             assert line.endswith("Connection refused")
 
 
-def test_an_address_where_something_else_is_spoken_is_told_of_at_once(
+def test_an_address_where_something_else_is_spoken_is_reported_at_once(
     running: Running, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaching, "_SECONDS_TO_ANSWER", PATIENCE)
@@ -259,7 +260,7 @@ def encrypted(certificate: bytes, private_key: bytes) -> Iterator[str]:
     server.stop(None)
 
 
-def test_an_http_address_at_which_nothing_listens_is_told_of_at_once(ask: Ask) -> None:
+def test_an_http_address_at_which_nothing_listens_is_reported_at_once(ask: Ask) -> None:
     [line] = ask("tenants", "list", "--address=http://127.0.0.1:1", status=1)
     assert line == "topk-bandit: no service answers at http://127.0.0.1:1: Connection refused"
     [line] = ask("tenants", "list", "--address=localhost.invalid", status=1)
@@ -271,7 +272,7 @@ def test_addresses_as_grpc_has_them(running: Running, ask: Ask, form: str) -> No
     assert ask("tenants", "list", f"--address={form.format(running.address)}") == ["acme"]
 
 
-def test_an_address_that_is_none_is_told_in_a_line(ask: Ask, tmp_path: Path) -> None:
+def test_an_address_that_is_none_is_reported_in_a_line(ask: Ask, tmp_path: Path) -> None:
     [line] = ask("tenants", "list", "--address=a..b:50051", status=1)
     assert "no service answers at a..b:50051" in line
     key = tmp_path / "key"
@@ -280,8 +281,8 @@ def test_an_address_that_is_none_is_told_in_a_line(ask: Ask, tmp_path: Path) -> 
 
 
 def test_nested_values_are_flattened_to_a_line_each() -> None:
-    told = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": [{"g": "x"}, {"g": ""}], "h": ()}
-    assert dict(flatten(told)) == {"a.b": 1, "a.c.d": "-", "e": "1, 2", "f.1.g": "x", "f.2.g": "-", "h": "-"}
+    nested = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": [{"g": "x"}, {"g": ""}], "h": ()}
+    assert dict(flatten(nested)) == {"a.b": 1, "a.c.d": "-", "e": "1, 2", "f.1.g": "x", "f.2.g": "-", "h": "-"}
 
 
 def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path: Path) -> None:
@@ -298,11 +299,11 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
         "--durability=memory",
     )
     made = ask("bandits", "create", "acme/made", *sizes, *chosen, "--requires-activation", f"--item-schema={schema}")
-    told = dict(line.split(None, 1) for line in made)
+    settings = dict(line.split(None, 1) for line in made)
     assert made == ask("bandits", "get", "acme/made")
     names = ("slate_size", "item_capacity", "context_dimension", "reward_wait", "near_share", "reward_aggregation")
-    assert [told[name] for name in names] == ["2", "9", "1", "0:01:30", "0.2", "max"]
-    assert (told["requires_activation"], told["uniform_share"]) == ("True", "0.1")
+    assert [settings[name] for name in names] == ["2", "9", "1", "0:01:30", "0.2", "max"]
+    assert (settings["requires_activation"], settings["uniform_share"]) == ("True", "0.1")
     assert [line.split()[1:] for line in made if line.startswith("durability")] == [["False"], ["0"]]
 
     assert ask("items", "create", "acme/made", "salt", f"--file={items}") == ["acme/made has 3 items"]
@@ -339,9 +340,9 @@ def test_a_setting_that_cannot_be_used_is_named_and_makes_nothing(
     words = ("bandits", "create", "acme/unmade", "--slate-size=2", "--item-capacity=9")
     (tmp_path / "text").write_text("price")
     places = {"file": tmp_path / "schema.json", "text": tmp_path / "text", "folder": tmp_path}
-    told = ask(*words, flag.format(**places), status=1)
-    assert len(told) == 1
-    assert problem.format(**places) in told[0]
+    printed = ask(*words, flag.format(**places), status=1)
+    assert len(printed) == 1
+    assert problem.format(**places) in printed[0]
     assert ask("bandits", "list") == before
 
 
@@ -384,10 +385,10 @@ def test_a_history_has_a_line_for_each_interval(ask: Ask) -> None:
 
 def test_events_are_exported_as_the_log_has_them(ask: Ask, tmp_path: Path) -> None:
     lines = ask("events", "export", "acme/home")
-    head, *told, end = [json.loads(line) for line in lines]
+    head, *events, end = [json.loads(line) for line in lines]
     assert (head["bandit"]["name"], end["end"]["lines"]) == ("tenants/acme/bandits/home", 43)
-    assert [one["position"] for one in told] == list(range(1, 43))
-    assert {one["event"]["type"] for one in told} == {"bandit_created", "items_changed", "recommended", "rewarded"}
+    assert [one["position"] for one in events] == list(range(1, 43))
+    assert {one["event"]["type"] for one in events} == {"bandit_created", "items_changed", "recommended", "rewarded"}
     file = tmp_path / "log.jsonl"
     assert ask("events", "export", "acme/home", "--from=40", f"--out={file}") == []
     assert file.read_text().splitlines() == lines[40:-1]
@@ -406,15 +407,15 @@ def test_the_tail_of_a_log_waits_for_what_comes(running: Running) -> None:
             count=3,
             sleep=lambda _: client.upsert_items("followed", [f"i{next(number)}"]),
         )
-        told = [json.loads(line) for line in lines]
+        events = [json.loads(line) for line in lines]
         client.delete_bandit("followed")
-    assert [one["position"] for one in told] == [2, 3, 4]
-    assert [one["event"]["upserted"][0][0] for one in told] == ["i0", "i1", "i2"]
+    assert [one["position"] for one in events] == [2, 3, 4]
+    assert [one["event"]["upserted"][0][0] for one in events] == ["i0", "i1", "i2"]
 
 
 def test_a_replay_tells_that_the_model_is_the_fold_of_its_log(ask: Ask) -> None:
-    told = dict(line.split(None, 1) for line in ask("replay", "acme/home", "--verify"))
-    assert (told["up"], told["agrees"]) == ("to             42", "yes")
+    printed = dict(line.split(None, 1) for line in ask("replay", "acme/home", "--verify"))
+    assert (printed["up"], printed["agrees"]) == ("to             42", "yes")
 
 
 def test_a_replay_that_differs_is_a_failure_if_it_is_to_be_verified(capsys: pytest.CaptureFixture[str]) -> None:
@@ -423,9 +424,9 @@ def test_a_replay_that_differs_is_a_failure_if_it_is_to_be_verified(capsys: pyte
             client.create_bandit("home", slate_size=1, item_capacity=2)
         where = f"--address={server.target}"
         assert main(["replay", "acme/home", where]) == 0
-        told = capsys.readouterr().out
-        assert "posterior digest  2 | 3" in told
-        assert "no: the posterior differs" in told
+        printed = capsys.readouterr().out
+        assert "posterior digest  2 | 3" in printed
+        assert "no: the posterior differs" in printed
         assert main(["replay", "acme/home", where, "--verify"]) == 1
         assert "not the fold of its log" in capsys.readouterr().err
 
@@ -437,11 +438,11 @@ def test_events_are_exported_as_parquet(ask: Ask, tmp_path: Path) -> None:
     first, *rows, last = parquet.read_table(file).to_pylist()
     head, *lines, end = ask("events", "export", "acme/home")
     assert (first["line"], last["line"], first["event"]) == (head, end, None)
-    told = [json.loads(line) for line in lines]
+    events = [json.loads(line) for line in lines]
     assert [(row["position"], json.loads(row["event"])) for row in rows] == [
-        (one["position"], one["event"]) for one in told
+        (one["position"], one["event"]) for one in events
     ]
-    for row, one in zip(rows, told, strict=True):
+    for row, one in zip(rows, events, strict=True):
         event = one["event"]
         assert (row["type"], round(row["time"].timestamp() * 1000)) == (event["type"], one["at_ms"])
         slate = event.get("recommendation", {})

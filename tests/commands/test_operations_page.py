@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
     from tests.operations_page import Shown
 
-TOLD_ID = "e49006cf37c15923466499af5fffe3b2"
+EXPLAINED_ID = "e49006cf37c15923466499af5fffe3b2"
 KEY_ID = "5f0c1e2d"
 STORE = "redis://localhost:6379/0"
 DAMAGED = "/srv/topk-bandit"
@@ -41,8 +41,8 @@ ELSEWHERE = {
 
 
 def is_run_elsewhere(command: Shown) -> bool:
-    told = "\n".join([command.words, *(line for line in command.lines if line != "...")])
-    return any(told.startswith(start) for start in ELSEWHERE)
+    printed = "\n".join([command.words, *(line for line in command.lines if line != "...")])
+    return any(printed.startswith(start) for start in ELSEWHERE)
 
 
 def test_each_command_is_shown_with_what_it_prints() -> None:
@@ -53,11 +53,11 @@ def test_each_command_is_shown_with_what_it_prints() -> None:
 
 
 def test_shapes_are_compared() -> None:
-    told = ["name  count", "a1    7", "a2    -", "all of 9 are good"]
+    printed = ["name  count", "a1    7", "a2    -", "all of 9 are good"]
     for page in (["name  count", "b1    8", "all of 3 are good"], ["name  count", "..."], ["...", "all of 1 are good"]):
-        assert fits(shapes(page), shapes(told)), page
+        assert fits(shapes(page), shapes(printed)), page
     for page in (["name  counts", "..."], ["name  count"], ["...", "all of 1 are bad"], ["a1  b  7", "..."], []):
-        assert not fits(shapes(page), shapes(told)), page
+        assert not fits(shapes(page), shapes(printed)), page
     event = '{"position":1,"event":{"v":1,"type":"rewarded"}}'
     assert fits(shapes(['{"position":9,"event":{...}}']), shapes([event]))
     assert not fits(shapes(['{"place":9}']), shapes([event]))
@@ -75,19 +75,21 @@ def test_a_start_says_what_the_page_shows() -> None:
     (page,) = (one for one in COMMANDS if one.words.startswith("serve --log-format text"))
     folder = tempfile.mkdtemp(prefix="tkb-")
     words = shlex.split(page.words.replace(DAMAGED, folder))
-    doors = (f"--{door}=127.0.0.1:0" for door in ("listen", "http-listen", "metrics-listen"))
-    told = []
-    with subprocess.Popen([COMMAND, *words, *doors], stderr=subprocess.PIPE, text=True, env=clean_environment()) as run:
+    listeners = (f"--{listener}=127.0.0.1:0" for listener in ("listen", "http-listen", "metrics-listen"))
+    printed = []
+    with subprocess.Popen(
+        [COMMAND, *words, *listeners], stderr=subprocess.PIPE, text=True, env=clean_environment()
+    ) as run:
         assert run.stderr is not None
         for line in run.stderr:
-            told.append(line.replace(folder, DAMAGED).strip())
+            printed.append(line.replace(folder, DAMAGED).strip())
             if " serving " in line or "topk-bandit: " in line:
                 run.terminate()
                 break
         run.stderr.read()
     shutil.rmtree(folder)
-    told = [line for line in told if " compiles for this processor: " not in line]
-    assert shapes([*map(flat, told)]) == shapes([*map(flat, page.lines)])
+    printed = [line for line in printed if " compiles for this processor: " not in line]
+    assert shapes([*map(flat, printed)]) == shapes([*map(flat, page.lines)])
 
 
 def trade(service: Service) -> str:
@@ -153,8 +155,8 @@ class Operator:
         for ours, theirs in self._names.items():
             words = words.replace(ours, theirs)
         main(shlex.split(words, comments=True))
-        told = self._capsys.readouterr()
-        lines = [*told.out.splitlines(), *told.err.splitlines()]
+        captured = self._capsys.readouterr()
+        lines = [*captured.out.splitlines(), *captured.err.splitlines()]
         if words.startswith("keys create"):
             self._names[KEY_ID] = lines[0].partition(".")[0]
         return [line.replace(self._names[DAMAGED], DAMAGED) for line in lines]
@@ -174,7 +176,7 @@ def test_what_is_shown_is_what_is_printed(
         service = stack.enter_context(serving(tmp_path / "data"))
         remote = stack.enter_context(running_server(valkey_binary()))
         monkeypatch.setenv("TOPK_BANDIT_ADDRESS", service.address)
-        names = {TOLD_ID: trade(service), STORE: remote.url, DAMAGED: str(damaged)}
+        names = {EXPLAINED_ID: trade(service), STORE: remote.url, DAMAGED: str(damaged)}
         operator = Operator(service, names, capsys)
         capsys.readouterr()
         for command in COMMANDS:
@@ -184,7 +186,7 @@ def test_what_is_shown_is_what_is_printed(
             with monkeypatch.context() as variables:
                 for name, value in command.variables.items():
                     variables.setenv(name, value)
-                told = operator.run(command.words)
-            if not fits(shapes(command.lines), shapes(told)):
-                wrong.append("\n".join([f"$ topk-bandit {command.words}", *command.lines, "prints", *told]))
+                printed = operator.run(command.words)
+            if not fits(shapes(command.lines), shapes(printed)):
+                wrong.append("\n".join([f"$ topk-bandit {command.words}", *command.lines, "prints", *printed]))
     assert not wrong, "\n\n".join(wrong)

@@ -120,7 +120,7 @@ def test_personalizers_own_client_works(service: Service, tmp_path: Path) -> Non
             shop.rank({"actions": []})
 
 
-def test_a_service_that_is_away_is_told_in_personalizers_shape(service: Service, tmp_path: Path) -> None:
+def test_a_service_that_is_away_is_reported_in_personalizers_shape(service: Service, tmp_path: Path) -> None:
     with listening(service, tmp_path, "--timeout", "0.5") as base:
         [worker] = service.worker_pids
         os.kill(worker, signal.SIGSTOP)
@@ -173,7 +173,7 @@ def test_it_speaks_https_also_with_a_certificate_that_was_renewed(service: Servi
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "problem"),
     [
         (["--listen", "0.0.0.0:50090"], "can be reached from other machines, without --tls-certificate and --key-file"),
         (["--tls-certificate", "one.pem"], "one needs the other"),
@@ -183,12 +183,12 @@ def test_it_speaks_https_also_with_a_certificate_that_was_renewed(service: Servi
         (["--address", "127.0.0.1:1"], "no service answers"),
     ],
 )
-def test_what_is_wrong_with_the_call_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str], told: str
+def test_what_is_wrong_with_the_call_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str], problem: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["personalizer", "acme/home", *flags]) == 1
-    assert told in capsys.readouterr().err
+    assert problem in capsys.readouterr().err
 
 
 def test_the_calls_of_the_page_work(service: Service, tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ __all__ = ["main"]
 
 _log = logging.getLogger(__name__)
 
-# What a running service tells of where it is reached.
-_DOORS = ("address", "http_address", "console_address")
+# The attributes of a running service that say where it listens.
+_LISTENERS = ("address", "http_address", "console_address")
 
 _COMPLETES = "_ARGCOMPLETE"
 """The variable by which a shell asks for completions."""
@@ -167,7 +167,7 @@ def _serve(given: argparse.Namespace) -> int:
         _log.warning("%s; it is served all the same, since insecure is said", problem)
     with Supervisor(chosen, stop_requested=stop_requested) as service:
         if service.ready:
-            where = {name: getattr(service, name) for name in _DOORS}
+            where = {name: getattr(service, name) for name in _LISTENERS}
             _log.info("serving", extra={**where, "metrics_port": service.metrics_port})
         while not stop_requested.is_set():
             service.watch(0.5)

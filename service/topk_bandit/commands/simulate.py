@@ -18,7 +18,7 @@ Simulate the service among faults, and check what it promises (docs/reliability.
 Several workers of the service, with their own code, on a store in memory; network, clocks, randomness and time are
 simulated, so that hours pass in seconds and the same seed gives the same run. Workers die, replies are lost, the store
 is away or fails over, callers give up, clocks jump. Callers ask for slates and reward them, import past ones, and make
-a study that the bandit begins with. What they were told is compared with the logs, and each model with a replay.
+a study that the bandit begins with. The answers to callers are compared with the logs, and each model with a replay.
 
 Hours beyond 20 are simulated as days of their own, with the next seeds. A promise that is broken ends the run with exit
 status 1, the fewest actions found that break it, and the command that repeats them.

@@ -24,21 +24,24 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     right = [bool(cells) and all(_is_number(row[place]) for row in cells) for place in range(len(titles))]
     for row in ([*titles], *cells):
-        told = zip(row, widths, right, strict=True)
-        yield "  ".join(cell.rjust(width) if to_right else cell.ljust(width) for cell, width, to_right in told).rstrip()
+        padded = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        yield "  ".join(padded).rstrip()
 
 
-def facts(told: Iterable[tuple[str, object]]) -> Iterator[str]:
-    """Yield what is told, one name and its value a line."""
-    pairs = list(told)
+def facts(named_values: Iterable[tuple[str, object]]) -> Iterator[str]:
+    """Yield one name and its value a line."""
+    pairs = list(named_values)
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         yield f"{name:{width}}  {value}".rstrip()
 
 
-def flatten(told: Mapping[str, object], *, within: str = "") -> Iterator[tuple[str, object]]:
-    """Yield what is told one value at a time: parts of a value by its name, a dot and theirs, plain lists in a line."""
-    for key, value in told.items():
+def flatten(values: Mapping[str, object], *, within: str = "") -> Iterator[tuple[str, object]]:
+    """Yield one value at a time: parts of a value by its name, a dot and theirs, plain lists in a line."""
+    for key, value in values.items():
         name = within + key
         if isinstance(value, Mapping):
             yield from flatten(value, within=f"{name}.")

@@ -135,7 +135,7 @@ def test_the_same_files_give_the_same_questions(tmp_path: Path) -> None:
         (["--out=/dev/null/study"], "--out: /dev/null/study can't be made"),
     ],
 )
-def test_a_wrong_call_is_told(
+def test_a_wrong_call_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
 ) -> None:
     given = ["study", "ask", *Shop(tmp_path).words, f"--out={tmp_path / 'out'}", *words]

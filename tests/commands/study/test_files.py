@@ -1,4 +1,4 @@
-"""A study's tables: what is read, and what is told about a file that is wrong."""
+"""A study's tables: what is read, and what is reported of a file that is wrong."""
 
 from __future__ import annotations
 

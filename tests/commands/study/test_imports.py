@@ -127,9 +127,11 @@ def test_more_answers_than_a_study_takes_are_refused_before_any_is_sent(
     assert called(server, write(tmp_path / "first.jsonl", [LISTS]), "ranking", "--import-id", "year") == 0
     for flags in ["--check"], []:
         assert called(server, whole, "ranking", *flags) == 1
-        told = capsys.readouterr().err
-        assert "whole.jsonl, line 1100: is the first answer too many: a study takes 1100 answers from elsewhere" in told
-        assert "and this one has 1; nothing was sent" in told
+        printed = capsys.readouterr().err
+        assert (
+            "whole.jsonl, line 1100: is the first answer too many: a study takes 1100 answers from elsewhere" in printed
+        )
+        assert "and this one has 1; nothing was sent" in printed
         assert client.get_study("ranking").imported_count == 1
     for _ in range(2):
         assert called(server, whole, "ranking", "--import-id", "year") == 0
@@ -168,9 +170,9 @@ def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
     for kind in KINDS:
         path = write(tmp_path / f"{kind}.csv", [SAID[kind][-1] | {"mood": "fine"}])
         assert called(server, path, kind, "--check") == 0
-        told = capsys.readouterr().out
-        assert "1 answers can be imported, 0 can't; nothing was sent" in told
-        assert "passed" in told
+        printed = capsys.readouterr().out
+        assert "1 answers can be imported, 0 can't; nothing was sent" in printed
+        assert "passed" in printed
         assert client.get_study(kind).imported_count == 0
 
 
@@ -196,9 +198,9 @@ def test_a_dry_run_knows_what_the_study_takes(
 ) -> None:
     good = SAID[study][0]
     assert called(server, write(tmp_path / "a.jsonl", [good, row, good]), study, "--check") == 1
-    told = capsys.readouterr().out
-    assert f"can't be taken: a.jsonl, line 2, {problem}" in told
-    assert "2 answers can be imported, 1 can't; nothing was sent" in told
+    printed = capsys.readouterr().out
+    assert f"can't be taken: a.jsonl, line 2, {problem}" in printed
+    assert "2 answers can be imported, 1 can't; nothing was sent" in printed
 
 
 def test_orders_of_preflib_are_answers_as_often_as_they_were_given(
@@ -209,8 +211,8 @@ def test_orders_of_preflib_are_answers_as_often_as_they_were_given(
     path.write_text(f"# NUMBER VOTERS: 9\n{names}2: 1\n4: 3,1,4\n3: 3, 2\n", encoding="utf-8")
     for flags in ["--check"], []:
         assert called(server, path, "ranking", *flags) == 0
-        told = capsys.readouterr().out
-        assert "2 rows say nothing, because they order one item: they are left out" in told
-        assert "7 answers " in told
+        printed = capsys.readouterr().out
+        assert "2 rows say nothing, because they order one item: they are left out" in printed
+        assert "7 answers " in printed
     assert client.get_study("ranking").imported_count == 7
     assert client.get_preferences("ranking").items[0].id == "i3"

@@ -57,8 +57,8 @@ class Named:
         for name, _, column in pairs:
             if not (name and column):
                 raise InvalidArgumentError("--column", "expected NAME=COLUMN, such as reward=margin")
-        for told in ([name for name, _, _ in pairs], [column for _, _, column in pairs]):
-            if twice := next((one for one in told if told.count(one) > 1), ""):
+        for words in ([name for name, _, _ in pairs], [column for _, _, column in pairs]):
+            if twice := next((word for word in words if words.count(word) > 1), ""):
                 raise InvalidArgumentError("--column", f"{twice!r} is there twice")
         return cls({name: column for name, _, column in pairs}, frozenset(ignored), spreadsheet_dates)
 
@@ -218,8 +218,8 @@ class Cells:
 
     def _name_of(self, column: str) -> str | None:
         """Return the name whose column this is; None for one that means nothing."""
-        for name, told in self.flags.columns.items():
-            if told == column:
+        for name, named in self.flags.columns.items():
+            if named == column:
                 return name
         if column in self.flags.ignored or column in self.flags.columns:
             return None
@@ -233,9 +233,9 @@ def _is_day(value: Any) -> bool:  # noqa: ANN401, whatever a file has
         return False
 
 
-def check_there(flag: str, told: Iterable[str], columns: Collection[str]) -> None:
+def check_there(flag: str, named: Iterable[str], columns: Collection[str]) -> None:
     """Raise `InvalidArgumentError` for a column that a flag names and a file does not have."""
-    for column in told:
+    for column in named:
         if column not in columns:
             raise InvalidArgumentError(flag, f"the file has no column {column!r}{_meant(column, columns)}")
 

@@ -93,12 +93,12 @@ class Columns(Cells):
         found = {name: value for name, value in nested.items() if not is_missing(value)}
         for feature in schema:
             name = feature.name
-            told = [named[one] for one in (_PREFIX + name, name) if one in named and one not in _OF_ROWS]
+            values = [named[one] for one in (_PREFIX + name, name) if one in named and one not in _OF_ROWS]
             if name in found:
-                told.append(found.pop(name))
-            if len(told) > 1:
+                values.append(found.pop(name))
+            if len(values) > 1:
                 raise self.error(name, "is there twice, in another column or in features")
-            if told and (value := self._feature(name, feature.kind, told[0])) is not None:
+            if values and (value := self._feature(name, feature.kind, values[0])) is not None:
                 found[name] = value
         return found
 

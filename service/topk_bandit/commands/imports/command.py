@@ -17,11 +17,11 @@ from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.decision_log import DecisionLog
+from topk_bandit.commands.imports.dry_run import DryRunReader, JudgeOfObservations
 from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, read_rows
 from topk_bandit.commands.imports.open_bandit import Feedback
 from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
-from topk_bandit.commands.imports.rehearsal import JudgeOfObservations, Rehearsal
 from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, BadRows, SeenColumns, UnknownTexts, first_rows_table
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -126,7 +126,7 @@ class _Import:
             if len(first) < ROWS_SHOWN:
                 first.append(row)
 
-        reading = replace(self._reading, reader=Rehearsal(self._reading.reader, judge.judge))
+        reading = replace(self._reading, reader=DryRunReader(self._reading.reader, judge.judge))
         found = reading.look_through(skips=self._skips, watch=watch, report=self._bad.add)
         self._console.print(columns.table(found.strangers), first_rows_table(first))
         self._report(found)

@@ -60,7 +60,7 @@ class DecisionLog:
         Raises
         ------
         InvalidArgumentError
-            Another name than ``item`` is told, or the bandit has no schema.
+            The flags name more than ``item``, or the bandit has no schema.
         """
         named = flags.columns
         if others := sorted(named.keys() - {"item"}):
@@ -93,8 +93,8 @@ class DecisionLog:
 
     def _features(self, values: Mapping[str, Any]) -> dict[str, Any]:
         lost = set[str]()
-        told = {name: value for name, value in self._read_features(values, lost).items() if name not in self.ignored}
-        found = fit_features(told, self.schema, lost=lost)
+        read = {name: value for name, value in self._read_features(values, lost).items() if name not in self.ignored}
+        found = fit_features(read, self.schema, lost=lost)
         for feature in [one for one in self.schema if one.name not in self.ignored]:
             if any(feature.name == name or feature.name.startswith(f"{name}.") for name in lost):
                 raise InvalidArgumentError(f"c, {feature.name}", "is nothing that this feature of the bandit takes")

@@ -191,10 +191,10 @@ def _delimiter_of(header: str) -> str:
     return next((one for one in (",", *_OTHER_DELIMITERS) if one in bare), ",")
 
 
-def _csv_problem(told: str) -> str:
-    if "unexpected end" in told or "expected after" in told:
+def _csv_problem(message: str) -> str:
+    if "unexpected end" in message or "expected after" in message:
         return 'a quote (") opens here and is not closed at the end of its cell, so that all that follows is unclear'
-    return f"is no row of CSV: {told}"
+    return f"is no row of CSV: {message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +219,8 @@ class _Header:
         for place, (name, cell) in enumerate(zip(self.names, cells, strict=True)):
             if place and cell and not name:
                 return InvalidArgumentError(f"column {place + 1}", f"has {cell!r:.60}, but no name in the header")
-        told = ["" if cell in MISSING_MARKS else cell for cell in cells]
-        return {name: cell for name, cell in zip(self.names, told, strict=True) if name}
+        values = ["" if cell in MISSING_MARKS else cell for cell in cells]
+        return {name: value for name, value in zip(self.names, values, strict=True) if name}
 
 
 def _check_names(place: str, names: Sequence[str]) -> None:

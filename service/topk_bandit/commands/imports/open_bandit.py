@@ -44,21 +44,21 @@ class Feedback:
         The columns that may have each of `_NAMES`.
     slate_size
         The bandit's; slates of one need no ``slate_id``.
-    told
+    flagged
         Those of the columns that flags name.
     """
 
     columns: Mapping[str, Sequence[str]]
     slate_size: int
-    told: frozenset[str] = frozenset()
+    flagged: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, flags: Named, *, slate_size: int) -> tuple[Feedback, Named]:
         """Return how to read feedback by what flags such as ``reward=margin`` say, and the flags that are left."""
         named = {name: (flags.columns[name],) if name in flags.columns else several for name, several in _NAMES.items()}
         left = {name: column for name, column in flags.columns.items() if name not in _NAMES}
-        told = frozenset(flags.columns[name] for name in _NAMES if name in flags.columns)
-        return cls(named, slate_size, told), replace(flags, columns=left)
+        flagged = frozenset(flags.columns[name] for name in _NAMES if name in flags.columns)
+        return cls(named, slate_size, flagged), replace(flags, columns=left)
 
     def slates(self, rows: Iterator[FileRow]) -> Iterator[FileRow]:
         """Return rows of slates; those of one ``slate_id`` are one slate, whose reward is the sum of its positions'.
@@ -75,7 +75,7 @@ class Feedback:
             for part in [[row] for row in group] if slate_id is None else [group]:
                 slate = self._slate([row.values for row in part], is_single=is_single)
                 yield replace(part[0], values=slate, own=self._own_names(part[0].values))
-        check_there("--column", self.told, seen)
+        check_there("--column", self.flagged, seen)
 
     def _slate(self, rows: Sequence[_Values], *, is_single: bool) -> _Values:
         try:

@@ -60,8 +60,9 @@ def replay(given: argparse.Namespace) -> int:
         model = models.replay_dump(log, limits=limits, last=given.last)
     began = "event 1" if log.snapshot is None else f"the snapshot at {log.snapshot.position}"
     agreed = models.snapshot_agrees(log, limits=limits)
-    told = {"bandit": log.bandit, "replayed from": f"{began}, {agreed}" if agreed else began, **models.describe(model)}
-    print_lines((f"{name:{_WIDTH}}{value}" for name, value in told.items()), sys.stdout)
+    origin = f"{began}, {agreed}" if agreed else began
+    description = {"bandit": log.bandit, "replayed from": origin, **models.describe(model)}
+    print_lines((f"{name:{_WIDTH}}{value}" for name, value in description.items()), sys.stdout)
     return 0
 
 

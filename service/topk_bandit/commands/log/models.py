@@ -1,4 +1,4 @@
-"""The model that a log comes to, told in a few lines, and how far two models are apart."""
+"""The model that a log comes to, described in a few lines, and how far two models are apart."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
     _check_propensities(known, n_items)
     used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
     if not used:
-        raise InvalidArgumentError("uniform_share", "it is 0: what the log never shows can't be told from it")
+        raise InvalidArgumentError("uniform_share", "it is 0: what the log never shows can't be estimated from it")
     left_out = LeftOut(
         before_snapshot=len(reader.drawn) - len(known),
         without_reward=len(as_drawn) - len(rewarded),
@@ -249,12 +249,12 @@ def _exploration_of(settings: BanditSettings, observations: int) -> Exploration:
 def _check_propensities(drawn: Sequence[_Drawn], n_items: int) -> None:
     best, (near, uniform) = np.array([one.best for one in drawn]), _shares(drawn)
     computed = LoggingPolicy(_mask(drawn, n_items), best, near, uniform).propensities(_slates(drawn))
-    told = np.array([one.propensity for one in drawn])
-    differs = np.flatnonzero(~np.isclose(told, computed, rtol=_ROUNDING, atol=0.0))
+    logged = np.array([one.propensity for one in drawn])
+    differs = np.flatnonzero(~np.isclose(logged, computed, rtol=_ROUNDING, atol=0.0))
     if len(differs):
         first = differs[0]
         raise CorruptDataError(
-            f"event {drawn[first].position}: the slate was logged with the propensity {float(told[first])!r}; "
+            f"event {drawn[first].position}: the slate was logged with the propensity {float(logged[first])!r}; "
             f"its settings, items and best slate give {float(computed[first])!r}"
         )
 

@@ -103,8 +103,8 @@ def _rows(log: SlateLog, target: Target, model: RewardModel | InvalidArgumentErr
     yield _row("balanced", balanced(log, target, model))
 
 
-def _row(name: str, told: Estimate) -> str:
-    if np.isnan(told.value):
+def _row(name: str, estimate: Estimate) -> str:
+    if np.isnan(estimate.value):
         return f"  {name:{_WIDTH}}none: the log has no such slate"
-    value, low, high = (f"{number:#.4g}".rstrip(".") for number in (told.value, told.low, told.high))
+    value, low, high = (f"{number:#.4g}".rstrip(".") for number in (estimate.value, estimate.low, estimate.high))
     return f"  {name:{_WIDTH}}{value:>10}   from {low:>10} to {high:>10}"

@@ -40,7 +40,7 @@ __all__ = ["ANSWERS", "Answer", "tell_answer"]
 
 
 class Answer(NamedTuple):
-    """How a command asks, the lines that tell a person what is answered, and what raises where that is a failure."""
+    """How a command asks, how the answer becomes lines for a person, and what raises where it is a failure."""
 
     ask: Callable[[argparse.Namespace], Any]
     tell: Callable[[Any], Iterable[str]]
@@ -48,14 +48,14 @@ class Answer(NamedTuple):
 
 
 def tell_answer(answer: Answer, given: argparse.Namespace) -> None:
-    """Ask, and print what is answered."""
-    told = answer.ask(given)
-    print_lines(_as_json(told) if given.json else answer.tell(told), sys.stdout)
-    answer.check(given, told)
+    """Ask, and print the answer."""
+    value = answer.ask(given)
+    print_lines(_as_json(value) if given.json else answer.tell(value), sys.stdout)
+    answer.check(given, value)
 
 
-def _as_json(told: object) -> Iterable[str]:
-    return json.dumps(told, indent=2, ensure_ascii=False, default=_plain).split("\n")
+def _as_json(value: object) -> Iterable[str]:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=_plain).split("\n")
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the client returns
@@ -93,9 +93,9 @@ def _tenant_stats(given: argparse.Namespace) -> TenantStats:
 
 
 def _tell_tenant(stats: TenantStats) -> Iterable[str]:
-    told = asdict(stats)
-    quotas = [(one["quota"], one["used"], one["limit"]) for one in told.pop("quotas")]
-    return [*facts(told.items()), "", *table(("quota", "used", "limit"), quotas)]
+    fields = asdict(stats)
+    quotas = [(one["quota"], one["used"], one["limit"]) for one in fields.pop("quotas")]
+    return [*facts(fields.items()), "", *table(("quota", "used", "limit"), quotas)]
 
 
 def _status(given: argparse.Namespace) -> ServiceStatus:
@@ -103,12 +103,12 @@ def _status(given: argparse.Namespace) -> ServiceStatus:
         return client.service_status()
 
 
-def _tell_status(told: ServiceStatus) -> Iterable[str]:
-    since, store = f"{told.start_time:%Y-%m-%d %H:%M:%S}", told.store
-    yield from facts((("service", told.version), ("worker", told.worker), ("since", since), *_store_facts(store)))
-    rows = [(one.method, one.call_count, one.failed_count, *_milliseconds(one)) for one in told.calls]
+def _tell_status(status: ServiceStatus) -> Iterable[str]:
+    since, store = f"{status.start_time:%Y-%m-%d %H:%M:%S}", status.store
+    yield from facts((("service", status.version), ("worker", status.worker), ("since", since), *_store_facts(store)))
+    rows = [(one.method, one.call_count, one.failed_count, *_milliseconds(one)) for one in status.calls]
     yield ""
-    yield f"calls of the last {told.window.total_seconds():.0f} s, in ms"
+    yield f"calls of the last {status.window.total_seconds():.0f} s, in ms"
     yield from table(("method", "calls", "failed", "median", "90 %", "99 %"), rows)
 
 
@@ -133,8 +133,8 @@ def _bandits(given: argparse.Namespace) -> Sequence[BanditOverview]:
         return list(client.list_bandit_overviews(every_tenant=given.tenant is None, containing=given.containing))
 
 
-def _tell_flat(told: Bandit | BanditStats | Item) -> Iterable[str]:
-    return facts(flatten(asdict(told)))
+def _tell_flat(value: Bandit | BanditStats | Item) -> Iterable[str]:
+    return facts(flatten(asdict(value)))
 
 
 def _history(client: Client, bandit: str, given: argparse.Namespace) -> Sequence[HistoryPoint]:

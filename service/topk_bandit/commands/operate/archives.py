@@ -54,9 +54,9 @@ __all__ = [
     "ArchiveFile",
     "ArchiveKind",
     "archive_lines",
+    "dry_run",
+    "dry_run_study",
     "examine",
-    "rehearse",
-    "rehearse_study",
     "save",
     "send",
     "study_lines",
@@ -196,8 +196,8 @@ def examine(path: Path, kind: ArchiveKind = BANDIT) -> ArchiveFile:
     return ArchiveFile(path, head.name, count, end.position, digest)
 
 
-def rehearse(archive: ArchiveFile) -> None:
-    """Take in all lines of a file in memory, as a service does, and keep nothing of them.
+def dry_run(archive: ArchiveFile) -> None:
+    """Import all lines of a file into memory, as a service does, and keep nothing of them.
 
     Raises
     ------
@@ -211,24 +211,24 @@ def rehearse(archive: ArchiveFile) -> None:
         limits = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
         with ThreadPoolExecutor(1) as executor:
             restores = Restores(store, executor, limits=limits, quotas=TenantQuotas(store, Quotas({})))
-            await _rehearse_import(archive, partial(restores.take, name))
+            await _dry_run_import(archive, partial(restores.take, name))
 
     asyncio.run(take_all())
 
 
-def rehearse_study(archive: ArchiveFile) -> None:
-    """Take in all lines of a study's file, as `rehearse` does."""
+def dry_run_study(archive: ArchiveFile) -> None:
+    """Import all lines of a study's file into memory, as `dry_run` does."""
 
     async def take_all() -> None:
         name = study_named(archive.name)
         with ThreadPoolExecutor(1) as executor:
             restores = StudyRestores(MemoryStudies(clock_ms=lambda: 0), executor, quotas=Quotas({}))
-            await _rehearse_import(archive, partial(restores.take, name))
+            await _dry_run_import(archive, partial(restores.take, name))
 
     asyncio.run(take_all())
 
 
-async def _rehearse_import(archive: ArchiveFile, take: Callable[[Lines], Awaitable[object]]) -> None:
+async def _dry_run_import(archive: ArchiveFile, take: Callable[[Lines], Awaitable[object]]) -> None:
     left, first = _read(archive.path), 0
     while part := _part(left):
         try:
@@ -238,15 +238,15 @@ async def _rehearse_import(archive: ArchiveFile, take: Callable[[Lines], Awaitab
         first += len(part)
 
 
-def send(bring: Bring, name: str, archive: ArchiveFile, *, told: Callable[[int], object]) -> int:
+def send(bring: Bring, name: str, archive: ArchiveFile, *, on_progress: Callable[[int], object]) -> int:
     """Import a file that is whole, from where its import stands; return the newest position of what it made.
 
     Parameters
     ----------
     bring
         What sends lines: `Client.import_events`, or `Client.import_study`.
-    told
-        Called with the number of lines that have arrived, again and again.
+    on_progress
+        Receives the number of lines that have arrived, again and again.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def send(bring: Bring, name: str, archive: ArchiveFile, *, told: Callable[[int],
     begun = bring(name, (), import_id=archive.digest, first_line=0)
     if begun.log_position:
         return begun.log_position
-    told(begun.next_line)
+    on_progress(begun.next_line)
     left = islice(_read(archive.path), begun.next_line, None)
     first, position = begun.next_line, 0
     while part := _part(left):
@@ -268,10 +268,10 @@ def send(bring: Bring, name: str, archive: ArchiveFile, *, told: Callable[[int],
         except InvalidArgument as error:
             raise _locate_error(error, archive.path, first) from None
         except (Unavailable, DeadlineExceeded) as error:
-            told_so_far = f"at least {first} of {archive.lines} lines of {archive.path} have arrived"
-            raise UnavailableError(f"{error}; {told_so_far}; begun again, the import goes on with the rest") from None
+            progress = f"at least {first} of {archive.lines} lines of {archive.path} have arrived"
+            raise UnavailableError(f"{error}; {progress}; begun again, the import goes on with the rest") from None
         first, position = first + len(part), took.log_position
-        told(first)
+        on_progress(first)
     return position
 
 

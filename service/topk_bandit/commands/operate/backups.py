@@ -25,9 +25,9 @@ from topk_bandit.commands.operate.archives import (
     STUDY,
     ArchiveKind,
     archive_lines,
+    dry_run,
+    dry_run_study,
     examine,
-    rehearse,
-    rehearse_study,
     save,
     send,
     study_lines,
@@ -168,11 +168,11 @@ def _digest(path: Path) -> str:
 def _write_manifest(folder: Path, entries: Sequence[_Entry], *, began: datetime) -> None:
     times = {"began": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
     lists = {name: [_describe_entry(entry) for entry in entries if entry.kind is kind] for name, kind in _LISTS.items()}
-    told = {"v": SCHEMA, **times, **lists}
+    manifest = {"v": SCHEMA, **times, **lists}
     written = folder / f"{MANIFEST}.new"
     try:
         with written.open("w", encoding="utf-8") as file:
-            json.dump(told, file, indent=1)
+            json.dump(manifest, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         written.rename(folder / MANIFEST)
@@ -202,13 +202,13 @@ def restore(given: argparse.Namespace) -> Iterator[str]:
         _check(given.folder, entry)
     existing = [entry for entry in entries if _exists(given, entry)]
     if existing and given.existing == "refuse":
-        told = ", ".join(sorted(entry.name for entry in existing))
+        names = ", ".join(sorted(entry.name for entry in existing))
         reason = f"{existing[0].kind.noun.upper()}_ARRIVED"
-        raise ConflictError(reason, f"exist already: {told}; see --existing. Nothing was restored")
+        raise ConflictError(reason, f"exist already: {names}; see --existing. Nothing was restored")
     if existing and given.existing == "replace":
         for entry in entries:
-            rehearsal = rehearse if entry.kind is BANDIT else rehearse_study
-            rehearsal(examine(given.folder / entry.file, entry.kind))
+            import_dry = dry_run if entry.kind is BANDIT else dry_run_study
+            import_dry(examine(given.folder / entry.file, entry.kind))
     with progress() as bar:
         for entry in entries:
             if entry in existing and given.existing == "skip":
@@ -229,7 +229,7 @@ def _restore_entry(given: argparse.Namespace, entry: _Entry, bar: Progress, *, r
         )
         if replaces:
             delete(entry_id)
-        position = send(bring, entry_id, archive, told=lambda lines: bar.update(task, completed=lines))
+        position = send(bring, entry_id, archive, on_progress=lambda lines: bar.update(task, completed=lines))
     bar.remove_task(task)
     return f"{entry}: {position} events{', in place of what there was' if replaces else ''}"
 
@@ -250,20 +250,20 @@ def _exists(given: argparse.Namespace, entry: _Entry) -> bool:
 def _read_manifest(folder: Path) -> Sequence[_Entry]:
     path = folder / MANIFEST
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told["v"] != SCHEMA:
-            raise CorruptDataError(f"{path}: has the unknown schema {told['v']}")
-        return [_read_entry(kind, entry) for name, kind in _LISTS.items() for entry in told[name]]
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["v"] != SCHEMA:
+            raise CorruptDataError(f"{path}: has the unknown schema {manifest['v']}")
+        return [_read_entry(kind, entry) for name, kind in _LISTS.items() for entry in manifest[name]]
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read, so this is no backup: {error.strerror}") from error
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptDataError(f"{path}: is no manifest of a backup") from error
 
 
-def _read_entry(kind: ArchiveKind, told: dict[str, Any]) -> _Entry:
-    name = told.pop(kind.noun)
+def _read_entry(kind: ArchiveKind, fields: dict[str, Any]) -> _Entry:
+    name = fields.pop(kind.noun)
     parse = bandit_named if kind is BANDIT else study_named
-    return _Entry(kind, str(parse(name)), **told)
+    return _Entry(kind, str(parse(name)), **fields)
 
 
 def _check(folder: Path, entry: _Entry) -> None:

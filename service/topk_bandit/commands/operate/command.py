@@ -56,7 +56,7 @@ def _import_events(given: argparse.Namespace) -> Iterable[str]:
     with connect(given, name.tenant) as client, progress() as bar:
         task = bar.add_task(f"{name.tenant}/{name.bandit}", total=archive.lines)
         position = send(
-            client.import_events, name.bandit, archive, told=lambda lines: bar.update(task, completed=lines)
+            client.import_events, name.bandit, archive, on_progress=lambda lines: bar.update(task, completed=lines)
         )
     return [f"imported {name.tenant}/{name.bandit}: {position} events"]
 
@@ -70,11 +70,13 @@ def _tail_events(given: argparse.Namespace) -> Iterable[str]:
 def _skip_event(given: argparse.Namespace) -> Iterable[str]:
     name = bandit_named(given.bandit)
     if not given.yes:
-        raise InvalidArgumentError("--yes", f"what event {given.position} of {given.bandit} told is not learned then")
+        raise InvalidArgumentError("--yes", f"event {given.position} of {given.bandit} is not learned then")
     with connect(given, name.tenant) as client:
         stands = client.skip_event(name.bandit, given.position, reason=given.reason)
-    told = f"passed over event {given.position}: learned up to {stands.model_version} of {stands.log_position} events"
-    return [f"{told}; {stands.problem}" if stands.problem else told]
+    outcome = (
+        f"passed over event {given.position}: learned up to {stands.model_version} of {stands.log_position} events"
+    )
+    return [f"{outcome}; {stands.problem}" if stands.problem else outcome]
 
 
 def _delete_bandit(given: argparse.Namespace) -> Iterable[str]:

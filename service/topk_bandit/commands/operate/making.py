@@ -69,9 +69,9 @@ def _object(flag: str, path: Path, what: str) -> dict[str, Any]:
 def _schema(setting: str) -> Callable[[argparse.Namespace], tuple[Feature, ...]]:
     def read(given: argparse.Namespace) -> tuple[Feature, ...]:
         path = getattr(given, setting)
-        told = _object(_flag(setting), path, "features, as the API has it")
+        features = _object(_flag(setting), path, "features, as the API has it")
         try:
-            return schema_of_json(told)
+            return schema_of_json(features)
         except ValueError as error:
             raise InvalidArgumentError(_flag(setting), f"{path} is no schema: {error}") from None
 

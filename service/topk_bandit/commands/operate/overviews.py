@@ -29,12 +29,12 @@ _MIB = 2**20
 
 
 def overview_row(overview: BanditOverview) -> tuple[object, ...]:
-    """Return the cells of a bandit; those that its model tells are empty if it is not in memory."""
+    """Return the cells of a bandit; those of its model are empty if it is not in memory."""
     glance = overview.glance
-    told: tuple[object, ...] = (None,) * 8
+    of_model: tuple[object, ...] = (None,) * 8
     if glance is not None:
         slates = glance.recommendation_count
-        told = (
+        of_model = (
             slates,
             glance.observation_count,
             f"{glance.mean_reward:.4g}",
@@ -46,7 +46,7 @@ def overview_row(overview: BanditOverview) -> tuple[object, ...]:
         )
     created = f"{overview.create_time:%Y-%m-%d}"
     counts = overview.log_position, overview.pending_count, overview.late_reward_count
-    return f"{overview.tenant}/{overview.bandit}", created, *counts, *told
+    return f"{overview.tenant}/{overview.bandit}", created, *counts, *of_model
 
 
 def history_row(point: HistoryPoint) -> tuple[object, ...]:

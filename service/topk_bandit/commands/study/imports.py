@@ -14,10 +14,10 @@ from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.answers import AnswerColumns
 from topk_bandit.commands.imports.cells import Named
+from topk_bandit.commands.imports.dry_run import DryRunReader, JudgeOfAnswers
 from topk_bandit.commands.imports.files import digest_of, read_rows
 from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
-from topk_bandit.commands.imports.rehearsal import JudgeOfAnswers, Rehearsal
 from topk_bandit.commands.imports.report import ROWS_SHOWN, BadRows, SeenColumns, first_answers_table
 from topk_bandit.commands.names import study_named
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -70,7 +70,7 @@ class _Import:
             if len(first) < ROWS_SHOWN:
                 first.append(answer)
 
-        reading = replace(self._reading, reader=Rehearsal(self._reading.reader, self._judge.judge))
+        reading = replace(self._reading, reader=DryRunReader(self._reading.reader, self._judge.judge))
         bad = BadRows(self._say, "can't be taken")
         found = reading.look_through(skips=False, watch=watch, report=bad.add)
         self._count_before(found)

@@ -1,4 +1,4 @@
-"""Rows as the service would judge them, by its own rules, without being asked: nothing is sent."""
+"""The dry run of an import: rows are judged by the service's own rules, and nothing is sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from topk_bandit.client import Bandit, PastAnswer, PastObservation, Study
     from topk_bandit.commands.imports.reading import RowReader
 
-__all__ = ["JudgeOfAnswers", "JudgeOfObservations", "Rehearsal"]
+__all__ = ["DryRunReader", "JudgeOfAnswers", "JudgeOfObservations"]
 
 _Row = TypeVar("_Row")
 
@@ -31,7 +31,7 @@ _ANY = BanditName("any", "any")
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal(Generic[_Row]):
+class DryRunReader(Generic[_Row]):
     """Reads rows, and refuses those that the service would refuse.
 
     Attributes
