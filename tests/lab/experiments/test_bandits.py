@@ -64,8 +64,8 @@ def lines_of(path: Path) -> list[dict[str, str]]:
 def experiment(folder: Path, *words: str) -> tuple[list[dict[str, str]], dict[str, object]]:
     """Run an experiment in this process; return the lines of its CSV, and its JSON."""
     assert main(["experiment", *words, f"--out={folder}", "--processes=1"]) == 0
-    told = json.loads((folder / f"{words[0]}.json").read_text())
-    return lines_of(folder / f"{words[0]}.csv"), told
+    stored = json.loads((folder / f"{words[0]}.json").read_text())
+    return lines_of(folder / f"{words[0]}.csv"), stored
 
 
 def by_hand(policy: Policy, *, seed: int, trial: int, rounds: int) -> np.ndarray:
@@ -82,7 +82,7 @@ def by_hand(policy: Policy, *, seed: int, trial: int, rounds: int) -> np.ndarray
 
 
 def test_figure_2_is_what_the_policies_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines, told = experiment(tmp_path, "figure-2", "--trials=2", "--rounds=6", "--seed=4")
+    lines, stored = experiment(tmp_path, "figure-2", "--trials=2", "--rounds=6", "--seed=4")
     policies = lineups.of_the_paper()
     assert len(policies) == 16
     assert len(lines) == 4 * len(policies) * 6
@@ -94,7 +94,7 @@ def test_figure_2_is_what_the_policies_play(tmp_path: Path, capsys: pytest.Captu
         error = np.abs(trials[0] - trials[1]) / 2.0
         np.testing.assert_allclose([float(line["standard_error"]) for line in own], error, rtol=1e-4, atol=1e-9)
     last = {line["method"]: float(line["mean"]) for line in lines[-16 * 6 :] if line["round"] == "6"}
-    for family, best in told["panels"][-1]["best_of_families"].items():  # type: ignore[index]
+    for family, best in stored["panels"][-1]["best_of_families"].items():  # type: ignore[index]
         own_last = {policy.name: last[policy.name] for policy in policies if policy.family == family}
         assert last[best] == min(own_last.values())
     assert "nDCG + diversity, n = 20, k = 3, 5 users: WCK <= CK <= WK <= the others at the end: " in (
@@ -103,8 +103,8 @@ def test_figure_2_is_what_the_policies_play(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_figure_5_shows_reward_and_regret(tmp_path: Path) -> None:
-    lines, told = experiment(tmp_path, "figure-5", "--trials=1", "--rounds=3")
-    claims = [target["claim"] for target in told["targets"]]  # type: ignore[attr-defined]
+    lines, stored = experiment(tmp_path, "figure-5", "--trials=1", "--rounds=3")
+    claims = [target["claim"] for target in stored["targets"]]  # type: ignore[attr-defined]
     assert claims[0].endswith(": WCK >= CK >= WK >= the others at the end")
     assert claims[2].endswith(": WCK <= CK <= WK <= the others at the end")
     metrics = {(line["panel"], line["metric"]) for line in lines}
@@ -141,7 +141,7 @@ def test_every_experiment_has_a_plan_and_names_all_that_its_numbers_depend_on() 
 def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_plans, "FIGURE_2", FIGURE_2[1:2])
     monkeypatch.setattr(service_plans, "FIGURE_3", ())
-    lines, told = experiment(tmp_path, "protocol", "--trials=2", "--rounds=2")
+    lines, stored = experiment(tmp_path, "protocol", "--trials=2", "--rounds=2")
     assert {line["method"] for line in lines} == {SERVICE, *(policy.name for policy in lineups.the_nine())}
     last = [line for line in lines if line["metric"] == "cumulative_regret" and line["point"] == "2"]
     expected = []
@@ -150,22 +150,22 @@ def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatc
         expected.append(means[0] / min(means[1:]))
     found = [float(line["mean"]) for line in lines if line["panel"] == "ratio"]
     np.testing.assert_allclose(found, [*expected, np.mean(expected)], rtol=1e-4)
-    [target] = told["targets"]  # type: ignore[misc]
+    [target] = stored["targets"]  # type: ignore[misc]
     assert target["figure"].startswith(f"{np.mean(expected):.3f} ± ")  # type: ignore[index]
 
 
 def test_rivals_without_vowpalwabbit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"VW CCB", "VW slates"} <= {policy.family for policy in lineups.rivals()[0]}
     monkeypatch.setattr(lineups, "find_spec", lambda name: None if name == "vowpalwabbit" else find_spec(name))
-    lines, told = experiment(tmp_path, "rivals", "--trials=1", "--rounds=2")
+    lines, stored = experiment(tmp_path, "rivals", "--trials=1", "--rounds=2")
     linear = [f"linear Thompson {variance}" for variance in ("0.003", "0.001", "0.0003")]
     others = [*linear, "Thompson sampling", "Random"]
     assert list(dict.fromkeys(line["method"] for line in lines)) == [SERVICE, *others]
-    assert told["notes"] == [
+    assert stored["notes"] == [
         BEST_OF_OPTIONS,
         "VW CCB and VW slates are left out: vowpalwabbit is not installed (pip install 'topk-bandit[rivals]').",
     ]
-    targets = [target["claim"].partition(": ")[2] for target in told["targets"]]  # type: ignore[attr-defined]
+    targets = [target["claim"].partition(": ")[2] for target in stored["targets"]]  # type: ignore[attr-defined]
     assert len(targets) == 2 * 3
     for claim, expected in zip(targets, 2 * [linear, ["Thompson sampling"], ["Random"]], strict=True):
         assert claim in [f"{SERVICE} lower than {other}" for other in expected]
@@ -237,7 +237,7 @@ def test_parts_of_all_are_asked_for_with_the_same_flags() -> None:
 
 def test_table_3_has_regret_below_the_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bound_plans, "_SETTINGS", (FIGURE_2[2], FIGURE_5[0]))
-    lines, told = experiment(tmp_path, "table-3", "--trials=1", "--rounds=12")
+    lines, stored = experiment(tmp_path, "table-3", "--trials=1", "--rounds=12")
     assert len({line["panel"] for line in lines}) == 2
     means = {(line["panel"], line["method"], line["round"]): float(line["mean"]) for line in lines}
     for (panel, method, count), mean in means.items():
@@ -245,7 +245,7 @@ def test_table_3_has_regret_below_the_bounds(tmp_path: Path, monkeypatch: pytest
             assert means[panel, "regret of WCK, measured", count] < mean
     fits = [line for line in lines if line["method"] == "power of T, fitted"]
     assert [line["round"] for line in fits[:10]] == [str(count) for count in range(3, 13)]
-    assert len(told["targets"]) == 2 * 3  # type: ignore[arg-type]
+    assert len(stored["targets"]) == 2 * 3  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("setting", [FIGURE_2[0], FIGURE_2[2]], ids=lambda setting: setting.key)
@@ -281,30 +281,30 @@ def test_circumstances_that_change_nothing_have_the_same_numbers(tmp_path: Path)
 
 
 def test_table_2_and_figure_4(tmp_path: Path) -> None:
-    lines, told = experiment(tmp_path, "table-2")
+    lines, stored = experiment(tmp_path, "table-2")
     paper = {"WK": [0.0, -1.0, 0.33, 0.33], "CK": [-0.6, 0.6, 0.87, 0.87], "WCK": [-0.38, 0.09, 0.46, 0.87]}
     for panel in ("kernel", "definition", "paper"):
         for method, printed in paper.items():
             own = [line for line in lines if (line["panel"], line["method"]) == (panel, method)]
             assert [line["ranking"] for line in own] == ["[4, 5, 6]", "[3, 2, 1]", "[2, 1, 3]", "[1, 3, 2]"]
             assert [round(float(line["mean"]), 2) for line in own] == printed
-    assert [target["met"] for target in told["targets"]] == [True] * 3  # type: ignore[attr-defined]
-    lines, told = experiment(tmp_path, "figure-4", "--trials=3")
+    assert [target["met"] for target in stored["targets"]] == [True] * 3  # type: ignore[attr-defined]
+    lines, stored = experiment(tmp_path, "figure-4", "--trials=3")
     shares = [line for line in lines if line["panel"] == "found"]
     assert {line["point"] for line in shares} == {"the paper's search", "this service's"}
     assert {line["mean"] for line in shares} == {"1"}
     values = [float(line["mean"]) for line in lines if (line["panel"], line["method"]) == ("value", "WCK")]
     assert values == sorted(values)
     assert values[0] < 0.9 < values[-1] == 1.0
-    assert [target["figure"] for target in told["targets"]] == ["3 of 3"] * 4  # type: ignore[attr-defined]
+    assert [target["figure"] for target in stored["targets"]] == ["3 of 3"] * 4  # type: ignore[attr-defined]
 
 
 def test_factors_come_from_one_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "f.npz", U=0.3 * rng.normal(size=(8, 4)), V=0.5 * rng.normal(size=(60, 4)))
     words = ("figure-3", "--trials=1", "--rounds=2")
-    lines, told = experiment(tmp_path / "a", *words, f"--factors={tmp_path / 'f.npz'}")
-    assert told["settings"]["factors"] == "f.npz"  # type: ignore[index]
+    lines, stored = experiment(tmp_path / "a", *words, f"--factors={tmp_path / 'f.npz'}")
+    assert stored["settings"]["factors"] == "f.npz"  # type: ignore[index]
     others, _ = experiment(tmp_path / "b", *words)
     assert [line["mean"] for line in lines] != [line["mean"] for line in others]
     with pytest.raises(SystemExit):

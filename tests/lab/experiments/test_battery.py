@@ -40,11 +40,11 @@ def lines(folder: Path) -> dict[tuple[str, str, str], float]:
 def test_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--quick", "--rounds=6,17", "--shops=clicks-8,additive", "--seeds=2", "--seed=4")
     assert shops(tmp_path, *words) == 0
-    told = capsys.readouterr().out
-    assert "Regret of a round so far, as a share of the gain" in told
-    assert "additive, best rival in hindsight" in told
-    assert f"How often {SERVICE}'s figures hold, 17 rounds" in told
-    assert "all shops, 17 rounds: >= 20% less regret than the best rivals in hindsight: " in told
+    printed = capsys.readouterr().out
+    assert "Regret of a round so far, as a share of the gain" in printed
+    assert "additive, best rival in hindsight" in printed
+    assert f"How often {SERVICE}'s figures hold, 17 rounds" in printed
+    assert "all shops, 17 rounds: >= 20% less regret than the best rivals in hindsight: " in printed
     assert (tmp_path / "shops.png").stat().st_size > 10_000
     found = lines(tmp_path)
     methods = [SERVICE, "Random", "popularity", *LINEAR, "VW CCB", "VW slates"]
@@ -54,7 +54,7 @@ def test_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixt
         for shop in ("additive", "clicks-8")
         for what in ("", "_so_far", "_best_fixed_slate", *(f"_{key}" for key in COVERAGE))
     }
-    # What is told of the service is what is played by name.
+    # The figures of the service are those of a game that is played by name.
     gains = [open_shop("additive", seed=seed, rounds=17).values for seed in (4, 5)]
     played = [play("additive", shipped_service(), 17, seed) for seed in (4, 5)]
     shares = [one.regret / (gain.contextual - gain.random) for one, gain in zip(played, gains, strict=True)]
@@ -129,7 +129,7 @@ def test_without_vowpalwabbit(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--seeds=0",), "argument --seeds: expected at least 1"),
     ],
 )
-def test_a_wrong_call_is_told(
+def test_a_wrong_call_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], problem: str
 ) -> None:
     try:
@@ -146,9 +146,9 @@ def test_one_s_own_ratings(tmp_path: Path) -> None:
     (tmp_path / "u.data").write_text(text)
     words = ("--rounds=3,5", "--shops=additive,candidates", "--seeds=1", "--policies=random,linear")
     assert shops(tmp_path, *words, f"--ratings={tmp_path / 'u.data'}") == 0
-    told = json.loads((tmp_path / "shops.json").read_text())["settings"]
-    assert told["factors"] == "of 800 ratings in u.data"
-    assert told["factor_shapes"] == [[40, 5], [70, 5]]
+    settings = json.loads((tmp_path / "shops.json").read_text())["settings"]
+    assert settings["factors"] == "of 800 ratings in u.data"
+    assert settings["factor_shapes"] == [[40, 5], [70, 5]]
 
 
 def test_what_is_measured_of_an_episode() -> None:

@@ -47,9 +47,9 @@ def check_files(
     width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
     assert width >= 900
     assert height >= 600
-    told = json.loads((folder / f"{name}.json").read_text())
-    assert told["experiment"] == name
-    assert told["trials"] == trials
+    stored = json.loads((folder / f"{name}.json").read_text())
+    assert stored["experiment"] == name
+    assert stored["trials"] == trials
     return lines
 
 
@@ -74,11 +74,11 @@ def test_dope_in_the_source_s_setting(
     assert [line["questions"] for line in lines[:2]] == ["5", "20"]
     assert lines[0]["panel"] == "ratings_drawn"
     assert lines[-1]["panel"] == "rankings_chosen"
-    told = capsys.readouterr().out
-    assert "dope: 1 of 1 jobs\n" in told
-    assert "Rankings, questions chosen one by one: ranking loss" in told
-    assert "ours reaches with <= 65 % what uniform reaches with 20 (rankings, questions drawn): " in told
-    assert f"Wrote {folder / 'dope.png'}" in told
+    printed = capsys.readouterr().out
+    assert "dope: 1 of 1 jobs\n" in printed
+    assert "Rankings, questions chosen one by one: ranking loss" in printed
+    assert "ours reaches with <= 65 % what uniform reaches with 20 (rankings, questions drawn): " in printed
+    assert f"Wrote {folder / 'dope.png'}" in printed
 
 
 def test_dope_on_one_s_own_rankings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +122,9 @@ def test_dopewolfe_on_one_s_own_rankings_in_parquet(tmp_path: Path, capsys: pyte
 def test_dopewolfe_of_a_hundred_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert experiment(tmp_path, "dopewolfe", "--trials=2", "--questions=20,60", "--list-sizes=2") == 0
     check_files(tmp_path, "dopewolfe", panels=2, methods=4, points=2, trials=2)
-    told = json.loads((tmp_path / "dopewolfe.json").read_text())
-    assert told["settings"]["rank"] == 10
-    support = told["settings"]["support"]["K = 2"]
+    stored = json.loads((tmp_path / "dopewolfe.json").read_text())
+    assert stored["settings"]["rank"] == 10
+    support = stored["settings"]["support"]["K = 2"]
     assert 11 <= support["ours"] == support["m-medoids"] <= 55
     assert "random subsets where there are more: K = none." in capsys.readouterr().out
 
@@ -171,7 +171,7 @@ def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
         (["flight"], "invalid choice: 'flight'"),
     ],
 )
-def test_a_wrong_call_is_told(
+def test_a_wrong_call_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -212,7 +212,7 @@ def test_without_matplotlib_the_command_says_how_to_install_it(
     assert not (tmp_path / "none").exists()
 
 
-def test_all_that_is_missing_is_told_at_once(
+def test_all_that_is_missing_is_reported_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for package in ("matplotlib", "jinja2", "implicit"):
@@ -220,9 +220,9 @@ def test_all_that_is_missing_is_told_at_once(
     ratings = tmp_path / "ratings.txt"
     ratings.write_text("1,2,3\n")
     assert experiment(tmp_path / "none", "all", f"--ratings={ratings}") == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines() == [
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
         "topk-bandit: this run can't begin, for 4 reasons:",
         "  drawing figures needs matplotlib: pip install 'topk-bandit[experiments]'",
         "  writing the report needs jinja2: pip install 'topk-bandit[experiments]'",
@@ -240,7 +240,7 @@ def test_all_that_is_missing_is_told_at_once(
         (["dope", "--data=none.csv"], "none.csv can't be read: No such file or directory"),
     ],
 )
-def test_a_missing_file_is_told_before_anything_slow_is_imported(
+def test_a_missing_file_is_reported_before_anything_slow_is_imported(
     tmp_path: Path, words: list[str], problem: str
 ) -> None:
     code = (
@@ -264,17 +264,17 @@ def test_a_quick_look_at_one_experiment(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_all_makes_again_what_is_not_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def told(*words: str) -> str:
+    def printed(*words: str) -> str:
         assert experiment(tmp_path, "all", "--only=figure-4", "--quick", *words) == 0
         return capsys.readouterr().out
 
-    assert "written before" not in told()
-    assert "written before" in told()
+    assert "written before" not in printed()
+    assert "written before" in printed()
     (tmp_path / "figure-4.json").write_text("{")
-    assert "written before" not in told()
+    assert "written before" not in printed()
     (tmp_path / "figure-4.png").unlink()
-    assert "written before" not in told()
-    assert "written before" not in told("--seed=1")
+    assert "written before" not in printed()
+    assert "written before" not in printed("--seed=1")
     assert "--seed=1" in (tmp_path / "report.html").read_text()
 
 
@@ -284,6 +284,6 @@ def test_without_a_package_all_says_so_before_it_begins(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     assert experiment(tmp_path / "none", "all") == 1
-    told = capsys.readouterr().err
-    assert told == f"topk-bandit: {purpose} needs {package}: pip install 'topk-bandit[experiments]'\n"
+    printed = capsys.readouterr().err
+    assert printed == f"topk-bandit: {purpose} needs {package}: pip install 'topk-bandit[experiments]'\n"
     assert not (tmp_path / "none").exists()

@@ -71,7 +71,7 @@ def test_a_folder_holds_a_file_of_each(tmp_path: Path) -> None:
         ({"U": USERS.astype(object), "V": ITEMS}, "array U can't be read: Object arrays cannot be loaded"),
     ],
 )
-def test_what_an_npz_lacks_is_told_by_array(tmp_path: Path, arrays: dict[str, np.ndarray], problem: str) -> None:
+def test_what_an_npz_lacks_is_reported_by_array(tmp_path: Path, arrays: dict[str, np.ndarray], problem: str) -> None:
     with pytest.raises(InvalidArgumentError, match=problem) as caught:
         load(saved(tmp_path, **arrays))
     assert caught.value.field == "--factors"
@@ -99,13 +99,13 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
         (lines(USERS) + "nan,1,2\n", lines(ITEMS), "users.csv: row 6, column 0 is nan"),
     ],
 )
-def test_what_a_folder_lacks_is_told_by_line(tmp_path: Path, users: str, items: str, problem: str) -> None:
+def test_what_a_folder_lacks_is_reported_by_line(tmp_path: Path, users: str, items: str, problem: str) -> None:
     with pytest.raises(InvalidArgumentError, match=problem) as caught:
         load(as_csv(tmp_path, users, items))
     assert caught.value.field == "--factors"
 
 
-def test_what_is_no_npz_is_told(tmp_path: Path) -> None:
+def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
     for name, content in (("text.npz", b"U,V\n"), ("empty.npz", b""), ("table.csv", b"1,2\n")):
         path = tmp_path / name
         path.write_bytes(content)
@@ -118,7 +118,7 @@ def test_what_is_no_npz_is_told(tmp_path: Path) -> None:
         load(spoilt)
 
 
-def test_what_is_not_there_is_told_by_its_path(tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported_by_its_path(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"absent\.npz can't be read: No such file"):
         load(tmp_path / "absent.npz")
     folder = as_csv(tmp_path, lines(USERS), lines(ITEMS))
@@ -127,7 +127,7 @@ def test_what_is_not_there_is_told_by_its_path(tmp_path: Path) -> None:
         load(folder)
 
 
-def test_a_file_of_factors_is_told_by_its_digest(tmp_path: Path) -> None:
+def test_a_file_of_factors_is_identified_by_its_digest(tmp_path: Path) -> None:
     path = saved(tmp_path, U=USERS, V=ITEMS)
     found, settings = factors_of(path, None, 0)
     assert found.items.tolist() == ITEMS.tolist()

@@ -30,9 +30,9 @@ def plan_of(*words: str) -> Plan:
 def test_it_runs_and_writes_what_it_depends_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--trials=2", "--rounds=300", "--near-share=0.1", "--uniform-share=0.2", "--processes=1"]
     assert main(["experiment", "off-policy", *words, f"--out={tmp_path}"]) == 0
-    told = json.loads((tmp_path / "off-policy.json").read_text(encoding="utf-8"))
-    assert (told["settings"]["near_share"], told["settings"]["uniform_share"]) == (0.1, 0.2)
-    assert told["settings"]["rounds"] == 300
+    written = json.loads((tmp_path / "off-policy.json").read_text(encoding="utf-8"))
+    assert (written["settings"]["near_share"], written["settings"]["uniform_share"]) == (0.1, 0.2)
+    assert written["settings"]["rounds"] == 300
     assert "Truth in the interval" in capsys.readouterr().out
 
 

@@ -134,12 +134,12 @@ def test_the_command_writes_differences_and_reasons(tmp_path: Path, capsys: pyte
         *_, wck_of_diversity = points[f"explained_{size}", "WCK"]
         *_, ck_of_diversity = points[f"explained_{size}", "CK"]
         assert wck_of_diversity + 0.05 < ck_of_diversity < 1.0
-    told = json.loads((tmp_path / "order.json").read_text())
-    claims = [target["claim"] for target in told["targets"]]
+    stored = json.loads((tmp_path / "order.json").read_text())
+    claims = [target["claim"] for target in stored["targets"]]
     assert len(claims) == 3 * len(PANELS) + 2 * rewards
     assert claims[1] == "(a) nDCG, five users: CK <= WK in the mean, at the end"
     assert claims[-1].endswith("n = 50, k = 6, diversity: WCK >= CK in the mean")
-    assert not told["targets"][-1]["met"]
+    assert not stored["targets"][-1]["met"]
     assert "Wrote" in capsys.readouterr().out
 
 
@@ -167,7 +167,7 @@ def test_the_end_decides() -> None:
     assert list(order_plans._at_times(regret[:, :7])) == ["after 7 rounds "]
 
 
-def test_what_is_more_when_better_is_told_with_its_sign() -> None:
+def test_what_is_more_when_better_is_given_with_its_sign() -> None:
     found = order_plans._finding("WCK >= CK", {"": np.array([0.25, 0.25, 0.26, 0.24])}, sign=-1.0, places=3)
     assert not found.met
     assert found.figure == "-0.250 ± 0.004: does not hold (61.2 standard errors, so in 0 of 4 trials)"

@@ -80,7 +80,7 @@ def test_whatever_is_written_is_read(tmp_path: Path, ratings: list[Rating], name
     assert rows(load(written(tmp_path, name, text(name, ratings)))) == ratings
 
 
-def test_the_columns_of_a_csv_are_told_by_its_head(tmp_path: Path) -> None:
+def test_the_columns_of_a_csv_are_named_by_its_head(tmp_path: Path) -> None:
     path = written(tmp_path, "ratings.csv", "\ufefftime,rating, movieId ,userId\nx,4.5,10,7\n\ny,3,11,7\n")
     assert rows(load(path)) == [(7, 10, 4.5), (7, 11, 3.0)]
 
@@ -130,7 +130,7 @@ NOT_NUMBERS = "expected three numbers separated by"
         ("u.data", "1\t2\t3\t0\n2\t2\t3\t0\n\n1\t2\t4\t0\n", "line 4: this user has rated this item before"),
     ],
 )  # fmt: skip
-def test_a_wrong_line_is_told_by_its_number(tmp_path: Path, name: str, content: str, problem: str) -> None:
+def test_a_wrong_line_is_reported_by_its_number(tmp_path: Path, name: str, content: str, problem: str) -> None:
     path = tmp_path / name
     path.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(InvalidArgumentError) as caught:
@@ -157,7 +157,7 @@ def test_a_folder_or_an_archive_holds_one_file_of_ratings(tmp_path: Path) -> Non
         load(tmp_path / "ml.zip")
 
 
-def test_what_can_not_be_read_is_told(tmp_path: Path) -> None:
+def test_what_can_not_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"u\.data can't be read: No such file"):
         load(tmp_path / "u.data")
     with pytest.raises(ConfigurationError, match=r"nowhere can't be read: No such file"):

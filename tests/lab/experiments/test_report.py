@@ -28,18 +28,18 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
 def test_the_page_of_all_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str], browser: Chrome) -> None:
     words = ["experiment", "all", "--quick", f"--only={ONLY}", "--processes=1", f"--out={tmp_path / 'out'}"]
     assert main(words) == 0
-    page, told = tmp_path / "out" / "report.html", capsys.readouterr().out
-    assert "written before" not in told
-    assert f"Wrote {page}\n" in told
+    page, printed = tmp_path / "out" / "report.html", capsys.readouterr().out
+    assert "written before" not in printed
+    assert f"Wrote {page}\n" in printed
     check_tables(tmp_path / "out")
     check_page(browser, page)
     check_what_it_says(browser)
     check_a_phone(browser)
     first = page.read_bytes()
     assert main(words) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for name in ONLY.split(","):
-        assert f"{name}: written before, with these settings and this code\n" in told
+        assert f"{name}: written before, with these settings and this code\n" in printed
     assert page.read_bytes() == first
 
 
@@ -50,9 +50,10 @@ def check_tables(out: Path) -> None:
     sections = text.split("\n## ")[1:]
     assert [section.partition("\n")[0] for section in sections] == ONLY.split(",")
     for section in sections:
-        told = json.loads((out / f"{section.partition(chr(10))[0]}.json").read_text(encoding="utf-8"))
-        assert all(f"{target['claim']} | {target['figure']} |" in section for target in told["targets"])
-        assert section.count("\n| --- |") == 1 + sum(panel["drawn"] for panel in told["panels"]) + bool(told["targets"])
+        stored = json.loads((out / f"{section.partition(chr(10))[0]}.json").read_text(encoding="utf-8"))
+        assert all(f"{target['claim']} | {target['figure']} |" in section for target in stored["targets"])
+        drawn = sum(panel["drawn"] for panel in stored["panels"])
+        assert section.count("\n| --- |") == 1 + drawn + bool(stored["targets"])
 
 
 def check_page(browser: Chrome, page: Path) -> None:

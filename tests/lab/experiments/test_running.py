@@ -1,4 +1,4 @@
-"""Runs, and what is told of them."""
+"""Runs, and what they print."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def screen(*, terminal: bool, width: int = 120) -> Console:
     return Console(file=io.StringIO(), force_terminal=terminal, width=width)
 
 
-def told(console: Console) -> str:
+def printed(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -58,7 +58,7 @@ def test_jobs_are_in_their_order_whatever_was_done_first(tmp_path: Path, process
     costs = [float(n * 7 % 25) for n in range(25)]
     values = run(plan(partial(np.full, 2), trials=25, costs=costs), tmp_path, processes=processes, console=console)
     assert values == [[n, n] for n in range(25)]
-    lines = told(console).splitlines()
+    lines = printed(console).splitlines()
     assert len(lines) == 10
     assert re.fullmatch(r"some: 3 of 25 jobs, about \d+ s left", lines[0])
     assert lines[-1] == "some: 25 of 25 jobs"
@@ -78,8 +78,8 @@ def test_long_jobs_are_begun_first(tmp_path: Path) -> None:
 def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
     console = screen(terminal=True)
     run(plan(partial(np.full, 2), trials=3), tmp_path, console=console)
-    assert "3/3 jobs" in told(console)
-    assert "━" in told(console)
+    assert "3/3 jobs" in printed(console)
+    assert "━" in printed(console)
 
 
 def test_what_a_job_raises_in_another_process_is_raised_here(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_ours_has_to_be_best_at_every_point(better: str, won: str) -> None:
     assert not best_everywhere(results(np.ones((1, 1, 2, 3))))[0].met
 
 
-def test_how_far_ours_is_behind_is_told_in_standard_errors_of_the_difference() -> None:
+def test_how_far_ours_is_behind_is_given_in_standard_errors_of_the_difference() -> None:
     ours, other = np.array([5.0, 7.0, 9.0]), np.array([4.0, 7.0, 7.0])
     values = np.stack([ours, other], axis=1)[:, None, :, None]
     [target] = best_everywhere(results(values))
@@ -143,7 +143,7 @@ def test_where_a_curve_comes_down_to_a_bar_is_found_by_interpolation(y: list[flo
         ([9.0, 8.0, 7.0], "not reached"),
     ],
 )
-def test_questions_saved_are_told_beside_their_target(ours: list[float], figure: str) -> None:
+def test_questions_saved_are_given_beside_their_target(ours: list[float], figure: str) -> None:
     target = questions_saved(results(np.array([ours, [9.0, 7.0, 5.0]])[None, None]), 0, beside=0)
     assert target.figure == figure
     assert target.met == ("60%" in figure)
@@ -163,8 +163,8 @@ def test_the_best_of_each_point_is_bold() -> None:
     [(heading, table)] = screen_tables(results(np.array([[1.0, 4.0], [2.0, 3.0]])[None, None]), width=console.width)
     assert heading == "Panel: loss"
     console.print(table)
-    [ours] = [line for line in told(console).splitlines() if "ours" in line]
-    [uniform] = [line for line in told(console).splitlines() if "uniform" in line]
+    [ours] = [line for line in printed(console).splitlines() if "ours" in line]
+    [uniform] = [line for line in printed(console).splitlines() if "uniform" in line]
     assert "\x1b[1m1.000" in ours
     assert "\x1b[1m4.000" not in ours
     assert "\x1b[1m3.000" in uniform
@@ -176,7 +176,7 @@ def test_a_table_has_as_many_points_as_fit(width: int, points: int) -> None:
     [(_, table)] = screen_tables(results(np.ones((2, 1, 2, 9))), width=width)
     assert len(table.columns) == 1 + points
     console.print(table)
-    assert ("…" in told(console)) == (width < 60)
+    assert ("…" in printed(console)) == (width < 60)
 
 
 def test_a_package_that_is_missing_is_named_with_how_to_install_it() -> None:
@@ -195,11 +195,11 @@ def test_ctrl_c_stops_all_processes_without_a_word(tmp_path: Path) -> None:
         assert process.stdout.readline() == "Preparing aggregation ...\n"
         os.killpg(process.pid, signal.SIGINT)
         try:
-            told, complaints = process.communicate(timeout=300)
+            output, complaints = process.communicate(timeout=300)
         except subprocess.TimeoutExpired:  # nothing of it may outlive the test
             os.killpg(process.pid, signal.SIGKILL)
             raise
-    assert (process.returncode, told, complaints) == (130, "", "")
+    assert (process.returncode, output, complaints) == (130, "", "")
     assert list(tmp_path.iterdir()) == []
     while is_there(process.pid):  # what watches over shared memory goes a moment after the others
         time.sleep(0.05)

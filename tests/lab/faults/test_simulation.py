@@ -49,14 +49,14 @@ HOURS = usual_or_long(15, long=1000)
 @pytest.mark.timeout(1500)
 def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
     status = show(seed=usual_or_long(0, long=1000), hours=HOURS)
-    told = capsys.readouterr().out
-    assert status == 0, told
-    assert re.search(rf"^{HOURS} hours, .* no promise broken", told, flags=re.MULTILINE)
+    printed = capsys.readouterr().out
+    assert status == 0, printed
+    assert re.search(rf"^{HOURS} hours, .* no promise broken", printed, flags=re.MULTILINE)
 
 
 # The seed chooses what the bandit is like: how many rewards a slate may have, and whether it has to be activated.
 @pytest.mark.parametrize(
-    ("bug", "seed", "told"),
+    ("bug", "seed", "expected"),
     [
         (doubled_reward, 0, "ended 2 times"),
         (stale_commit, 0, "ended 2 times"),
@@ -79,9 +79,9 @@ def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
         *usual_or_long([], long=[(unfenced_items, 0, "which was retired before")]),
     ],
 )
-def test_a_planted_bug_is_found(bug: Callable[[Stores], Stores], seed: int, told: str) -> None:
+def test_a_planted_bug_is_found(bug: Callable[[Stores], Stores], seed: int, expected: str) -> None:
     outcome = simulate(seed, hours=20, wrap=bug)
-    assert any(told in violation for violation in outcome.violations)
+    assert any(expected in violation for violation in outcome.violations)
 
 
 @pytest.mark.long_form
@@ -92,16 +92,16 @@ def test_a_planted_bug_is_found(bug: Callable[[Stores], Stores], seed: int, told
         *usual_or_long([], long=[(doubled_rows, 1, "are learned twice", {"import rows", "repeat rows"})]),
     ],
 )
-def test_a_violation_is_told_with_the_fewest_actions_and_the_command_that_repeats_it(
+def test_a_violation_is_reported_with_the_fewest_actions_and_the_command_that_repeats_it(
     capsys: pytest.CaptureFixture[str], bug: Callable[[Stores], Stores], seed: int, promise: str, kinds: set[str]
 ) -> None:
     assert show(seed=seed, hours=20, wrap=bug) == 1
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     command = rf"^again: topk-bandit simulate --seed {seed} --hours (\d+) --only ([\d,]+)$"
-    again = re.search(command, told, flags=re.MULTILINE)
-    assert again, told
+    again = re.search(command, printed, flags=re.MULTILINE)
+    assert again, printed
     hours, numbers = int(again[1]), [int(one) for one in again[2].split(",")]
-    assert f"{len(numbers)} of " in told
+    assert f"{len(numbers)} of " in printed
     of_plan = {action.number: action.kind for action in plan(seed, hours=hours)}
     assert len(numbers) == 2
     assert {of_plan[one] for one in numbers} == kinds
@@ -132,7 +132,7 @@ def test_every_kind_of_action_is_planned_and_leaving_some_out_moves_no_other() -
 @pytest.mark.long_form
 def test_runs_have_faults_that_matter() -> None:
     outcomes = [simulate(seed, hours=usual_or_long(8, long=20)) for seed in (0, 5, 6)]
-    told = "\n".join(words for outcome in outcomes for _, _, words in outcome.trace)
+    trace = "\n".join(words for outcome in outcomes for _, _, words in outcome.trace)
     for word in (
         "is killed",
         "fails over",
@@ -160,7 +160,7 @@ def test_runs_have_faults_that_matter() -> None:
         "cancels the design of the study: an answer",
         "takes taste as the prior of a bandit of the study: an answer",
     ):
-        assert word in told, word
+        assert word in trace, word
     assert all(outcome.failovers > 0 for outcome in outcomes)
     assert not [violation for outcome in outcomes for violation in outcome.violations]
     assert describe_violation(1, simulate(1, hours=1), only=[]).startswith("seed 1")

@@ -63,7 +63,7 @@ def regret(shop: AttributedShop, player: GpTopK | AttributeThompson | Clairvoyan
     return float(play(shop, player, rounds=rounds, rng=np.random.default_rng(2))[rounds // 2 :].mean())
 
 
-def test_worth_is_told_by_attributes_but_for_the_items_own_share() -> None:
+def test_worth_is_explained_by_attributes_but_for_the_items_own_share() -> None:
     for own in (0.0, 0.3, 1.0):
         shop = shop_of(0, Customs(n_items=20_000, own=own))
         fitted = shop.attributes @ np.linalg.lstsq(shop.attributes, shop.worth, rcond=None)[0]

@@ -103,24 +103,24 @@ def test_the_service_s_figures_are_those_of_its_decisions() -> None:
     shop = small().build("s", seed=1, rounds=25)
     player = make_player(shipped_service(), shop, seed=5)
     assert isinstance(player, GpTopK)
-    told = []
+    decisions = []
     choose = player.choose
 
     def noting(visit: Visit) -> NDArray[np.int32]:
         before = player.state
         ranking = choose(visit)
         assert player.last_decision is not None
-        told.append(player.last_decision)
+        decisions.append(player.last_decision)
         moments = before.predict(visit.context, ranking[None])
         assert player.last_decision.mean == pytest.approx(float(moments.mean[0]))
         return ranking
 
     player.choose = noting  # type: ignore[method-assign]
     played = play_in(shop, player, rounds=25, seed=5)
-    assert played.mean.tolist() == [one.mean for one in told]
-    assert played.deviation.tolist() == [one.standard_deviation for one in told]
-    assert played.regret_bound.tolist() == [one.regret_bound for one in told]
-    assert played.estimated_regret.tolist() == [one.estimated_regret for one in told]
+    assert played.mean.tolist() == [one.mean for one in decisions]
+    assert played.deviation.tolist() == [one.standard_deviation for one in decisions]
+    assert played.regret_bound.tolist() == [one.regret_bound for one in decisions]
+    assert played.estimated_regret.tolist() == [one.estimated_regret for one in decisions]
 
 
 def test_the_shipped_policy_is_the_service_s() -> None:

@@ -97,14 +97,14 @@ def test_rewards_are_as_late_as_is_said() -> None:
 @pytest.mark.parametrize("key", ["missing", "missing_as_0"])
 def test_of_rewards_30_percent_never_come(key: str) -> None:
     player, _ = played(key, 1000)
-    told = (
+    missed = (
         player.missed
         if key == "missing"
         else [late for late, reward in zip(player.late, player.rewards, strict=True) if not reward]
     )
-    assert set(told) == {DEADLINE}
-    assert len(told) == pytest.approx(0.3 * (1000 - DEADLINE), rel=0.15)
-    assert len(player.missed) == (len(told) if key == "missing" else 0)
+    assert set(missed) == {DEADLINE}
+    assert len(missed) == pytest.approx(0.3 * (1000 - DEADLINE), rel=0.15)
+    assert len(player.missed) == (len(missed) if key == "missing" else 0)
 
 
 def test_items_come_and_go() -> None:

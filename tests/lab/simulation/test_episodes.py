@@ -40,7 +40,7 @@ def shop(*, noise: float = 0.05) -> Shop:
 
 
 class Scribe:
-    """Plays slates at random, and writes down what it is asked and told, each with the number of rounds until then."""
+    """Plays slates at random, and writes down its calls, each with the number of rounds until then."""
 
     def __init__(self, seed: int = 3) -> None:
         self.asked: list[Visit] = []
@@ -95,7 +95,7 @@ class Listed:
         return self.feedback_of[number]
 
 
-def test_what_is_due_first_is_told_first_and_what_is_due_together_in_the_order_of_rounds() -> None:
+def test_what_is_due_first_is_sent_first_and_what_is_due_together_in_the_order_of_rounds() -> None:
     lost = {"rewarded": False}
     wait = Listed(
         (Feedback(5), Feedback(3), Feedback(3, **lost), Feedback(5, **lost, default=0.7), Feedback(5), Feedback(9))

@@ -1,4 +1,4 @@
-"""A shop is learned alike in whatever unit its customers are told of, and one wild request changes little."""
+"""A shop is learned alike in whatever unit its customers are described, and one wild request changes little."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def test_dollars_cents_and_logarithms_are_the_same_contexts(telling: str) -> Non
     encoders = [Encoder.initial(one.schema) for one in tellings]
     for _ in range(90):
         customer = shop.customer(rng)
-        told = [one.tell(customer) for one in tellings]
-        encoders = [encoder.observe(one) for encoder, one in zip(encoders, told, strict=True)]
-        plain, other = (encoder.encode(one).context for encoder, one in zip(encoders, told, strict=True))
+        descriptions = [one.tell(customer) for one in tellings]
+        encoders = [encoder.observe(one) for encoder, one in zip(encoders, descriptions, strict=True)]
+        plain, other = (encoder.encode(one).context for encoder, one in zip(encoders, descriptions, strict=True))
         np.testing.assert_allclose(other, plain, rtol=1e-9, atol=1e-12)
 
 
@@ -34,10 +34,10 @@ def test_every_telling_has_a_length_of_about_one() -> None:
     for name, telling in TELLINGS.items():
         if telling.schema is None:
             continue
-        encoder, told = Encoder.initial(telling.schema), [telling.tell(shop.customer(rng)) for _ in range(200)]
-        for one in told:
+        encoder, descriptions = Encoder.initial(telling.schema), [telling.tell(shop.customer(rng)) for _ in range(200)]
+        for one in descriptions:
             encoder = encoder.observe(one)
-        contexts = np.array([encoder.encode(one).context for one in told])
+        contexts = np.array([encoder.encode(one).context for one in descriptions])
         assert contexts.shape[1] == width_of(telling.schema)
         assert 0.75 < float((contexts**2).sum(axis=1).mean()) < 1.25, name
 

@@ -1,4 +1,4 @@
-"""Logs with known truth: drawn with the shares that are told, by a policy that gets better."""
+"""Logs with known truth: drawn with the shares that are logged, by a policy that gets better."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def logged() -> Logged:
     return log_in(HOW, seed=3)
 
 
-def test_slates_are_drawn_with_the_propensities_that_are_told() -> None:
+def test_slates_are_drawn_with_the_propensities_that_are_logged() -> None:
     policy = logged().log.policy
     is_best, is_near = policy.places(logged().log.slates)
     near = 8 - 3  # items that can replace one

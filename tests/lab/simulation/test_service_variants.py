@@ -55,11 +55,11 @@ def test_without_lateness_pending_slates_are_worth_nothing() -> None:
 
 
 class Scribe:
-    """Shows what it is asked first, and writes down what it is told."""
+    """Shows what it is asked first, and writes down what it gets."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
-        self.told: list[int] = []
+        self.ended: list[int] = []
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         self.asked.append(visit.number)
@@ -67,10 +67,10 @@ class Scribe:
 
     def observe(self, number: int, reward: float) -> None:
         assert reward
-        self.told.append(number)
+        self.ended.append(number)
 
     def close(self, number: int) -> None:
-        self.told.append(-number)
+        self.ended.append(-number)
 
 
 def test_who_begins_anew_hears_nothing_of_what_others_showed() -> None:
@@ -84,9 +84,9 @@ def test_who_begins_anew_hears_nothing_of_what_others_showed() -> None:
     play(Scenario(shop(), wait), Restarting(make, every=10), rounds=35, rng=np.random.default_rng(5))
     assert [player.asked for player in players] == [list(range(s, min(s + 10, 35))) for s in range(0, 35, 10)]
     for player in players:
-        assert len(player.told) >= len(player.asked) - 4
-        assert {abs(number) for number in player.told} <= set(player.asked)
-    assert min(number for player in players for number in player.told) < 0
+        assert len(player.ended) >= len(player.asked) - 4
+        assert {abs(number) for number in player.ended} <= set(player.asked)
+    assert min(number for player in players for number in player.ended) < 0
 
 
 def test_the_service_begun_anew_plays_as_the_service_until_then() -> None:

@@ -1,4 +1,4 @@
-"""What is told of the service's work is what its own code does, watched through arrays that count."""
+"""The work that is reported of the service is what its own code does, watched through arrays that count."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def played(approach: ServiceApproach, work: Work, rounds: int) -> tuple[list[int], list[int], list[int]]:
-    """Return how much more was done than told: by each prediction, by each plain update, and by each with a refit."""
+    """Return the work that was not reported: of each prediction, of each plain update, and of each with a refit."""
     rng = np.random.default_rng(3)
     slates = rng.permutation(EVERY_SLATE)
     predictions, plain, refits = [], [], []
@@ -148,7 +148,7 @@ def played(approach: ServiceApproach, work: Work, rounds: int) -> tuple[list[int
 
 @pytest.mark.usefixtures("watching")
 @pytest.mark.parametrize(("limit", "rounds"), [(512, 110), (70, 140)])
-def test_the_work_told_is_the_work_done(limit: int, rounds: int) -> None:
+def test_the_work_reported_is_the_work_done(limit: int, rounds: int) -> None:
     work = Work()
     kernel = weighted_convolutional_kendall(N_ITEMS, SLATE_SIZE)
     approach = ServiceApproach(kernel, work, context_dim=CONTEXT_DIM, limits=Limits(rows=limit))

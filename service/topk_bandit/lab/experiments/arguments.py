@@ -133,9 +133,9 @@ def _add_shops(words: _Words) -> None:
 def _add_off_policy(words: _Words) -> None:
     word = _add_experiment(words, "off-policy", "what other policies would have earned, from a log", trials=50)
     _add_rounds(word, 20_000)
-    for flag, share, told in (("--near-share", 0.04, "near the best one"), ("--uniform-share", 0.01, "of any items")):
+    for flag, share, kind in (("--near-share", 0.04, "near the best one"), ("--uniform-share", 0.01, "of any items")):
         word.add_argument(
-            flag, type=_share, default=share, metavar="SHARE", help=f"of slates {told} (default: {share:g})"
+            flag, type=_share, default=share, metavar="SHARE", help=f"of slates {kind} (default: {share:g})"
         )
 
 
@@ -198,9 +198,9 @@ def _add_experiment(
 
 def _add_rounds(word: argparse.ArgumentParser, rounds: int | None) -> None:
     """Add the number of rounds; None for those of the paper's settings."""
-    told = rounds or f"{_ROUNDS}; 400 where slates of 6 earn nDCG; {_ROUNDS_OF_REWARDS} in figure 5"
+    default = rounds or f"{_ROUNDS}; 400 where slates of 6 earn nDCG; {_ROUNDS_OF_REWARDS} in figure 5"
     word.add_argument(
-        "--rounds", type=_positive, default=rounds, metavar="COUNT", help=f"rounds to play (default: {told})"
+        "--rounds", type=_positive, default=rounds, metavar="COUNT", help=f"rounds to play (default: {default})"
     )
 
 

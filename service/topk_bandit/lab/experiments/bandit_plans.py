@@ -57,7 +57,7 @@ def plan_of(
     notes: tuple[str, ...] = (),
 ) -> Plan:
     """Return an experiment that plays all policies in all settings; a panel shows a measure of one setting."""
-    factors, told = factors_of(given.factors, given.ratings, given.seed)
+    factors, source = factors_of(given.factors, given.ratings, given.seed)
     gathered = partial(cumulative, n_policies=len(policies), trials=given.trials)
     return Plan(
         name=given.experiment,
@@ -73,7 +73,7 @@ def plan_of(
             "rounds": [given.rounds or setting.rounds for setting in settings],
             "update_every": BATCH,
             "noise": NOISE,
-            **told,
+            **source,
             "settings": [setting.settings() for setting in settings],
         },
         targets=targets,

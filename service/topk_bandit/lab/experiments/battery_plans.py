@@ -57,9 +57,9 @@ def shops(given: argparse.Namespace) -> Plan:
     names = _choose_shops(given.shops)
     policies, notes = lineups.of_battery(given.policies or lineups.OF_BATTERY)
     factors: Factors | None = None
-    told: dict[str, object] = {"factors": "synthetic, anew for each seed"}
+    source: dict[str, object] = {"factors": "synthetic, anew for each seed"}
     if given.factors or given.ratings:
-        factors, told = factors_of(given.factors, given.ratings, given.seed)
+        factors, source = factors_of(given.factors, given.ratings, given.seed)
     episodes = [
         _Episode(s, p, trial)
         for s, p, trial in product(range(len(names)), range(len(policies)), range(given.seeds))
@@ -81,7 +81,7 @@ def shops(given: argparse.Namespace) -> Plan:
             "seeds": given.seeds,
             "rounds": list(given.rounds),
             "shops": {name: SHOPS[name].title for name in names},
-            **told,
+            **source,
         },
         targets=partial(targets, layout),
         summaries=partial(summaries, layout),
@@ -91,12 +91,12 @@ def shops(given: argparse.Namespace) -> Plan:
 
 
 def measure(played: Rounds, horizons: Sequence[int], *, values: Values) -> FloatArray:
-    """Return what is told of an episode, in one row: see `_gather_panels`.
+    """Return the measurements of an episode, in one row: see `_gather_panels`.
 
     Parameters
     ----------
     values
-        What can be reached: regrets are told as a share of what there is to gain beside random slates.
+        What can be reached: regrets are returned as a share of what there is to gain beside random slates.
     """
     gain = values.contextual - values.random
     regret = played.regret / gain
@@ -111,9 +111,9 @@ def _coverage(played: Rounds, horizon: int) -> FloatArray:
 
     NaN for policies that give out no figures, and where nothing was heard of: rewards' unit is not known then.
     """
-    told = (played.heard[:horizon] > 0.0) & ~np.isnan(played.mean[:horizon])
-    first = type(played)(*(values[:horizon][told] for values in played))
-    if not told.any():
+    informed = (played.heard[:horizon] > 0.0) & ~np.isnan(played.mean[:horizon])
+    first = type(played)(*(values[:horizon][informed] for values in played))
+    if not informed.any():
         return np.full(len(COVERAGE), np.nan)
     off = np.abs(first.expected - first.mean)
     regret = first.regret.mean()

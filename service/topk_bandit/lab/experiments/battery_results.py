@@ -113,12 +113,12 @@ def _rivalries(layout: Layout, results: Results, s: int) -> list[Rivalry]:
 
 def _shop_target(layout: Layout, results: Results, s: int) -> Target:
     rivalries = _rivalries(layout, results, s)
-    told = ", ".join(
+    figure = ", ".join(
         f"{_with_error(one.behind, one.error)} in {rounds:,}"
         for one, rounds in zip(rivalries, layout.horizons, strict=True)
     )
     claim = f"{layout.shops[s]}: behind the best rival in hindsight by no more than one standard error"
-    return Target(claim, not any(one.is_lost for one in rivalries), told)
+    return Target(claim, not any(one.is_lost for one in rivalries), figure)
 
 
 def _sum_target(layout: Layout, results: Results, h: int) -> Target:
@@ -128,20 +128,20 @@ def _sum_target(layout: Layout, results: Results, h: int) -> Target:
         ours += means[results.plan.methods.index(SERVICE)]
         others += means[_rivalries(layout, results, s)[h].rival]
     claim = f"all shops, {layout.horizons[h]:,} rounds: >= {_AHEAD:.0%} less regret than the best rivals in hindsight"
-    told = f"{abs(1.0 - ours / others):.1%} {'less' if ours < others else 'more'}"
-    return Target(claim, bool(ours <= (1.0 - _AHEAD) * others), told)
+    figure = f"{abs(1.0 - ours / others):.1%} {'less' if ours < others else 'more'}"
+    return Target(claim, bool(ours <= (1.0 - _AHEAD) * others), figure)
 
 
 def _figures_target(layout: Layout, results: Results, s: int) -> Target:
     shares = layout.coverage(results, s)[:, :, -1].mean(axis=0)
     met = all(low <= share <= high for share, (low, high) in zip(shares, _WANTED, strict=False))
-    told = ", ".join(f"{share:.0%}" for share in shares[: len(_WANTED)])
+    figure = ", ".join(f"{share:.0%}" for share in shares[: len(_WANTED)])
     (low, high), (low_2, high_2), (least, _) = _WANTED
     claim = (
         f"{layout.shops[s]}: within 1 sd in {low:.0%} to {high:.0%} of the rounds, within 2 sd in {low_2:.0%} to "
         f"{high_2:.0%}, below the bound in >= {least:.0%}"
     )
-    return Target(claim, met, told)
+    return Target(claim, met, figure)
 
 
 def summaries(layout: Layout, results: Results) -> tuple[Summary, ...]:

@@ -65,7 +65,7 @@ METHODS = (MEASURED, FITTED, GAIN, *_PROPOSITION.values(), *_THIS_WORK.values(),
 
 def table_3(given: argparse.Namespace) -> Plan:
     """Return bounds and measured regret of WCK, with the best beta_gp of each setting, in all settings."""
-    factors, told = factors_of(given.factors, given.ratings, given.seed)
+    factors, source = factors_of(given.factors, given.ratings, given.seed)
     policies = [policy for policy in lineups.the_nine() if policy.family == "WCK"]
     rounds = [given.rounds or setting.rounds for setting in _SETTINGS]
     return Plan(
@@ -92,7 +92,7 @@ def table_3(given: argparse.Namespace) -> Plan:
             "update_every": BATCH,
             "noise": NOISE,
             "delta": DELTA,
-            **told,
+            **source,
             "settings": [setting.settings() for setting in _SETTINGS],
         },
         targets=_targets,

@@ -77,7 +77,7 @@ def _plan(
     policies: Sequence[Policy],
     targets: Callable[[Results], list[Target]],
 ) -> Plan:
-    factors, told = factors_of(given.factors, given.ratings, given.seed)
+    factors, source = factors_of(given.factors, given.ratings, given.seed)
     axis = Axis.of_rounds(given.rounds)
     at_the_end = Axis.of_categories("circumstance", "panel", [f"{place}." for place in range(1, len(happening) + 1)])
     label = "cumulative regret"
@@ -109,7 +109,7 @@ def _plan(
             "users": circumstances.N_CUSTOMERS,
             "objective": _OBJECTIVE.value,
             "noise": NOISE,
-            **told,
+            **source,
         },
         targets=targets,
     )

@@ -73,11 +73,11 @@ def run(plan: Plan, given: argparse.Namespace, console: Console) -> None:
 
 def is_up_to_date(plan: Plan, out: Path) -> bool:
     """Tell whether a folder has the result of this very experiment, with these settings and this code."""
-    csv, png, told = (out / f"{plan.name}.{ending}" for ending in ENDINGS)
-    if not (csv.exists() and png.exists() and told.exists()):
+    csv, png, settings = (out / f"{plan.name}.{ending}" for ending in ENDINGS)
+    if not (csv.exists() and png.exists() and settings.exists()):
         return False
     try:
-        return bool(json.loads(told.read_text(encoding="utf-8")).get("digest") == digest_of(plan))
+        return bool(json.loads(settings.read_text(encoding="utf-8")).get("digest") == digest_of(plan))
     except ValueError:
         return False
 
@@ -98,18 +98,18 @@ def _write(results: Results, given: argparse.Namespace, *, more: Mapping[str, ob
     from topk_bandit.lab.experiments.figures import draw  # noqa: PLC0415 - matplotlib is slow to import
 
     plan = results.plan
-    csv, png, told = (given.out / f"{plan.name}.{ending}" for ending in ENDINGS)
-    told.unlink(missing_ok=True)
+    csv, png, settings = (given.out / f"{plan.name}.{ending}" for ending in ENDINGS)
+    settings.unlink(missing_ok=True)
     write_csv(results, csv)
     draw(results, png)
     if plan.summaries is not None:
         write_page(results, _page_of(plan, given.out), command=command_of(given))
     more = {"digest": digest_of(plan), "command": command_of(given), "jobs": len(plan.jobs), **more}
-    write_settings(results, told, more=more)
+    write_settings(results, settings, more=more)
 
 
 def _page_of(plan: Plan, out: Path) -> Path:
-    """Return where the tables go of an experiment that is told in summaries."""
+    """Return where the tables go of an experiment that has summaries."""
     return out / f"{plan.name}.md"
 
 

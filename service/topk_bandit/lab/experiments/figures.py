@@ -56,8 +56,8 @@ def draw(results: Results, path: Path) -> None:
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2
     )
-    told = f"mean of {results.trials} trials ± 1 standard error" if results.trials > 1 else ""
-    figure.suptitle(f"{plan.title}\n{told}".strip(), fontsize=11, color=_INK)
+    subtitle = f"mean of {results.trials} trials ± 1 standard error" if results.trials > 1 else ""
+    figure.suptitle(f"{plan.title}\n{subtitle}".strip(), fontsize=11, color=_INK)
     figure.savefig(path, format="png", metadata={"Software": None})
 
 

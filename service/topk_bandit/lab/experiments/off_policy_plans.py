@@ -1,4 +1,4 @@
-"""What other policies would have earned, told from a log: how wide the intervals are, and whether they hold."""
+"""What other policies would have earned, estimated from a log: the widths of the intervals, and if they hold."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def _trial(how: Logging, seed: int, trial: int) -> FloatArray:
     model, measured = learn_rewards(logged.log), np.empty((3, len(_ESTIMATORS), len(TARGETS)))
     for p, question in enumerate(questions(logged, seed=drawn)):
         for m, estimator in enumerate(_ESTIMATORS.values()):
-            told = estimator(logged.log, question.target, model)
-            covered = told.low <= question.truth <= told.high
-            error = abs(told.value - question.truth)
-            measured[:, m, p] = covered, (told.high - told.low) / logged.way, error / logged.way
+            estimate = estimator(logged.log, question.target, model)
+            covered = estimate.low <= question.truth <= estimate.high
+            error = abs(estimate.value - question.truth)
+            measured[:, m, p] = covered, (estimate.high - estimate.low) / logged.way, error / logged.way
     return np.where(np.isfinite(measured), measured, np.nan)  # of logs that have none of a policy's slates
 
 

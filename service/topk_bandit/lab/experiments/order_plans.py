@@ -79,7 +79,7 @@ _CLEAR = 2.0
 
 def order(given: argparse.Namespace) -> Plan:
     """Return paired differences of regret, and what share of a reward's variance each kernel can explain."""
-    factors, told = factors_of(given.factors, given.ratings, given.seed)
+    factors, source = factors_of(given.factors, given.ratings, given.seed)
     settings = [
         Setting(_STREAM, *_SMALL, n_customers, reward.objective, given.rounds)
         for reward, n_customers in product(_PLAYED, _USERS)
@@ -106,7 +106,7 @@ def order(given: argparse.Namespace) -> Plan:
             "beta_gp": BETA_SCALES[0],
             "update_every": BATCH,
             "noise": NOISE,
-            **told,
+            **source,
             "settings": [setting.settings() for setting in settings],
         },
         targets=_findings,
@@ -239,11 +239,11 @@ def _finding(claim: str, behind: Mapping[str, FloatArray], *, sign: float = 1.0,
     behind
         By the time of it, shapes (trials,); the last one decides.
     sign
-        Of what is told: -1 where more is better.
+        The sign of the differences as reported: -1 where more is better.
     """
-    told = [f"{when}{_describe(values, sign=sign, places=places)}" for when, values in behind.items()]
+    differences = [f"{when}{_describe(values, sign=sign, places=places)}" for when, values in behind.items()]
     *_, last = behind.values()
-    return Target(claim, bool(last.mean() <= 0.0), "; ".join(told))
+    return Target(claim, bool(last.mean() <= 0.0), "; ".join(differences))
 
 
 def _describe(behind: FloatArray, *, sign: float, places: int) -> str:

@@ -63,22 +63,22 @@ def _same(questions: Survey, _: np.random.Generator) -> Survey:
 def _lists(given: argparse.Namespace) -> _Lists:
     count = max(given.questions)
     if given.data is None:
-        told: dict[str, object] = {"lists": 400, "list_size": 4, "features": 36, "theta": "uniform in [0, 1]^36"}
-        return _Lists(partial(_synthetic, count), _SYNTHETIC_VARIANCE, _BOTH, told)
+        settings: dict[str, object] = {"lists": 400, "list_size": 4, "features": 36, "theta": "uniform in [0, 1]^36"}
+        return _Lists(partial(_synthetic, count), _SYNTHETIC_VARIANCE, _BOTH, settings)
     fitted = RankingPreferences.of(given.data)
     rows = fitted.data.of_one_length()
     world = World(fitted.coordinates, rows, fitted.of_coordinates)
     variance, feedbacks = float(np.mean(fitted.of_coordinates**2)), (Feedback.RANKING,)
     rng = np.random.default_rng([given.seed, 0])
     questions = Survey.of(world, feedbacks=feedbacks, count=count, prior_variance=variance, rng=rng)
-    told = {**fitted.settings(given.data), "list_size": rows.shape[1]}
-    return _Lists(partial(_same, questions), variance, feedbacks, told)
+    settings = {**fitted.settings(given.data), "list_size": rows.shape[1]}
+    return _Lists(partial(_same, questions), variance, feedbacks, settings)
 
 
 def dope(given: argparse.Namespace) -> Plan:
     """Return which lists to ask about."""
     asked = _lists(given)
-    told, variance = asked.settings, asked.prior_variance
+    settings, variance = asked.settings, asked.prior_variance
     run = partial(
         design_loss.ranking_losses,
         seed=given.seed,
@@ -87,7 +87,7 @@ def dope(given: argparse.Namespace) -> Plan:
         answer_sets=ANSWER_SETS,
         prior_variance=variance,
     )
-    source = f"{told['lists']} lists of {told['list_size']} items, {told['features']} features"
+    source = f"{settings['lists']} lists of {settings['list_size']} items, {settings['features']} features"
     estimate = f"All methods estimate with the prior N(0, {variance:.3g} I)."
     axis = Axis("questions", _QUESTIONS, given.questions)
     mean = f"Each trial is the mean of {ANSWER_SETS} sets of questions and answers in one world."
@@ -99,7 +99,7 @@ def dope(given: argparse.Namespace) -> Plan:
         jobs=one_job_a_trial(run, trials=given.trials),
         gathered=stack_trials,
         settings={
-            **told,
+            **settings,
             "seed": given.seed,
             "trials": given.trials,
             "answer_sets": ANSWER_SETS,
@@ -127,8 +127,8 @@ def _dope_targets(results: Results) -> list[Target]:
 
 def _items(given: argparse.Namespace, rng: np.random.Generator) -> tuple[subset_loss.Items, dict[str, object]]:
     if given.data is None:
-        told: dict[str, object] = {"items": 100, "lists": 1, "features": 100, "theta": "normal, drawn in each run"}
-        return subset_loss.clumped_answers(rng), told
+        settings: dict[str, object] = {"items": 100, "lists": 1, "features": 100, "theta": "normal, drawn in each run"}
+        return subset_loss.clumped_answers(rng), settings
     fitted = RankingPreferences.of(given.data)
     items = subset_loss.Items.of(fitted.data.features, fitted.data.rows, theta=fitted.of_features)
     return items, fitted.settings(given.data)
@@ -137,7 +137,7 @@ def _items(given: argparse.Namespace, rng: np.random.Generator) -> tuple[subset_
 def dopewolfe(given: argparse.Namespace) -> Plan:
     """Return which K of all items to ask about."""
     rng = np.random.default_rng([given.seed, 0])
-    items, told = _items(given, rng)
+    items, settings = _items(given, rng)
     sizes: Sequence[int] = given.list_sizes
     designed = {size: subset_loss.designs(items, subset_size=size, rng=rng) for size in sizes}
     sampled = [str(size) for size in sizes if items.subsets(size) > subset_loss.MOST_SUBSETS]
@@ -157,7 +157,7 @@ def dopewolfe(given: argparse.Namespace) -> Plan:
         jobs=one_job_a_trial(run, trials=given.trials),
         gathered=stack_trials,
         settings={
-            **told,
+            **settings,
             "rank": items.rank,
             "seed": given.seed,
             "trials": given.trials,

@@ -48,7 +48,7 @@ _NUMBER = re.compile(
     r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.IGNORECASE | re.ASCII
 )
 _LARGEST_ID = 2.0**53
-"""Larger whole numbers are not told apart as floating-point numbers."""
+"""Larger whole numbers are not distinct as floating-point numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,7 @@ def check(path: Path) -> None:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[tuple[str, TextIO]]:
-    """Open the one file with ratings; what can't be opened or read is told as the user should read it."""
+    """Open the one file with ratings, or raise an error that the user can read."""
     try:
         with _open_ratings(path) as opened:
             yield opened

@@ -36,7 +36,7 @@ class Section(NamedTuple):
 
     Attributes
     ----------
-    told
+    stored
         What is in its JSON file.
     figure
         The PNG, in base64.
@@ -45,7 +45,7 @@ class Section(NamedTuple):
     """
 
     name: str
-    told: Mapping[str, Any]
+    stored: Mapping[str, Any]
     figure: str
     description: str
     tables: list[_Table]
@@ -53,24 +53,24 @@ class Section(NamedTuple):
     @property
     def settings(self) -> list[tuple[str, str]]:
         """Settings as text."""
-        return [(key.replace("_", " "), _as_text(value)) for key, value in self.told["settings"].items()]
+        return [(key.replace("_", " "), _as_text(value)) for key, value in self.stored["settings"].items()]
 
     @property
     def met(self) -> int:
         """How many targets are met."""
-        return sum(target["met"] for target in self.told["targets"])
+        return sum(target["met"] for target in self.stored["targets"])
 
 
 def section_of(name: str, folder: Path) -> Section:
     """Read the three files of an experiment."""
-    told = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    stored = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))[1:]
     by_panel = {key: list(group) for key, group in groupby(lines, key=lambda line: line[0])}
-    drawn = [panel for panel in told["panels"] if panel["drawn"]]
+    drawn = [panel for panel in stored["panels"] if panel["drawn"]]
     tables = [_table(panel, by_panel[panel["panel"]]) for panel in drawn]
     figure = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
-    return Section(name, told, figure, _description(told["title"], drawn, tables), tables)
+    return Section(name, stored, figure, _description(stored["title"], drawn, tables), tables)
 
 
 def write_report(sections: Sequence[Section], path: Path, *, command: str, remark: str = "") -> None:
@@ -102,11 +102,11 @@ def write_report(sections: Sequence[Section], path: Path, *, command: str, remar
         sections=sections,
         command=command,
         remark=remark,
-        versions=sections[0].told["versions"],
+        versions=sections[0].stored["versions"],
         met=sum(section.met for section in sections),
-        targets=sum(len(section.told["targets"]) for section in sections),
-        job_seconds=sum(section.told["job_seconds"] for section in sections),
-        seconds=sum(section.told["seconds"] for section in sections),
+        targets=sum(len(section.stored["targets"]) for section in sections),
+        job_seconds=sum(section.stored["job_seconds"] for section in sections),
+        seconds=sum(section.stored["seconds"] for section in sections),
     )
     path.write_text(page, encoding="utf-8")
 
@@ -117,7 +117,7 @@ def write_tables(sections: Sequence[Section], path: Path, *, command: str, remar
     for section in sections:
         parts += [
             f"## {section.name}",
-            section.told["title"] + ".",
+            section.stored["title"] + ".",
             markdown_table(("setting", "value"), section.settings),
         ]
         for table in section.tables:
@@ -125,7 +125,7 @@ def write_tables(sections: Sequence[Section], path: Path, *, command: str, remar
             parts += [f"{table.title}: {table.label}, by {table.axis}.", markdown_table(("", *table.heads), cells)]
         judged = [
             ("met" if target["met"] else "MISSED", target["claim"], target["figure"])
-            for target in section.told["targets"]
+            for target in section.stored["targets"]
         ]
         parts += [markdown_table(("", "target", "reached"), judged)] if judged else []
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")

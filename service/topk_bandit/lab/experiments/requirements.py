@@ -1,7 +1,7 @@
 """What an experiment needs of the machine and of the files that are named, checked before anything slow begins.
 
-All that is missing is told at once. The files are looked into no further than their first lines: what is wrong with a
-later line is told when it is read.
+All that is missing is reported at once. Only the first lines of the files are read here. What is wrong with a later
+line is reported when it is read.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Measurement(NamedTuple):
 
 def digest_of(plan: Plan) -> str:
     """Return what tells this experiment, with these settings and this code, from all others."""
-    told = {
+    identity = {
         "experiment": plan.name,
         "settings": dict(plan.settings),
         "jobs": len(plan.jobs),
@@ -47,7 +47,7 @@ def digest_of(plan: Plan) -> str:
         "versions": versions(),
         "code": code_digest(),
     }
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
 class StoredResults:

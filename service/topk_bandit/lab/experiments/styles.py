@@ -8,7 +8,7 @@ __all__ = ["Style", "styles_of"]
 
 
 class Style(NamedTuple):
-    """How a curve is drawn: it can be told from others by its colour, and without any by its line and its mark."""
+    """How a curve is drawn: its colour distinguishes it from others, and so do its line and its mark."""
 
     colour: str
     line: str | tuple[float, tuple[float, ...]]

@@ -60,7 +60,7 @@ def write_csv(results: Results, path: Path) -> None:
 def write_settings(results: Results, path: Path, *, more: Mapping[str, object]) -> None:
     """Write all that the numbers depend on, as JSON, with what they should show and do, and `more`."""
     plan = results.plan
-    told = {
+    settings = {
         "experiment": plan.name,
         "title": plan.title,
         "trials": results.trials,
@@ -72,11 +72,11 @@ def write_settings(results: Results, path: Path, *, more: Mapping[str, object]) 
         "versions": versions(),
         **more,
     }
-    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def write_page(results: Results, path: Path, *, command: str) -> None:
-    """Write the summaries and targets as Markdown, for results that are told in summaries."""
+    """Write the summaries and targets as Markdown, for results that have summaries."""
     plan = results.plan
     parts = [f"# {plan.title}", f"    {command}", *plan.notes]
     for summary in _summaries(results):
@@ -130,8 +130,8 @@ def _screen_table(results: Results, p: int, *, width: int) -> tuple[str, Table]:
     plan, panel, mean, error = results.plan, results.plan.panels[p], results.mean[p], results.standard_error[p]
     names = _mark_best(results, p)
     column = _COLUMN if results.trials > 1 else _PLAIN_COLUMN
-    room = (width - max(map(len, (panel.axis.label, *names))) - _MARGIN) // column
-    points = spread_points(len(panel.axis.values), max(room, 2))
+    capacity = (width - max(map(len, (panel.axis.label, *names))) - _MARGIN) // column
+    points = spread_points(len(panel.axis.values), max(capacity, 2))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(panel.axis.label, no_wrap=True)
     for x in points:

@@ -1,4 +1,4 @@
-"""Holds the service to its promises: what callers were told against the log, and each worker's model against a replay.
+"""Holds the service to its promises: compares responses with the log, and each worker's model with a replay.
 
 The ledger is the callers' only evidence and the archive the log's; nothing here asks the service what it believes to
 have done.
@@ -22,7 +22,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
 )
 from topk_bandit.lab.faults.endings import check_activation, check_corrections, check_rewards
-from topk_bandit.lab.faults.ledger import Told
+from topk_bandit.lab.faults.ledger import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ def _check_slates(ledger: Ledger, log: _Log, incarnation: str) -> Iterator[str]:
         yield f"{one} is recorded, and nobody asked for it"
     for one, calls in known.items():
         if one in log.recommended and not any(_can_be_credited(call) for call in calls):
-            ending = "and may be learned from: no caller has its id, and each was told that nothing was recorded"
+            ending = "and may be learned from: no caller has its id, and each response said that nothing was recorded"
             yield f"{calls[0].request_id} is recorded, {ending}"
         for call in calls:
             if call.answer is not None and call.answer.recommendation_id:
@@ -113,7 +113,7 @@ def _can_be_credited(call: Asked) -> bool:
     """Tell whether a caller knows the id, or knows that it knows nothing, and would learn the id by asking again."""
     if call.answer is not None:
         return bool(call.answer.recommendation_id)
-    return call.told in {Told.NOTHING, Told.UNAVAILABLE}
+    return call.response in {Response.NOTHING, Response.UNAVAILABLE}
 
 
 def _check_answer(call: Asked, answer: Recommendation, expected_id: str, log: _Log) -> Iterator[str]:

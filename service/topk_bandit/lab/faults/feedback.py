@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import ActivationReceipt, BanditSettings, Recommendation, RewardReceipt
     from topk_bandit.lab.faults.actions import Action
-    from topk_bandit.lab.faults.ledger import Ledger, Told
+    from topk_bandit.lab.faults.ledger import Ledger, Response
     from topk_bandit.lab.faults.server import Server
     from topk_bandit.lab.faults.worker import Worker
 
@@ -50,8 +50,8 @@ class Callers(Protocol):
 
     async def call(
         self, worker: Worker, call: Coroutine[object, object, T], patience: float, *, deaf: bool
-    ) -> tuple[Told, T | None, str]:
-        """Return what a caller is told: with a result, or the word of a refusal."""
+    ) -> tuple[Response, T | None, str]:
+        """Return a caller's response, with its result or the word of a refusal."""
         ...
 
     def note(self, number: int, words: str) -> None:
@@ -94,10 +94,10 @@ class Feedback:
         """Return the newest answer to each request that has an id."""
         return [asked.answer for asked in self._ledger.newest_answers() if asked.answer is not None]
 
-    def _waiting(self, told: Mapping[str, object]) -> list[Recommendation]:
-        """Return the slates whose deadlines are to come, and of which nothing of a kind was told yet."""
+    def _waiting(self, known: Mapping[str, object]) -> list[Recommendation]:
+        """Return the slates whose deadlines are to come, without those whose ids are known."""
         now_ms = self._shop.server.clock_ms()
-        given = [one for one in self._find_answers() if one.recommendation_id not in told]
+        given = [one for one in self._find_answers() if one.recommendation_id not in known]
         return [one for one in given if one.degraded or one.deadline_ms > now_ms]
 
     # Rewards.
@@ -208,12 +208,12 @@ class Feedback:
         *,
         what: str,
     ) -> None:
-        """Carry out a call, and enter into the ledger what its caller is told."""
+        """Carry out a call, and enter its response into the ledger."""
         patience, deaf = draw_patience(rng)
-        entry.told, receipt, entry.outcome = await self._shop.call(worker, call, patience, deaf=deaf)
+        entry.response, receipt, entry.outcome = await self._shop.call(worker, call, patience, deaf=deaf)
         if receipt is not None:
             entry.outcome, entry.position = str(receipt.outcome), receipt.log_position
-        words = f"is told of {what} for {entry.recommendation_id[:8]}: {entry.told} {entry.outcome}"
+        words = f"gets {what} for {entry.recommendation_id[:8]}: {entry.response} {entry.outcome}"
         self._shop.note(action.number, f"worker {worker.number} {words}")
 
 

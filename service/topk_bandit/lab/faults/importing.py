@@ -36,7 +36,7 @@ NOBODY = "nobody"
 
 
 class Receipt(NamedTuple):
-    """What a caller is told of rows: with which row to go on, how many are taken, and where they stand."""
+    """The receipt for rows: with which row to go on, how many are taken, and where they stand."""
 
     next_row: int
     accepted: int
@@ -207,11 +207,11 @@ class Importers:
             return None
         patience, deaf = draw_patience(rng)
         call = self._receiver.send(worker, sent)
-        sent.told, receipt, sent.outcome = await self._shop.call(worker, call, patience, deaf=deaf)
+        sent.response, receipt, sent.outcome = await self._shop.call(worker, call, patience, deaf=deaf)
         sent.ended_at = self._shop.now()
         if receipt is not None:
             sent.outcome, sent.accepted, sent.position = "accepted", receipt.accepted, receipt.position
-        words = f"is sent rows {sent.first_row} to {sent.next_row} of {sent.import_id}: {sent.told} {sent.outcome}"
+        words = f"is sent rows {sent.first_row} to {sent.next_row} of {sent.import_id}: {sent.response} {sent.outcome}"
         self._shop.note(action.number, f"worker {worker.number} {words} at {sent.position}")
         return receipt
 
@@ -220,11 +220,11 @@ class Importers:
         if worker is None:
             return
         (patience, deaf), began_at = draw_patience(rng), self._shop.now()
-        told, found, word = await self._shop.call(
+        response, found, word = await self._shop.call(
             worker, self._receiver.seek(worker, one.import_id), patience, deaf=deaf
         )
         if found is not None:
             one.next_row, word = found.next_row, str(found.next_row)
             entry = Sought(action.number, one.import_id, began_at, found.next_row, found.accepted)
             self._shop.ledger.sought.append(entry)
-        self._shop.note(action.number, f"worker {worker.number} is asked how far {one.import_id} is: {told} {word}")
+        self._shop.note(action.number, f"worker {worker.number} is asked how far {one.import_id} is: {response} {word}")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from topk_bandit.domain.bandits import Imported, PastSlate
-from topk_bandit.lab.faults.ledger import Told
+from topk_bandit.lab.faults.ledger import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -145,7 +145,7 @@ def _check_refusal(part: SentRows, parts: Sequence[SentRows], deletions: Sequenc
     if part.outcome == "IMPORT_REUSED" and is_same:
         yield f"{_name(part)} are called other ones, and nobody sent others"
     if part.outcome == "IMPORT_GAP" and not _was_deleted(deletions, part.ended_at):
-        reached = max((one.next_row for one in parts if _was_told_before(one, part.began_at)), default=0)
+        reached = max((one.next_row for one in parts if _was_acknowledged_before(one, part.began_at)), default=0)
         if reached >= part.first_row:
             yield f"{_name(part)} are said to have a gap before them, which was acknowledged"
 
@@ -160,9 +160,9 @@ def _overlap(one: SentRows, other: SentRows) -> bool:
 
 def _check_sought(sought: Sought, parts: Sequence[SentRows], deletions: Sequence[Deletion]) -> Iterator[str]:
     """Yield what is wrong with how far an import is said to be."""
-    told = [part for part in parts if _was_told_before(part, sought.began_at)]
-    reached = max((part.next_row for part in told), default=0)
-    accepted = sum({part.first_row: part.accepted for part in told}.values())
+    acknowledged = [part for part in parts if _was_acknowledged_before(part, sought.began_at)]
+    reached = max((part.next_row for part in acknowledged), default=0)
+    accepted = sum({part.first_row: part.accepted for part in acknowledged}.values())
     is_behind = sought.next_row < reached or sought.accepted < accepted
     if is_behind and not _was_deleted(deletions, sought.began_at + UNDER_WAY_SECONDS):
         yield f"{sought.import_id} is said to be at row {sought.next_row}, and is known to be at {reached}"
@@ -170,8 +170,8 @@ def _check_sought(sought: Sought, parts: Sequence[SentRows], deletions: Sequence
         yield f"{sought.import_id} is said to be at row {sought.next_row}, and nobody sent so many"
 
 
-def _was_told_before(part: SentRows, at: float) -> bool:
-    return part.told is Told.ANSWER and part.ended_at <= at
+def _was_acknowledged_before(part: SentRows, at: float) -> bool:
+    return part.response is Response.ANSWER and part.ended_at <= at
 
 
 def _was_deleted(deletions: Iterable[Deletion], before: float) -> bool:

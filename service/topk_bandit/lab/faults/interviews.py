@@ -27,7 +27,7 @@ from topk_bandit.domain.studies import (
 from topk_bandit.lab.faults.actions import Action
 from topk_bandit.lab.faults.feedback import NAME, RECENT, draw_patience, word_of
 from topk_bandit.lab.faults.importing import Receipt
-from topk_bandit.lab.faults.ledger import Deletion, Questioned, SentAnswer, Told
+from topk_bandit.lab.faults.ledger import Deletion, Questioned, Response, SentAnswer
 from topk_bandit.studies.imports import RowsOfAnswers
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Interviews:
         if worker := self._shop.any_worker(rng):
             deletion = Deletion(action.number, self._shop.now())
             self._ledger.deletions.append(deletion)
-            deletion.told, _ = await self._tell(action, rng, worker, worker.studies.delete_study(STUDY), "deletes")
+            deletion.response, _ = await self._tell(action, rng, worker, worker.studies.delete_study(STUDY), "deletes")
 
     async def _cancel(self, action: Action, rng: np.random.Generator) -> None:
         if worker := self._shop.any_worker(rng):
@@ -223,9 +223,9 @@ class Interviews:
         self._ledger.questioned[request_id].append(entry)
         call = worker.studies.next_questions(STUDY, count=count, request_id=request_id)
         patience, deaf = draw_patience(rng)
-        entry.told, entry.batch, entry.outcome = await self._shop.call(worker, call, patience, deaf=deaf)
+        entry.response, entry.batch, entry.outcome = await self._shop.call(worker, call, patience, deaf=deaf)
         given = "" if entry.batch is None else ",".join(one.question_id[:8] for one in entry.batch.questions)
-        words = f"is asked for {count} questions as {request_id}: {entry.told} {entry.outcome}{given}"
+        words = f"is asked for {count} questions as {request_id}: {entry.response} {entry.outcome}{given}"
         self._shop.note(action.number, f"worker {worker.number} {words}")
 
     # Answers.
@@ -268,11 +268,11 @@ class Interviews:
         given = [(entry.question_id, _as_given(entry.answer, shown[entry.question_id])) for entry in entries]
         patience, deaf = draw_patience(rng)
         call = worker.studies.submit_answers(STUDY, given)
-        told, results, word = await self._shop.call(worker, call, patience, deaf=deaf)
+        response, results, word = await self._shop.call(worker, call, patience, deaf=deaf)
         words = [word] * len(entries) if results is None else [_word(result) for result in results]
         for entry, entry.outcome in zip(entries, words, strict=True):
-            entry.told = told
-            what = f"is answered {entry.question_id[:8]} with {entry.answer}: {told} {entry.outcome}"
+            entry.response = response
+            what = f"is answered {entry.question_id[:8]} with {entry.answer}: {response} {entry.outcome}"
             self._shop.note(action.number, f"worker {worker.number} {what}")
 
     async def _tell(
@@ -282,8 +282,8 @@ class Interviews:
         worker: Worker,
         call: Coroutine[object, object, T],
         what: str,
-    ) -> tuple[Told, T | None]:
+    ) -> tuple[Response, T | None]:
         patience, deaf = draw_patience(rng)
-        told, result, word = await self._shop.call(worker, call, patience, deaf=deaf)
-        self._shop.note(action.number, f"worker {worker.number} {what} the study: {told} {word}")
-        return told, result
+        response, result, word = await self._shop.call(worker, call, patience, deaf=deaf)
+        self._shop.note(action.number, f"worker {worker.number} {what} the study: {response} {word}")
+        return response, result

@@ -1,4 +1,4 @@
-"""What must hold of what is learned of the study: workers learn the same, and a bandit's prior is what answers told.
+"""Checks of what is learned of the study: workers learn the same, and a bandit's prior follows from the answers.
 
 What a log comes to is folded from its first event, and a worker's study, its preferences and the priors that a bandit's
 log has are compared with that.
@@ -61,8 +61,8 @@ async def _ask(worker: Worker) -> Preferences | str:
 def _digest(model: StudyModel) -> str:
     """Return a digest of all that a study is."""
     parts = (model.questions.merge(), model.answers.merge(), model.imported.merge())
-    told = f"{model.incarnation} {model.last} {model.settings} {model.design} {parts}"
-    return blake2b(told.encode(), digest_size=8).hexdigest()
+    content = f"{model.incarnation} {model.last} {model.settings} {model.design} {parts}"
+    return blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 async def check_study_of(workers: Sequence[Worker], archive: Archive) -> list[str]:
@@ -117,7 +117,7 @@ def check_priors(archive: Archive, known: dict[tuple[str, int], Prior | None]) -
         prior = _prior_of(logged)
         studies = archive.studies
         if prior is None or any(studies[one].undone for one in studies):
-            continue  # a bandit keeps what the study told before a failover has undone answers
+            continue  # a bandit keeps the prior that it got before a failover has undone answers
         if not any(prior in _priors(one, study.events, prior.answers, known) for one, study in studies.items()):
             yield f"the bandit's prior at {logged.position} is not what {prior.answers} answers to the study come to"
 

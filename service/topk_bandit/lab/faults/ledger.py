@@ -1,4 +1,4 @@
-"""What callers sent and what they were told: all that they can hold the service to."""
+"""The calls that callers made, and the responses: the evidence on which the service is judged."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = [
     "Ledger",
     "Posted",
     "Questioned",
+    "Response",
     "SentAnswer",
     "SentRows",
     "Sought",
-    "Told",
 ]
 
 
-class Told(StrEnum):
-    """What a caller was told."""
+class Response(StrEnum):
+    """How a call ended for its caller."""
 
     NOTHING = "nothing"
     ANSWER = "an answer"
@@ -43,17 +43,17 @@ class Asked:
     ----------
     began_at, ended_at
         Virtual seconds.
-    told
-        What the caller was told; NOTHING until then, and for ever when the caller gave up or the worker died.
+    response
+        NOTHING until it arrives, and for ever when the caller gave up or the worker died.
     failovers
-        How many there had been when it was told.
+        How many there had been when the response arrived.
     """
 
     number: int
     request_id: str
     worker: int
     began_at: float
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
     answer: Recommendation | None = None
     ended_at: float = 0.0
     failovers: int = 0
@@ -72,7 +72,7 @@ class Posted:
     began_at: float
     reward_id: str = ""
     final: bool = True
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
     outcome: str = ""
     position: int = 0
     failovers: int = 0
@@ -85,7 +85,7 @@ class Activation:
     number: int
     recommendation_id: str
     shown: tuple[str, ...]
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
     outcome: str = ""
     position: int = 0
 
@@ -98,7 +98,7 @@ class Correction:
     recommendation_id: str
     reward_id: str
     value: float | None
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
     outcome: str = ""
     position: int = 0
 
@@ -121,7 +121,7 @@ class SentRows:
     rows: tuple[PastSlate | PastAnswer, ...]
     skips: bool
     began_at: float
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
     outcome: str = ""
     accepted: int = 0
     position: int = 0
@@ -151,7 +151,7 @@ class Questioned:
     number: int
     request_id: str
     count: int
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
     batch: QuestionBatch | None = None
     outcome: str = ""
 
@@ -164,7 +164,7 @@ class SentAnswer:
     question_id: str
     answer: Answer
     began_at: float
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
     outcome: str = ""
 
 
@@ -174,7 +174,7 @@ class Deletion:
 
     number: int
     began_at: float
-    told: Told = Told.NOTHING
+    response: Response = Response.NOTHING
 
 
 @dataclass
@@ -184,11 +184,11 @@ class Ledger:
     Attributes
     ----------
     added
-        The items that were added, with the time when the caller was told so.
+        The items that were added, with the time of the response.
     leaving
         Those that somebody has asked to retire.
     retired
-        Those that were retired, with the time when the caller was told so.
+        Those that were retired, with the time of the response.
     """
 
     asked: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))

@@ -27,7 +27,7 @@ from topk_bandit.lab.faults.checker import Replay, check_ledger
 from topk_bandit.lab.faults.imports_checker import check_past_slates
 from topk_bandit.lab.faults.interviews import STUDY, draw_study
 from topk_bandit.lab.faults.learned_checker import check_priors, check_study_of
-from topk_bandit.lab.faults.ledger import Told
+from topk_bandit.lab.faults.ledger import Response
 from topk_bandit.lab.faults.server import Server
 from topk_bandit.lab.faults.shop import MOST_PATIENCE_SECONDS, NAME, Shop
 from topk_bandit.lab.faults.studies_checker import check_studies
@@ -161,17 +161,17 @@ class _Checks:
         for worker in workers:
             request = RecommendationRequest(f"check-{hour}-{worker.number}", (1.0, 0.0), None)
             asked = await shop.ask(-1, worker, request, patience=MOST_PATIENCE_SECONDS)
-            if asked.told is not Told.ANSWER or (asked.answer is not None and asked.answer.degraded):
-                found.append(f"worker {worker.number} has not recovered: {asked.told}")
+            if asked.response is not Response.ANSWER or (asked.answer is not None and asked.answer.degraded):
+                found.append(f"worker {worker.number} has not recovered: {asked.response}")
         for worker in workers:
             found += await self._check_model(shop, worker)
         found += await check_study_of(workers, archive)
         incarnation = (await workers[0].bandits.get_bandit(NAME)).incarnation
-        told = check_ledger(shop.ledger, archive, incarnation=incarnation, settings=shop.settings)
+        broken = check_ledger(shop.ledger, archive, incarnation=incarnation, settings=shop.settings)
         return [
             *found,
             *shop.alarms.raised,
-            *told,
+            *broken,
             *check_past_slates(shop.ledger, archive),
             *check_studies(shop.ledger, archive),
             *check_priors(archive, self._priors),
@@ -187,8 +187,8 @@ class _Checks:
         truth = self._replay.model_at(archive, model.incarnation, model.version)
         difference = digests_of(model).difference(digests_of(truth))
         found = [f"worker {worker.number} at {model.version} differs in its {difference}"] if difference else []
-        told = [one.event for one in archive.events[: model.version] if isinstance(one.event, Imported)]
-        n_rows = sum(len(event.slates) for event in told)
+        imported = [one.event for one in archive.events[: model.version] if isinstance(one.event, Imported)]
+        n_rows = sum(len(event.slates) for event in imported)
         if model.state.imported != n_rows:
             found.append(f"worker {worker.number} learned {model.state.imported} past slates, and the log has {n_rows}")
         return found
@@ -196,17 +196,17 @@ class _Checks:
 
 def _outcome(shop: Shop, violations: list[str], hours: int) -> Outcome:
     archive = shop.server.archive
-    told = blake2b(digest_size=8)
+    digest = blake2b(digest_size=8)
     for at, number, words in shop.trace:
-        told.update(f"{at:.6f} {number} {words}\n".encode())
+        digest.update(f"{at:.6f} {number} {words}\n".encode())
     events = [*archive.events, *chain.from_iterable(study.events for study in archive.studies.values())]
     for logged in events:
-        told.update(f"{logged}\n".encode())
+        digest.update(f"{logged}\n".encode())
     return Outcome(
         violations=tuple(dict.fromkeys(violations)),
         hours=hours,
         trace=tuple(shop.trace),
-        trace_hash=told.hexdigest(),
+        trace_hash=digest.hexdigest(),
         calls=len(shop.trace),
         events=len(events),
         failovers=archive.failovers,

@@ -212,7 +212,7 @@ class Server:
         self._harm(harm)
 
     def _harm(self, harm: str) -> None:
-        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - damage knocks at no door
+        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - damage passes no interface
         if known is None or len(known.snapshots) < 2:
             return
         newest, older = known.snapshots

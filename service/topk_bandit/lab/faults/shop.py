@@ -13,7 +13,7 @@ from topk_bandit.domain.errors import TopkBanditError, UnavailableError
 from topk_bandit.lab.faults.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience, word_of
 from topk_bandit.lab.faults.importing import Importers, PastSlates
 from topk_bandit.lab.faults.interviews import STUDY, Interviews, PastAnswers
-from topk_bandit.lab.faults.ledger import Asked, Ledger, Told
+from topk_bandit.lab.faults.ledger import Asked, Ledger, Response
 from topk_bandit.lab.faults.line import Line, Trouble
 from topk_bandit.lab.faults.worker import Alarms, start_worker
 
@@ -173,17 +173,18 @@ class Shop:
     async def ask(
         self, number: int, worker: Worker, request: RecommendationRequest, *, patience: float, deaf: bool = False
     ) -> Asked:
-        """Ask a worker for a slate, and enter into the ledger what the caller is told."""
+        """Ask a worker for a slate, and enter the response into the ledger."""
         asked = Asked(number, request.request_id, worker.number, self.now())
         self.ledger.asked[request.request_id].append(asked)
-        told, answer, word = await self.call(worker, worker.recommender.recommend(NAME, request), patience, deaf=deaf)
-        asked.told, asked.answer, asked.ended_at = told, answer, self.now()
+        call = worker.recommender.recommend(NAME, request)
+        response, answer, word = await self.call(worker, call, patience, deaf=deaf)
+        asked.response, asked.answer, asked.ended_at = response, answer, self.now()
         asked.failovers = self.server.archive.failovers
         if answer is not None:
             word = f"{answer.recommendation_id[:8] or 'no id'} {','.join(answer.slate)} version {answer.model_version}"
             word += " degraded" * answer.degraded
             self._look_for_retired(asked, answer, worker)
-        self.note(number, f"worker {worker.number} is asked for {request.request_id}: {told} {word}")
+        self.note(number, f"worker {worker.number} is asked for {request.request_id}: {response} {word}")
         return asked
 
     def _look_for_retired(self, asked: Asked, answer: Recommendation, worker: Worker) -> None:
@@ -255,8 +256,8 @@ class Shop:
                 self._hidden = self.items[int(rng.integers(len(self.items)))]
             item = Item(self._hidden, available=not hides)
             words = f"{'hides' if hides else 'shows'} {item.item_id}"
-            told = await self._change(action, rng, worker, worker.bandits.upsert_items(NAME, [item]), words)
-            if told and not hides and self._hidden == item.item_id:
+            is_answered = await self._change(action, rng, worker, worker.bandits.upsert_items(NAME, [item]), words)
+            if is_answered and not hides and self._hidden == item.item_id:
                 self._hidden = ""
 
     async def _change_settings(self, action: Action, rng: np.random.Generator) -> None:
@@ -280,9 +281,9 @@ class Shop:
         self, action: Action, rng: np.random.Generator, worker: Worker, call: Coroutine[object, object, T], words: str
     ) -> bool:
         patience, deaf = draw_patience(rng)
-        told, _, word = await self.call(worker, call, patience, deaf=deaf)
-        self.note(action.number, f"worker {worker.number} {words}: {told} {word}")
-        return told is Told.ANSWER
+        response, _, word = await self.call(worker, call, patience, deaf=deaf)
+        self.note(action.number, f"worker {worker.number} {words}: {response} {word}")
+        return response is Response.ANSWER
 
     # What goes wrong.
 
@@ -370,8 +371,8 @@ class Shop:
 
     async def call(
         self, worker: Worker, call: Coroutine[object, object, T], patience: float, *, deaf: bool
-    ) -> tuple[Told, T | None, str]:
-        """Return what a caller is told: with a result, or the word of a refusal."""
+    ) -> tuple[Response, T | None, str]:
+        """Return a caller's response, with its result or the word of a refusal."""
         task = asyncio.get_running_loop().create_task(call)
         self._under_way[task] = worker.number
         await asyncio.wait([task], timeout=patience)
@@ -380,18 +381,18 @@ class Shop:
             await asyncio.wait([task])
         del self._under_way[task]
         if task.cancelled():
-            return Told.NOTHING, None, ""
+            return Response.NOTHING, None, ""
         return self._tell(task, deaf=deaf)
 
-    def _tell(self, task: asyncio.Task[T], *, deaf: bool) -> tuple[Told, T | None, str]:
+    def _tell(self, task: asyncio.Task[T], *, deaf: bool) -> tuple[Response, T | None, str]:
         error = task.exception()
         if error is not None and not isinstance(error, TopkBanditError):
             self.ledger.surprises.append(f"an error that nobody foresaw: {type(error).__name__}: {error}")
         if deaf:
-            return Told.NOTHING, None, ""
+            return Response.NOTHING, None, ""
         if error is None:
-            return Told.ANSWER, task.result(), ""
-        return (Told.UNAVAILABLE if isinstance(error, UnavailableError) else Told.REFUSED), None, word_of(error)
+            return Response.ANSWER, task.result(), ""
+        return (Response.UNAVAILABLE if isinstance(error, UnavailableError) else Response.REFUSED), None, word_of(error)
 
     def _end_call(self, task: asyncio.Task[None]) -> None:
         del self._calls[task]

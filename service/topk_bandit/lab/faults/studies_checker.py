@@ -19,7 +19,7 @@ from topk_bandit.domain.studies import (
     QuestionsAsked,
 )
 from topk_bandit.lab.faults.imports_checker import LoggedRows, check_imports
-from topk_bandit.lab.faults.ledger import Told
+from topk_bandit.lab.faults.ledger import Response
 from topk_bandit.studies.model import begin, fold
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def check_studies(ledger: Ledger, archive: Archive) -> Iterator[str]:
         for one in sent:
             yield from _check_answer(one, sent, logs, ledger)
     deleted = sum(one.deletions for one in archive.studies.values())
-    told = sum(deletion.told is Told.ANSWER for deletion in ledger.deletions)
-    if deleted < told:
-        yield f"{told} deletions of the study were acknowledged, and {deleted} took place"
+    acknowledged = sum(deletion.response is Response.ANSWER for deletion in ledger.deletions)
+    if deleted < acknowledged:
+        yield f"{acknowledged} deletions of the study were acknowledged, and {deleted} took place"
     yield from check_imports(ledger, [log.imported for log in logs], kind="answers", deletions=ledger.deletions)
 
 
@@ -126,7 +126,7 @@ def _check_questions(call: Questioned, logs: Sequence[_Log]) -> Iterator[str]:
 
 
 def _check_answer(one: SentAnswer, sent: Sequence[SentAnswer], logs: Sequence[_Log], ledger: Ledger) -> Iterator[str]:
-    """Yield what is wrong with what a caller was told of an answer."""
+    """Yield what is wrong with the response to an answer."""
     found = [answer for log in logs for answer in log.find_answers(one.question_id)]
     match one.outcome:
         case "accepted" | "duplicate" if one.answer not in found:

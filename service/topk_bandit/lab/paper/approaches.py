@@ -53,7 +53,7 @@ class Approach(Protocol):
 
 
 class NaiveApproach:
-    """The kernel matrix, in room for `capacity` rows, and its Cholesky factor anew for every prediction."""
+    """The kernel matrix, with space for `capacity` rows, and its Cholesky factor anew for every prediction."""
 
     def __init__(
         self, kernel: KendallKernel, work: Arithmetic, *, context_dim: int, noise_variance: float, capacity: int
@@ -122,7 +122,7 @@ class KernelApproach(NaiveApproach):
 
 
 class FeatureApproach:
-    """Sparse features, in room for `capacity` rows: K = Psi Psi_B' with O(c k^2) non-zeros in each row of either.
+    """Sparse features, with space for `capacity` rows: K = Psi Psi_B' with O(c k^2) non-zeros in each row of either.
 
     A ranking is x = (u, v, s, D) of its kernel (`learning.kendall`); Psi has the rows c (x) x, and Psi_B the rows
     c (x) B x, where B x = (n u + v, u, -s, D) has the same non-zeros.

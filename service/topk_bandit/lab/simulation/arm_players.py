@@ -1,6 +1,6 @@
 """Policies that take every slate for an arm of its own and learn nothing about one from another (Appendix C.2).
 
-Arms are told apart by context: what was observed of a slate in one context says nothing of it in another. There may be
+Each context has its own arms: what was observed of a slate in one context says nothing of it in another. There may be
 10^10 of them, so they are never listed: an arm that was not played yet is drawn.
 """
 

@@ -70,8 +70,8 @@ class AttributedShop:
         own = rng.normal(size=(customs.n_items, customs.context_dim))
         # What is the same for all customers counts more than what each of the context's numbers does.
         deviations = np.append(1.0, np.full(customs.context_dim - 1, 0.7))
-        told = attributes @ weights * math.sqrt(customs.n_attributes) / np.linalg.norm(weights[:, 0])
-        worth = deviations * (math.sqrt(1.0 - customs.own) * told + math.sqrt(customs.own) * own)
+        of_attributes = attributes @ weights * math.sqrt(customs.n_attributes) / np.linalg.norm(weights[:, 0])
+        worth = deviations * (math.sqrt(1.0 - customs.own) * of_attributes + math.sqrt(customs.own) * own)
         return cls(customs, attributes, worth)
 
     @property

@@ -41,7 +41,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 NEIGHBOURS = 5
-"""How many points, itself among them, a core point has within the radius: what DBSCAN is usually run with."""
+"""How many points, itself among them, a core point has within the radius: the common setting of DBSCAN."""
 
 _ROUNDS = 100
 _NOTHING = 1e-9

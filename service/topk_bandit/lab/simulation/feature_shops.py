@@ -1,4 +1,4 @@
-"""One shop whose customers are told of in several ways: as named features in one unit or another, or as a vector.
+"""One shop whose customers are described in several ways: as named features in one unit or another, or as a vector.
 
 What customers prefer depends on their age, their country, whether they are members, and the logarithm of their basket.
 The expert's vector has exactly these, centred and scaled. A telling that is as good lets the bandit learn as soon.
@@ -149,7 +149,7 @@ class Played(NamedTuple):
 def play(
     telling: Telling, seed: int, *, rounds: int, spoil: Callable[[int, Customer], Customer] = lambda _, one: one
 ) -> Played:
-    """Play a shop from the first round; `spoil` says whom the service is told of in a round instead of the customer."""
+    """Play a shop from the first round; `spoil` returns the customer that the service gets a description of."""
     draws, rng = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
     shop = FeatureShop.draw(np.random.default_rng([seed, 0]))
     encoder = None if telling.schema is None else Encoder.initial(telling.schema)
@@ -160,14 +160,14 @@ def play(
     eligible, figures = np.arange(N_ITEMS, dtype=np.int32), []
     for number in range(rounds):
         customer, noise = shop.customer(draws), _NOISE * float(draws.normal())
-        told = telling.tell(spoil(number, customer))
-        if encoder is not None and isinstance(told, Features):
+        description = telling.tell(spoil(number, customer))
+        if encoder is not None and isinstance(description, Features):
             before = encoder
-            encoder = encoder.observe(told)
+            encoder = encoder.observe(description)
             state = _recode(state, before, encoder)
-            context = encoder.encode(told).context
+            context = encoder.encode(description).context
         else:
-            context = np.asarray(told)
+            context = np.asarray(description)
         one = decide(state, DEFAULT_EXPLORATION, context=context, eligible=eligible, rng=rng)
         utilities = shop.utilities(customer)
         earned = float(utilities[one.ranking] @ _DISCOUNTS)

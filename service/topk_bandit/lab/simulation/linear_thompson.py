@@ -184,12 +184,12 @@ class LinearModel:
 
     def _grow(self) -> None:
         n = self._n_rows
-        room = 2 * n + 64
-        factor = np.zeros((room, room))
+        capacity = 2 * n + 64
+        factor = np.zeros((capacity, capacity))
         factor[:n, :n] = self._factor
         self._factor = factor
         self._inputs, self._rankings, self._rewards = (
-            np.concatenate([old, np.zeros((room - n, *old.shape[1:]), dtype=old.dtype)])
+            np.concatenate([old, np.zeros((capacity - n, *old.shape[1:]), dtype=old.dtype)])
             for old in (self._inputs, self._rankings, self._rewards)
         )
 

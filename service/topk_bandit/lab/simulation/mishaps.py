@@ -127,10 +127,10 @@ MISHAPS: Mapping[str, Mishap] = {
     "largest": Mishap("fifty rewards in a row are -1e100", range(100, 150), _always(-1e100)),
     "late run": Mishap("fifty rewards in a row are 1e6 or its negative, late", range(500, 550), _either_sign(1e6)),
     "one in ten": Mishap("one reward in ten is 1e6 or its negative", range(100, 400, 10), _either_sign(1e6)),
-    "cents": Mishap("fifty rewards are told in cents", range(200, 250), _times(100.0)),
+    "cents": Mishap("fifty rewards are in cents", range(200, 250), _times(100.0)),
     "contexts": Mishap("twenty contexts are 1e5 times as long", range(100, 120), context=_longer(1e5)),
     "first contexts": Mishap("the first twelve contexts are 1e5 times as long", range(12), context=_longer(1e5)),
-    "unit of contexts": Mishap("fifty contexts are told in another unit", range(200, 250), context=_longer(1000.0)),
+    "unit of contexts": Mishap("fifty contexts are in another unit", range(200, 250), context=_longer(1000.0)),
     "fields": Mishap("fifty contexts have their numbers in another order", range(200, 250), context=_turned_round),
     "bot": Mishap(
         "a bot sends long contexts and large rewards for fifty rounds",

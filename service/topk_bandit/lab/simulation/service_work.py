@@ -1,6 +1,6 @@
 """The work of the service's own state, counted as that of the approaches it is compared with.
 
-The state's arithmetic is compiled or vectorised, and nothing in it counts. So its work is told from the sizes of its
+The state's arithmetic is compiled or vectorised, and nothing in it counts. So its work is derived from the sizes of its
 arrays before and after each step, and from the rankings that go into its kernel values; what does not grow with the
 rows, less than two thousand operations a refit, is left out. This holds while slates do not repeat and rows are fewer
 than the features of a slate in a context, so that a refit folds nothing (`learning.observed_rows`).

@@ -128,8 +128,8 @@ def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
         reward = shop.draw(request, ranking, of_rewards)
         played[:4, t] = shop.expect_rewards(request, ranking[None])[0], shop.best(request), reward, t - len(late)
         if isinstance(player, GpTopK) and player.last_decision is not None:
-            told = player.last_decision
-            played[4:, t] = told.mean, told.standard_deviation, told.regret_bound, told.estimated_regret
+            decision = player.last_decision
+            played[4:, t] = decision.mean, decision.standard_deviation, decision.regret_bound, decision.estimated_regret
         feedback = shop.wait.feedback(t, of_waits)
         heapq.heappush(late, Late(feedback.round_number, t, feedback, reward))
     return Rounds(*played)
