@@ -60,7 +60,7 @@ ROOMS: Mapping[str, str] = {
         learning/test_believing_policy learning/test_stand_ins bandits/test_large_catalogue {_MODEL}""",
     "learning/policy.py": f"""
         learning/test_policy learning/test_ageing learning/test_corrections learning/test_digests
-        learning/test_times learning/test_usual_values learning/test_judged_observations learning/test_feature_shares
+        learning/test_times learning/test_robust_ranges learning/test_judged_observations learning/test_feature_shares
         learning/test_mean_parts learning/test_no_rows_left learning/test_noticed_changes learning/test_content
         learning/test_prior_mean learning/test_item_parts learning/test_believing_policy bandits/test_corrections
         {_LIVES}""",

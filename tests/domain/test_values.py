@@ -1,4 +1,4 @@
-"""One table of values: each door of files and JSON reads a value as the table has it, or differs for a reason."""
+"""One table of values: each reader of files and JSON reads a value as the table has it, or differs for a reason."""
 
 from __future__ import annotations
 
@@ -183,10 +183,10 @@ def of_decision_log(_folder: Path, case: Case) -> Any:  # noqa: ANN401
 def of_personalizer(_folder: Path, case: Case) -> Any:  # noqa: ANN401
     body = json.dumps({"contextFeatures": [{"f": case.value}], "actions": [{"id": "a"}]}).encode()
     try:
-        told = rank_call(body).features
+        read = rank_call(body).features
     except PersonalizerError:
         return REFUSED
-    found = fit_features(told, (Feature("f", KINDS[case.kind]),)).get("f")
+    found = fit_features(read, (Feature("f", KINDS[case.kind]),)).get("f")
     return MISSING if found is None else found
 
 
@@ -217,15 +217,15 @@ def of_http(_folder: Path, case: Case) -> Any:  # noqa: ANN401
     handler = with_json(grpc.unary_unary_rpc_method_handler(lambda *_: None), recommend)
     try:
         request = handler.request_deserializer(json.dumps({"features": {"f": case.value}}).encode())
-        told = dict(features_from_proto("features", request.features).values)
+        read = dict(features_from_proto("features", request.features).values)
     except InvalidArgumentError:
         return REFUSED
-    found = told.get("f", MISSING)
+    found = read.get("f", MISSING)
     return set(found) if case.kind == "labels" and isinstance(found, tuple) else found
 
 
-class Door(NamedTuple):
-    """A door, what reaches it, and where it differs from the table for a reason."""
+class Reader(NamedTuple):
+    """A reader, what reaches it, and where it differs from the table for a reason."""
 
     read: Callable[[Path, Case], Any]
     reaches: Callable[[Case], bool]
@@ -296,28 +296,28 @@ def in_http(case: Case) -> tuple[Any, str] | None:
     return None
 
 
-DOORS = {
-    "csv": Door(of_csv, is_text, in_csv),
-    "json lines": Door(of_json_lines, lambda _case: True),
+READERS = {
+    "csv": Reader(of_csv, is_text, in_csv),
+    "json lines": Reader(of_json_lines, lambda _case: True),
     # A list of Parquet has values of one kind: 1 is what it makes of true among numbers.
-    "parquet": Door(of_parquet, lambda case: not isinstance(case.value, dict) and case.value != [0.5, True]),
-    "decision log": Door(of_decision_log, lambda _case: True, in_decision_log),
-    "personalizer": Door(of_personalizer, lambda case: case.kind != "time", in_personalizer),
-    "study": Door(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case), in_csv),
-    "http": Door(of_http, lambda case: case.kind != "time", in_http),
-    "client": Door(of_client, lambda case: case.kind != "time", in_client),
+    "parquet": Reader(of_parquet, lambda case: not isinstance(case.value, dict) and case.value != [0.5, True]),
+    "decision log": Reader(of_decision_log, lambda _case: True, in_decision_log),
+    "personalizer": Reader(of_personalizer, lambda case: case.kind != "time", in_personalizer),
+    "study": Reader(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case), in_csv),
+    "http": Reader(of_http, lambda case: case.kind != "time", in_http),
+    "client": Reader(of_client, lambda case: case.kind != "time", in_client),
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_each_door_reads_each_value_as_the_table_has_it(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_each_reader_reads_each_value_as_the_table_has_it(tmp_path: Path, reader: str) -> None:
     wrong = []
     for case in TABLE:
-        if not DOORS[door].reaches(case):
+        if not READERS[reader].reaches(case):
             continue
-        differs = DOORS[door].differs(case)
+        differs = READERS[reader].differs(case)
         try:
-            found = DOORS[door].read(tmp_path, case)
+            found = READERS[reader].read(tmp_path, case)
         except pytest.skip.Exception:
             continue
         expected = case.outcome if differs is None else differs[0]

@@ -1,4 +1,4 @@
-"""What a process computes with is told apart, and told alike."""
+"""Processes that compute alike have one description, and others have another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = "from topk_bandit.learning.arithmetic import describe_arithmetic; print(describe_arithmetic())"
 
 
-def told(processor: Processor = THIS, *, threads: int = 1) -> str:
+def described(processor: Processor = THIS, *, threads: int = 1) -> str:
     environment = variables(processor, threads=threads)
     run = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
     return run.stdout.strip()
@@ -29,16 +29,16 @@ def test_it_names_the_libraries_and_their_threads() -> None:
 
 
 @pytest.mark.slow
-def test_processes_alike_are_told_alike_and_others_apart() -> None:
+def test_processes_alike_have_one_description_and_others_another() -> None:
     kinds = [processor for processor in (THIS, *PROCESSORS) if executable(processor)]
-    texts = [told(processor) for processor in kinds]
-    assert told() == texts[0]
+    texts = [described(processor) for processor in kinds]
+    assert described() == texts[0]
     assert len(set(texts)) == len(texts)
     for processor, text in list(zip(kinds, texts, strict=True))[1:]:
         assert f"for {processor.compiled_for} " in text
     if "openblas" in texts[0]:
         assert " on 1 threads" in texts[0]
-        assert texts[0].replace(" on 1 threads", " on 2 threads") == told(threads=2)
+        assert texts[0].replace(" on 1 threads", " on 2 threads") == described(threads=2)
 
 
 @pytest.mark.skipif(not executable(PROCESSORS[0]), reason="the kinds of processors are x86's")

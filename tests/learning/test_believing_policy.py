@@ -215,7 +215,7 @@ def test_rewards_that_are_all_equal_keep_the_amplitude_and_wear_the_slope_down(v
 
 @each_of
 def test_means_are_in_the_unit_of_the_rewards_from_the_first_slate_on(of: str) -> None:
-    # README's example: 6 items where there is room for 50, a study of four of them, and a first reward of 0.7.
+    # README's example: 6 items where there is capacity for 50, a study of four of them, and a first reward of 0.7.
     rows = np.array([0, 1, 2, 3, *[-1] * 46])
     for seed in range(8):
         rng = np.random.default_rng(seed)

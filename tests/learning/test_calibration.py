@@ -82,7 +82,7 @@ def test_a_surprise_is_what_a_dense_process_says(has_prior: bool) -> None:  # no
     assert after.surprise_of_newest(before) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_factor_widens_what_is_told_and_what_is_explored() -> None:
+def test_a_factor_widens_what_is_predicted_and_what_is_explored() -> None:
     state = live(begun(), 0, 60)
     wide = replace(state, calibration=WIDE)
     assert wide.spread_factor == pytest.approx(2.0)

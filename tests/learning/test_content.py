@@ -188,11 +188,11 @@ def test_what_an_item_adds_to_the_mean_counts_its_features(slate_size: int) -> N
     data = sample(kind, np.random.default_rng(3), n_items=7, slate_size=slate_size, context_dim=2, count=12)
     posterior = Posterior.prior(kind.make(N_ITEMS, slate_size), context_dim=2, noise_variance=NOISE).observe(*data.rows)
     items = np.array([0, 3, 4, 7, 8])
-    told = posterior.item_means(CONTEXT, items)
+    means = posterior.item_means(CONTEXT, items)
     at = posterior.at(CONTEXT, items)
     k = posterior.kernel
     expected = k.item_weight[0] * at.contraction.weights[:5] + k.divergence[0] * at.contraction.weights[5:10]
-    np.testing.assert_allclose(told, expected, atol=1e-10)
+    np.testing.assert_allclose(means, expected, atol=1e-10)
 
 
 def dense_covariance(gp: DenseGp) -> FloatArray:
@@ -290,11 +290,11 @@ def test_the_share_is_the_one_that_the_textbook_prefers() -> None:
         profile = profile_likelihood(rows.contexts @ rows.contexts.T * kernel.gram_of(rows.rankings), rows, ratios)
         best = int(np.argmax(profile.log_likelihood))
         covariance = DenseGp(kind, N_ITEMS, ratios[best], *data.rows).noisy(data.rows[:2])
-        told = multivariate_normal(np.full(60, profile.offset[best]), profile.amplitude[best] * covariance).logpdf(
-            data.rewards
-        )
-        assert profile.log_likelihood[best] == pytest.approx(told, abs=1e-6)
-        found.append(told)
+        log_density = multivariate_normal(
+            np.full(60, profile.offset[best]), profile.amplitude[best] * covariance
+        ).logpdf(data.rewards)
+        assert profile.log_likelihood[best] == pytest.approx(log_density, abs=1e-6)
+        found.append(log_density)
     assert found[1] > found[0] + 2.0
 
 
@@ -319,13 +319,13 @@ def test_rows_that_are_projected_keep_what_their_features_tell() -> None:
     asked = rankings_of(n_items, 3, 60, rng)
     exact = Posterior.fit(kernel, rows, NO_PENDING, noise_variance=NOISE)
     less = project(kernel, rows, most_rows=60, noise_variance=NOISE)
-    told = (
+    moments = (
         exact.predict(CONTEXT, asked),
         Posterior.fit(kernel, less, NO_PENDING, noise_variance=NOISE).predict(CONTEXT, asked),
     )
     assert less.n_rows == 60
-    assert np.corrcoef(told[0].mean, told[1].mean)[0, 1] > 0.97
-    assert (told[1].variance >= told[0].variance - 1e-9).all()
+    assert np.corrcoef(moments[0].mean, moments[1].mean)[0, 1] > 0.97
+    assert (moments[1].variance >= moments[0].variance - 1e-9).all()
 
 
 def test_rows_that_are_folded_say_as_much() -> None:
@@ -336,11 +336,11 @@ def test_rows_that_are_folded_say_as_much() -> None:
     kernel, rows = kind.make(5, 3), observed_rows_of(data)
     fewer = compact(kernel, rows)
     asked = all_rankings(np.arange(5), slate_size=3)
-    told = [
+    moments = [
         Posterior.fit(kernel, each, NO_PENDING, noise_variance=NOISE).predict(CONTEXT, asked) for each in (rows, fewer)
     ]
     assert fewer.n_rows < 60
-    assert_close(told[1], told[0], atol=1e-8)
+    assert_close(moments[1], moments[0], atol=1e-8)
 
 
 def initial(features: FloatArray | None = None, *, n_items: int = N_ITEMS) -> State:

@@ -29,7 +29,7 @@ def begun(*, kernel: Kernel, rows: int, prior: bool) -> State:
 
 
 class Life:
-    """Slates that are shown and rewarded, with one reward that is told wrong at first."""
+    """Slates that are shown and rewarded, with one reward that is wrong at first."""
 
     def __init__(self, state: State, seed: int) -> None:
         self.state = state
@@ -88,10 +88,10 @@ def assert_predicts_alike(one: State, other: State) -> None:
     rng = np.random.default_rng(7)
     rankings = random_rankings(ITEMS, slate_size=SLATE_SIZE, count=30, rng=rng)
     for context in rng.normal(size=(4, DIM)):
-        expected, told = other.predict(context, rankings), one.predict(context, rankings)
+        expected, found = other.predict(context, rankings), one.predict(context, rankings)
         unit = np.sqrt(theirs.amplitude) * np.linalg.norm(context)
-        assert np.abs(told.mean - expected.mean).max() <= MOST_APART * unit
-        assert np.abs(told.variance - expected.variance).max() <= MOST_APART * unit**2
+        assert np.abs(found.mean - expected.mean).max() <= MOST_APART * unit
+        assert np.abs(found.variance - expected.variance).max() <= MOST_APART * unit**2
 
 
 CASES = [

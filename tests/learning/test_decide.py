@@ -131,7 +131,7 @@ def test_the_figures_are_those_of_the_slate_shown(share: float, beta: float) -> 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_slates_that_wait_for_their_rewards_tell_nothing_yet(beta: float) -> None:
-    """What is on screen narrows what to explore next; what is told of a slate is what rewards have told."""
+    """What is on screen narrows what to explore next; a slate's figures depend on rewards alone."""
     state = learned(4, 2)
     before = ask(state, share=0.0, seed=0, beta=beta)
     waiting = state
@@ -358,7 +358,7 @@ def test_a_catalogue_of_ten_thousand_items_is_searched_in_part() -> None:
         assert decision.mean + decision.standard_deviation > (moments.mean + np.sqrt(moments.variance)).max()
 
 
-def test_what_an_item_adds_to_the_mean_is_told_without_a_search() -> None:
+def test_what_an_item_adds_to_the_mean_is_found_without_a_search() -> None:
     posterior = learned(12, 1, count=40).posterior
     every = np.arange(12, dtype=np.int32)[:, None]
     # With slates of one item there is nothing else but what all slates have in common.

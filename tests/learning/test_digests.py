@@ -71,7 +71,7 @@ def test_how_much_wider_spreads_are_counts() -> None:
 
 def test_room_for_more_rows_does_not_count() -> None:
     posterior = STATE.posterior
-    roomy = replace(posterior, _rows=posterior._rows.make_room(posterior._rows.room + 9, used=posterior.n_rows))
+    roomy = replace(posterior, _rows=posterior._rows.with_capacity(posterior._rows.capacity + 9, used=posterior.n_rows))
     assert digest_state(replace(STATE, posterior=roomy)) == digest_state(STATE)
 
 

@@ -108,8 +108,8 @@ def test_each_kind_is_encoded_as_the_rules_say(encoder: Encoder, requests: list[
     expected[BLOCKS["tags"][[0, 2, 3]]] = 1.0 / math.sqrt(3.0)
     expected[BLOCKS["user"][:3]] = 2.0 * np.array([1.0, -2.0, 2.0]) / length
     np.testing.assert_allclose(context, UNIT * expected, rtol=1e-12, atol=1e-15)
-    usual = Mark.USUAL
-    assert marks == (usual, usual, usual, usual, usual, Mark.MISSING, Mark.UNKNOWN, usual)
+    in_range = Mark.IN_RANGE
+    assert marks == (in_range, in_range, in_range, in_range, in_range, Mark.MISSING, Mark.UNKNOWN, in_range)
 
 
 def test_hashed_texts_have_one_place_each_and_always_the_same(encoder: Encoder) -> None:
@@ -128,14 +128,14 @@ def test_hashed_texts_have_one_place_each_and_always_the_same(encoder: Encoder) 
     ("values", "name", "mark"),
     [
         ({"age": 101.0}, "age", Mark.CLAMPED),
-        ({"age": 100.0}, "age", Mark.USUAL),
+        ({"age": 100.0}, "age", Mark.IN_RANGE),
         ({"basket": 1e4}, "basket", Mark.CLAMPED),
         ({"basket": -1e100}, "basket", Mark.CLAMPED),
         ({"price": 0.0}, "price", Mark.CLAMPED),
         ({"price": -3.0}, "price", Mark.CLAMPED),
         ({"country": "PL"}, "country", Mark.UNKNOWN),
         ({"user": (1e100, 0.0, -1e100)}, "user", Mark.CLAMPED),
-        ({"user": (0.0, 0.0, 0.0)}, "user", Mark.USUAL),
+        ({"user": (0.0, 0.0, 0.0)}, "user", Mark.IN_RANGE),
         ({}, "country", Mark.MISSING),
     ],
 )
@@ -181,7 +181,7 @@ GARBAGE: dict[str, st.SearchStrategy[object]] = {
 
 
 @given(st.fixed_dictionaries({}, optional=GARBAGE))
-def test_no_request_is_longer_than_a_few_usual_ones(values: dict[str, object]) -> None:
+def test_no_request_is_longer_than_a_few_ordinary_ones(values: dict[str, object]) -> None:
     encoder = _USED
     context, _ = encoder.encode(having(Features(), **values))
     assert np.isfinite(context).all()
@@ -193,14 +193,14 @@ def test_no_request_is_longer_than_a_few_usual_ones(values: dict[str, object]) -
 @given(st.lists(st.fixed_dictionaries({}, optional=GARBAGE), min_size=1, max_size=20))
 def test_whatever_is_seen_first_later_contexts_stay_short(garbage: list[dict[str, object]]) -> None:
     requests = [having(Features(), **values) for values in garbage]
-    encoder = learned([*requests, *_USUAL[:60]])
-    for features in (*requests, *_USUAL[60:70]):
+    encoder = learned([*requests, *_ORDINARY[:60]])
+    for features in (*requests, *_ORDINARY[60:70]):
         context = encoder.encode(features).context
         assert np.isfinite(context).all()
         assert np.linalg.norm(context) <= 3.0
 
 
-def test_usual_requests_have_a_length_of_about_one(encoder: Encoder) -> None:
+def test_ordinary_requests_have_a_length_of_about_one(encoder: Encoder) -> None:
     rng = np.random.default_rng(5)
     squares = [float(np.square(encoder.encode(shopper(rng)).context).sum()) for _ in range(400)]
     assert 0.8 < np.mean(squares) < 1.2
@@ -240,11 +240,11 @@ def test_the_unit_of_a_number_makes_no_difference(unit: Callable[[float], float]
     rng = np.random.default_rng(4)
     values = rng.normal(size=100)
     schema = (Feature("x", Numeric()),)
-    told = [Features.of({"x": unit(float(one))}) for one in values]
+    converted = [Features.of({"x": unit(float(one))}) for one in values]
     plain = [Features.of({"x": float(one)}) for one in values]
-    ours, theirs = learned(told, schema), learned(plain, schema)
+    ours, theirs = learned(converted, schema), learned(plain, schema)
     sign = math.copysign(1.0, unit(1.0) - unit(0.0))
-    for one, other in zip(told, plain, strict=True):
+    for one, other in zip(converted, plain, strict=True):
         np.testing.assert_allclose(
             ours.encode(one).context * [sign, 1.0], theirs.encode(other).context, rtol=1e-5, atol=1e-6
         )
@@ -298,10 +298,10 @@ def test_recoded_contexts_are_those_of_the_same_features(requests: list[Features
     requests = [without(one, "basket") if n % 5 == 0 else one for n, one in enumerate(requests)]
     before, after = learned(requests[:100]), learned(requests)
     assert not after.encodes_alike(before)
-    usual = [one for one in requests if Mark.CLAMPED not in (*before.encode(one).marks, *after.encode(one).marks)]
-    assert len(usual) > 200
-    recoded = after.recode(rows_of(before, usual, shared), np.ones(len(usual)), before, shared=shared)
-    np.testing.assert_allclose(recoded, rows_of(after, usual, shared), rtol=1e-10, atol=1e-12)
+    in_range = [one for one in requests if Mark.CLAMPED not in (*before.encode(one).marks, *after.encode(one).marks)]
+    assert len(in_range) > 200
+    recoded = after.recode(rows_of(before, in_range, shared), np.ones(len(in_range)), before, shared=shared)
+    np.testing.assert_allclose(recoded, rows_of(after, in_range, shared), rtol=1e-10, atol=1e-12)
 
 
 def test_the_first_few_requests_are_recoded_to_what_they_were(requests: list[Features]) -> None:
@@ -310,15 +310,15 @@ def test_the_first_few_requests_are_recoded_to_what_they_were(requests: list[Fea
         after = encoder.observe(features)
         seen = after.recode(seen, np.ones(len(seen)), encoder, shared=1.0)
         encoder, seen = after, np.vstack([seen, rows_of(after, [features], 1.0)])
-    usual = [n for n, one in enumerate(requests[:20]) if Mark.CLAMPED not in encoder.encode(one).marks]
-    assert len(usual) > 12
-    np.testing.assert_allclose(seen[usual], rows_of(encoder, requests[:20], 1.0)[usual], rtol=1e-9, atol=1e-11)
+    in_range = [n for n, one in enumerate(requests[:20]) if Mark.CLAMPED not in encoder.encode(one).marks]
+    assert len(in_range) > 12
+    np.testing.assert_allclose(seen[in_range], rows_of(encoder, requests[:20], 1.0)[in_range], rtol=1e-9, atol=1e-11)
 
 
 def test_sums_of_contexts_are_recoded_as_the_sums_of_recoded_ones(requests: list[Features]) -> None:
     before, after = learned(requests[:100]), learned(requests)
-    usual = [one for one in requests if Mark.CLAMPED not in (*before.encode(one).marks, *after.encode(one).marks)]
-    rows = rows_of(before, usual[:40], 2.0)
+    in_range = [one for one in requests if Mark.CLAMPED not in (*before.encode(one).marks, *after.encode(one).marks)]
+    rows = rows_of(before, in_range[:40], 2.0)
     weights = np.random.default_rng(1).normal(size=(12, 40))
     recoded = after.recode(weights @ rows, np.full(12, 7.0), before, shared=2.0)
     np.testing.assert_allclose(
@@ -354,5 +354,5 @@ def test_a_grown_schema_keeps_what_rows_say_and_adds_zeros(encoder: Encoder, req
 
 
 _rng = np.random.default_rng(9)
-_USUAL = [shopper(_rng) for _ in range(80)]
-_USED = learned(_USUAL)
+_ORDINARY = [shopper(_rng) for _ in range(80)]
+_USED = learned(_ORDINARY)

@@ -232,7 +232,7 @@ def test_a_shop_of_factors_has_some_of_their_items_and_users_each_once() -> None
     assert sorted(everything.items.tolist()) == sorted(FACTORS.items.tolist())
 
 
-def test_customers_who_like_something_else_are_told_by_the_same_contexts() -> None:
+def test_customers_who_like_something_else_have_the_same_contexts() -> None:
     shop = shop_of(7)
     moved = shop.with_preferences(np.roll(shop.preferences, 1, axis=0))
     assert moved.customers is shop.customers

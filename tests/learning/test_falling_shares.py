@@ -41,7 +41,7 @@ def test_shares_that_are_to_stay_stay() -> None:
 def test_a_decision_has_the_shares_of_its_state(half_life: float, left: float) -> None:
     """The propensity of the best of the 30 slates tells the shares."""
     state = learned(64, half_life=half_life)
-    told = {
+    propensities = {
         decision.propensity
         for seed in range(8)
         if not (
@@ -49,4 +49,4 @@ def test_a_decision_has_the_shares_of_its_state(half_life: float, left: float) -
         ).explored
     }
     uniform, near = 0.2 * left, (1.0 - 0.2 * left) * 0.4 * left
-    assert list(told) == [pytest.approx(1.0 - uniform - near + uniform / 30)]
+    assert list(propensities) == [pytest.approx(1.0 - uniform - near + uniform / 30)]

@@ -116,7 +116,7 @@ def test_shares_are_those_of_dense_linear_algebra(kind: Kind) -> None:
     np.testing.assert_allclose(shares.of_items, expected[:-1], atol=1e-6)
 
 
-def test_nothing_is_told_before_the_first_reward() -> None:
+def test_shares_are_zero_before_the_first_reward() -> None:
     empty = Posterior.prior(WCK.make(N_ITEMS, SLATE_SIZE), context_dim=CONTEXT_DIM, noise_variance=NOISE)
     assert find_shares(empty, SCHEMA, None) == ((0.0, 0.0, 0.0), ())
     assert find_shares(empty, None, None) == ((), ())

@@ -90,8 +90,8 @@ def test_the_figures_are_near_those_of_draws_of_all_slates(kind: Kind) -> None:
         best = int(np.argmax(moments.mean))
         for place in (best, int(np.argmin(moments.mean))):
             truth = joint.max(axis=1) - joint[:, place]
-            told = [draws.regret_of(SLATES[place], SLATES[best], np.random.default_rng(n)) for n in range(40)]
-            estimate, bound = np.mean(told, axis=0)
+            regrets = [draws.regret_of(SLATES[place], SLATES[best], np.random.default_rng(n)) for n in range(40)]
+            estimate, bound = np.mean(regrets, axis=0)
             assert 0.9 * truth.mean() <= estimate <= 1.7 * truth.mean() + 0.02
             assert (truth <= bound).mean() >= REGRET_CONFIDENCE
             quantile = estimate + (bound - estimate) / _BOUND_MARGIN
@@ -110,8 +110,8 @@ def test_without_pending_rows_draws_and_figures_are_those_of_the_others(kind: Ki
     assert (np.diag(waiting.covariance) < np.diag(expected.covariance)).all()
     np.testing.assert_allclose(known.covariance, expected.covariance, atol=2e-5)
     for place in range(0, len(SLATES), 17):
-        told = [one.regret_of(SLATES[place], SLATES[3], np.random.default_rng(6)) for one in (known, expected)]
-        np.testing.assert_allclose(*told, atol=2e-3)
+        regrets = [one.regret_of(SLATES[place], SLATES[3], np.random.default_rng(6)) for one in (known, expected)]
+        np.testing.assert_allclose(*regrets, atol=2e-3)
     assert known.without_pending() is known
     assert expected.without_pending() is expected
 
@@ -120,9 +120,9 @@ def test_without_pending_rows_draws_and_figures_are_those_of_the_others(kind: Ki
 def test_figures_are_never_negative_and_a_certain_slate_has_none(kind: Kind) -> None:
     draws, _ = draws_of(kind)
     for place in range(0, len(SLATES), 17):
-        told = draws.regret_of(SLATES[place], SLATES[0], np.random.default_rng(place))
-        assert told.estimate >= 0.0
-        assert told.bound >= 0.0
+        regret = draws.regret_of(SLATES[place], SLATES[0], np.random.default_rng(place))
+        assert regret.estimate >= 0.0
+        assert regret.bound >= 0.0
     assert norm.ppf(REGRET_CONFIDENCE) > 0.0
 
 
@@ -141,7 +141,7 @@ def test_a_context_of_zeros_has_no_draws() -> None:
 
 
 def test_items_that_stand_for_more_are_the_best_of_them() -> None:
-    """Regret told by 5 of 300 items that were never shown is that of all 300."""
+    """Regret estimated from 5 of 300 items that were never shown is that of all 300."""
     n_items, k, context = 300, 3, np.array([1.0, -0.4])
     kernel, rng = adaptive_kendall(n_items, k), np.random.default_rng(0)
     shown = np.array([rng.permutation(12)[:k] for _ in range(40)], dtype=np.int32)

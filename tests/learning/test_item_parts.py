@@ -1,4 +1,4 @@
-"""Parts of items that rows which left told of: everything against dense algebra over explicit features."""
+"""Parts of items from rows that left: everything against dense algebra over explicit features."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def believing(shape: Shape) -> Posterior:
 
 
 @each_shape
-def test_the_slope_changes_weights_by_what_rows_that_left_told_too(shape: Shape) -> None:
+def test_the_slope_changes_weights_by_the_parts_of_rows_that_left_too(shape: Shape) -> None:
     posterior, items = believing(shape), np.array([0, 2, 3, 5, 7], dtype=np.int32)
     low, high = (
         posterior.rescale(offset=posterior.offset_at(slope), slope=slope, amplitude=AMPLITUDE).at(CONTEXT, items)
@@ -357,11 +357,11 @@ def test_each_row_that_leaves_gives_every_item_its_exact_marginal(shape: Shape) 
     leaving = LeavingRows(contexts, rankings, np.stack([rewards, np.ones(5)]), noise)
     absorbed = parts.absorb(kernel, leaving, noise_variance=NOISE, most_items=N_ITEMS)
     known = absorbed.infer_parts(kernel, NOISE)
-    told = np.array([theta for theta in range(1 + N_ITEMS) if theta == 0 or theta - 1 in absorbed.items])
-    place = known.place[told - 1]
-    np.testing.assert_allclose(known.means[0, place] - OFFSET * known.means[1, place], means[told], atol=1e-9)
-    units = np.where(told == 0, kernel.constant, kernel.item_variance)[:, None, None] * np.eye(CONTEXT_DIM)
-    np.testing.assert_allclose(units - known.taken[place], covariances[told], atol=1e-9)
+    present = np.array([theta for theta in range(1 + N_ITEMS) if theta == 0 or theta - 1 in absorbed.items])
+    place = known.place[present - 1]
+    np.testing.assert_allclose(known.means[0, place] - OFFSET * known.means[1, place], means[present], atol=1e-9)
+    units = np.where(present == 0, kernel.constant, kernel.item_variance)[:, None, None] * np.eye(CONTEXT_DIM)
+    np.testing.assert_allclose(units - known.taken[place], covariances[present], atol=1e-9)
     assert absorbed.observations == 5
 
 
@@ -375,7 +375,7 @@ def test_what_is_left_of_rows_that_leave_tells_of_the_offset() -> None:
     assert products[0, 1] / products[1, 1] == pytest.approx(3.5)
 
 
-def test_the_evidence_of_what_was_told_is_that_of_gaussian_factors() -> None:
+def test_the_evidence_is_that_of_gaussian_factors() -> None:
     kernel, parts = kernel_of(SHAPES[0]), random_parts(10, [0, 3, 4])
     parts = replace(parts, products=np.array([[5.0, 1.2], [1.2, 2.0]]), observations=4.0)
     ratios = np.array([0.3, 1.0, 4.0])
@@ -467,7 +467,7 @@ def learned_from(seed: int, count: int) -> State:
 
 
 def errors_of(state: State, seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return errors of means of random slates, their told deviations, and the truth, less what all have in common."""
+    """Return errors of means of random slates, their predicted deviations, and the truth, less the common part."""
     rng = np.random.default_rng(99)
     kernel, (*_, worth) = kernel_of(Shape(1.0, 0.1, 0.0), LARGE), large_shop(seed, 1)
     context, slates = np.array([1.0, 0.7]), rankings_of(LARGE, SLATE_SIZE, 200, rng)

@@ -282,7 +282,7 @@ def test_the_state_is_the_posterior_under_the_kernel_that_was_chosen() -> None:
 
 
 def test_the_part_without_the_constant_is_that_of_the_rankings_alone() -> None:
-    """f = g + h: the moments of g by the textbook, K holding both; means are told with the mean of h."""
+    """f = g + h: the moments of g by the textbook, K holding both; means have the mean of h added."""
     shape = Shape(0.5, 1.0, 4.0)
     data, kind = draw(shape, 7, count=60), kind_of(shape)
     posterior = Posterior.prior(kind.make(N_ITEMS, SLATE_SIZE), context_dim=CONTEXT_DIM, noise_variance=0.1).observe(

@@ -35,8 +35,8 @@ LIMITS = Limits(rows=60, pending_rows=6)
 
 def strided(array: NDArray[Any]) -> NDArray[Any]:
     """Return every other number of an array that is twice as long in every direction."""
-    room = np.zeros([2 * size for size in array.shape], dtype=array.dtype)
-    view = room[tuple(slice(None, None, 2) for _ in array.shape)]
+    memory = np.zeros([2 * size for size in array.shape], dtype=array.dtype)
+    view = memory[tuple(slice(None, None, 2) for _ in array.shape)]
     view[...] = array
     return view
 
@@ -49,8 +49,8 @@ def backwards(array: NDArray[Any]) -> NDArray[Any]:
 
 def unaligned(array: NDArray[Any]) -> NDArray[Any]:
     """Return numbers that begin at an odd address."""
-    room = np.zeros(array.nbytes + 1, dtype=np.uint8)
-    view = room[1:].view(array.dtype).reshape(array.shape)
+    memory = np.zeros(array.nbytes + 1, dtype=np.uint8)
+    view = memory[1:].view(array.dtype).reshape(array.shape)
     view[...] = array
     return view
 

@@ -37,8 +37,8 @@ def posterior_of(kind: Kind, rng: np.random.Generator, prior_mean: PriorMean | N
     empty = Posterior.prior(
         kind.make(N_ITEMS, SLATE_SIZE), context_dim=CONTEXT_DIM, noise_variance=0.2, prior_mean=prior_mean
     )
-    told = empty.observe(contexts[:N_ROWS], rankings[:N_ROWS], rng.normal(3.0, 2.0, size=N_ROWS))
-    shown = told.show(contexts[N_ROWS:], rankings[N_ROWS:])
+    learned = empty.observe(contexts[:N_ROWS], rankings[:N_ROWS], rng.normal(3.0, 2.0, size=N_ROWS))
+    shown = learned.show(contexts[N_ROWS:], rankings[N_ROWS:])
     return shown.rescale(offset=2.5, amplitude=1.7, slope=0.0 if prior_mean is None else 0.8)
 
 

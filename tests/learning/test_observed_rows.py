@@ -220,7 +220,7 @@ def test_rows_that_show_items_that_are_gone_are_what_the_others_explain_of_them(
     expected = predict_by_definition(kind, data, basis_of(projected, data), context)
     assert_close(fit(kernel, projected).predict(context, TO_ASK), expected, atol=1e-6)
     fewer = fit(kernel, whole.select(np.flatnonzero(stays))).predict(context, TO_ASK)
-    assert fewer.variance.sum() > expected.variance.sum(), "they told nothing of the others"
+    assert fewer.variance.sum() > expected.variance.sum(), "they say nothing of the others"
 
 
 def test_nothing_is_left_of_rows_that_all_show_what_is_gone() -> None:
@@ -380,7 +380,7 @@ def rows_of_shop(n_items: int, n_numbers: int, count: int = 400) -> ObservedRows
 
 
 def test_a_basis_has_a_row_for_each_items_part_in_each_direction_of_contexts() -> None:
-    """Few items still have 256, many as many as there is room for; and rows that fit are not looked at."""
+    """Few items still have 256, many as many as the capacity allows; and rows that fit are not looked at."""
     kernel = adaptive_kendall(60, SLATE_SIZE)
     needed = rows_needed(kernel, rows_of_shop(60, 4), most_rows=1000)
     assert 0.9 * 60 * 5 <= needed <= 60 * 5
@@ -422,7 +422,7 @@ def test_contexts_that_do_not_vary_are_one_direction_in_any_order() -> None:
         assert needed == {directions * len(np.unique(rankings))}
 
 
-def test_a_history_is_projected_by_what_rewards_have_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_is_projected_by_a_noise_that_is_fitted_to_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(8)
     noises: list[float] = []
 

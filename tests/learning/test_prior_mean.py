@@ -146,8 +146,8 @@ def test_what_scale_and_slope_are_chosen_by_is_left_of_the_generalised_least_squ
     left = targets[:, :2] - (targets[:, 2] @ solved[:, :2]) / (targets[:, 2] @ solved[:, 2])
     expected = left.T @ np.linalg.solve(process.noisy(process.rewarded), left)
     for products in (posterior.centred_products, posterior.slope_products):
-        told = products.yy, products.yh, products.hh
-        np.testing.assert_allclose(told, expected[[0, 0, 1], [0, 1, 1]], rtol=1e-7)
+        found = products.yy, products.yh, products.hh
+        np.testing.assert_allclose(found, expected[[0, 0, 1], [0, 1, 1]], rtol=1e-7)
         assert products.observations == 25.0
 
 

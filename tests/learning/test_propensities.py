@@ -48,9 +48,9 @@ def test_each_slate_has_the_probability_that_its_definition_says(uniform: float,
     by_hand = uniform / len(slates) + (1.0 - uniform) * (
         (1.0 - near) * (slates == BEST).all(axis=1) + near * np.array(beside) / 9
     )
-    told = np.array([drawn_from.propensity(slate) for slate in slates])
-    np.testing.assert_allclose(told, by_hand, atol=1e-15)
-    assert told.sum() == pytest.approx(1.0)
+    propensities = np.array([drawn_from.propensity(slate) for slate in slates])
+    np.testing.assert_allclose(propensities, by_hand, atol=1e-15)
+    assert propensities.sum() == pytest.approx(1.0)
     for slate in slates:
         at_positions = [(by_hand * (slates[:, p] == slate[p])).sum() for p in range(3)]
         np.testing.assert_allclose(drawn_from.position_propensities(slate), at_positions, atol=1e-15)
@@ -61,10 +61,10 @@ def test_slates_are_drawn_as_often_as_their_propensities_say(uniform: float, nea
     drawn_from, rng = distribution(uniform, near), np.random.default_rng(0)
     draws = [drawn_from.draw(rng) for _ in range(6000)]
     counts = Counter(tuple(slate.tolist()) for slate, _ in draws)
-    told = {slate: drawn_from.propensity(np.array(slate, dtype=np.int32)) for slate in counts}
-    assert min(told.values()) > 0.0
-    likely = [slate for slate in told if told[slate] > 1e-12]
-    expected = np.array([told[slate] for slate in likely])
+    propensities = {slate: drawn_from.propensity(np.array(slate, dtype=np.int32)) for slate in counts}
+    assert min(propensities.values()) > 0.0
+    likely = [slate for slate in propensities if propensities[slate] > 1e-12]
+    expected = np.array([propensities[slate] for slate in likely])
     if len(likely) > 1:
         assert chisquare([counts[slate] for slate in likely], 6000 * expected / expected.sum()).pvalue > 1e-3
     explored = sum(by_share for _, by_share in draws) / 6000

@@ -128,7 +128,7 @@ def test_one_wild_reward_changes_next_to_nothing(seed: int) -> None:
     np.testing.assert_allclose(np.sqrt(one.variance), np.sqrt(other.variance), rtol=0.25)
 
 
-def test_what_is_at_the_end_of_its_range_is_told() -> None:
+def test_what_is_at_the_end_of_its_range_is_reported() -> None:
     assert initial().edges_reached == ()
     rng, state = np.random.default_rng(0), initial(1)
     weights = rng.normal(size=N_ITEMS * (N_ITEMS - 1) // 2)

@@ -88,8 +88,8 @@ def test_of_more_known_items_than_a_search_looks_at_the_best_and_the_rarest_are_
         ranking = np.unique((N_ITEMS * rng.random(9) ** 2).astype(np.int32))[:SLATE_SIZE]
         state = state.rewarded(str(number), CONTEXT, rng.permutation(ranking), reward=float(rng.normal()))
     known = ELIGIBLE[state.posterior.shown_counts()[ELIGIBLE] > 0]
-    room = most - SLATE_SIZE
+    most_known = most - SLATE_SIZE
     by_mean = known[np.argsort(-state.posterior.item_means(CONTEXT, known))]
-    rest = by_mean[3 * room // 4 :]
-    rarest = rest[np.argsort(state.posterior.shown_counts()[rest], kind="stable")][: room - 3 * room // 4]
-    assert set(searched(state).items.tolist()) & set(known.tolist()) == {*by_mean[: 3 * room // 4], *rarest}
+    rest = by_mean[3 * most_known // 4 :]
+    rarest = rest[np.argsort(state.posterior.shown_counts()[rest], kind="stable")][: most_known - 3 * most_known // 4]
+    assert set(searched(state).items.tolist()) & set(known.tolist()) == {*by_mean[: 3 * most_known // 4], *rarest}

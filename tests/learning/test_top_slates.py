@@ -35,7 +35,7 @@ def test_the_top_slates_are_those_of_all_slates(kind: Kind, beta: float, seed: i
     assert {tuple(one) for one in ITEMS[top.rankings].tolist()} == {tuple(one) for one in best.tolist()}
 
 
-def test_where_there_are_few_slates_all_of_them_are_told_once() -> None:
+def test_where_there_are_few_slates_each_is_returned_once() -> None:
     posterior = Posterior.prior(WCK.make(4, 2), context_dim=1, noise_variance=0.1)
     at_context = posterior.at(np.ones(1), np.array([1, 3], dtype=np.int32))
     top = find_top_slates(at_context, beta=1.0, starts=np.array([[0, 1]], dtype=np.int32), limit=11)

@@ -29,7 +29,7 @@ from topk_bandit.domain.errors import (
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.learning.feature_shares import find_shares
-from topk_bandit.learning.usual_values import NO_VALUES
+from topk_bandit.learning.robust_ranges import NO_VALUES
 from topk_bandit.store.codec import prior_digest
 
 if TYPE_CHECKING:

@@ -599,7 +599,7 @@ def _end_aside(model: Model, event: Rewarded | Expired) -> Model:
 
 def _usual_reward(model: Model, reward: float | None) -> float:
     """Return a reward as it counts now in the mean, 0 for none."""
-    return 0.0 if reward is None else model.state.usual_reward(reward)
+    return 0.0 if reward is None else model.state.reward_in_range(reward)
 
 
 def _take_reward(model: Model, event: Rewarded, *, at_ms: int) -> Model:

@@ -33,7 +33,7 @@ from topk_bandit.learning.policy import Checkpoint, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.recent_observations import NO_OBSERVATIONS, Counted, RecentObservations
-from topk_bandit.learning.usual_values import NO_VALUES, UsualValues
+from topk_bandit.learning.robust_ranges import NO_VALUES, RobustRange
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.documents import refuse_newer
@@ -315,7 +315,7 @@ def _read_item_features(
     return ItemFeatures(encoder, arrays["item_features"], arrays["item_centre"], header["items_taken"])
 
 
-def _describe_usual(usual: UsualValues | None) -> Mapping[str, Any] | None:
+def _describe_usual(usual: RobustRange | None) -> Mapping[str, Any] | None:
     """Return what values are usual without the values, which are an array."""
     if usual is None:
         return None
@@ -323,12 +323,12 @@ def _describe_usual(usual: UsualValues | None) -> Mapping[str, Any] | None:
     return described | {"farthest": _finite(usual.farthest)}
 
 
-def _read_usual(described: Mapping[str, Any] | None, name: str, arrays: Mapping[str, Any]) -> UsualValues | None:
+def _read_usual(described: Mapping[str, Any] | None, name: str, arrays: Mapping[str, Any]) -> RobustRange | None:
     if described is None:
         return None
     farthest = math.inf if described["farthest"] is None else described["farthest"]
     read = {array: arrays[f"{name}_{array}"] for array in _USUAL_ARRAYS}
-    return UsualValues(**_named(UsualValues, described, optional=_USUAL_ARRAYS) | {"farthest": farthest, **read})
+    return RobustRange(**_named(RobustRange, described, optional=_USUAL_ARRAYS) | {"farthest": farthest, **read})
 
 
 def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -383,7 +383,7 @@ def _describe_clamped_rewards(model: Model) -> tuple[int, float, float, int]:
     return model.state.observations, model.mean_reward, farthest, counted.wild_rewards
 
 
-def _describe_shortened_contexts(norms: UsualValues | None) -> tuple[tuple[float, ...], float, int] | None:
+def _describe_shortened_contexts(norms: RobustRange | None) -> tuple[tuple[float, ...], float, int] | None:
     """Return the same of contexts: the first norms, the longest usual one, and how many were shortened."""
     if norms is None:
         return None

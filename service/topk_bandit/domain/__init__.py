@@ -1,1 +1,1 @@
-"""Values of bandits and of studies, the errors of all rooms, and hooks: no rules of any other room."""
+"""Values of bandits and of studies, the errors of all packages, and hooks: no rules of any other package."""

@@ -678,7 +678,7 @@ class BanditStats:
     forgotten
         Observations that were learned before the newest reset: they count, and nothing of them is known.
     outliers
-        Rewards that are not learned, because they are too far from all others; those that turned out usual are.
+        Rewards that are not learned, because they are too far from all others; those that turned out in range are.
     outlier_contexts
         Rewards that are not learned, because the contexts of their slates are too long to be true.
     spread_factor

@@ -40,13 +40,13 @@ class Call:
     span
         The call itself, in the caller's trace or a fresh one.
     parent
-        The caller's span; None when it told none.
+        The caller's span; None when it sent none.
     resource
         What it is about, by name; empty until that is known.
     recommendation_id
         The slate that it gives out; empty until there is one, and where it is not recorded.
     worker
-        What its caller is told of who answers; empty where there is one worker.
+        The name of the answering worker that the caller gets; empty where there is one worker.
     """
 
     request_id: str

@@ -137,7 +137,7 @@ class Features:
 
 
 NO_FEATURES = Features()
-"""Nothing is told."""
+"""No features."""
 
 Context: TypeAlias = tuple[float, ...] | Features
 """What a slate is chosen for: numbers as the caller encoded them, or features by name."""
@@ -158,7 +158,7 @@ class FeatureStats:
         Empty for a context that is one vector, whose norms the rest is about.
     centre, scale
         What encodes as 0, and how far from it as 1, in the unit of the feature, logarithms on a log scale; 0 for what
-        has neither, or is always the same. The scale of a vector is its usual length.
+        has neither, or is always the same. The scale of a vector is its median length.
     frozen
         Whether both stay as they are.
     clamped, unknown, missing

@@ -27,7 +27,7 @@ class ModelFigures(NamedTuple):
     spread_factor
         By how much its spreads are widened.
     missing_rewards
-        How many rewards as many slates usually get as were given out since the newest reward.
+        The expected number of rewards of the slates that were given out since the newest reward.
     """
 
     observations: int
@@ -100,7 +100,7 @@ class Hooks:
         """Note what one model may take, once, before any model is there."""
 
     def rested(self, reason: str) -> None:
-        """Note that a model leaves memory until it is asked for: "idle", or "memory" when others need the room."""
+        """Note that a model leaves memory until it is asked for: "idle", or "memory" when others need the space."""
 
     def forgotten(self, bandit: str) -> None:
         """Note that this worker holds no model of the bandit any more."""

@@ -1,4 +1,4 @@
-"""What operators are told of tenants, bandits and single recommendations: values without behaviour."""
+"""Facts on tenants, bandits and single recommendations for operators: values without behaviour."""
 
 from __future__ import annotations
 

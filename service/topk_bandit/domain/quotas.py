@@ -71,8 +71,8 @@ class Quotas:
 
     Parameters
     ----------
-    usual
-        What holds for tenants that have no limit of their own; what is missing is unlimited.
+    default
+        The limits of tenants without their own; a quota that is missing is unlimited.
     of_tenants
         Their own limits, by tenant.
 
@@ -84,14 +84,14 @@ class Quotas:
 
     def __init__(
         self,
-        usual: Mapping[Quota, int] | None = None,
+        default: Mapping[Quota, int] | None = None,
         of_tenants: Mapping[str, Mapping[Quota, int]] | None = None,
     ) -> None:
-        self._usual = dict(usual or {})
+        self._default = dict(default or {})
         self.of_tenants = of_tenants or {}
 
     def limit(self, tenant: str, quota: Quota) -> int:
         """Return how much a tenant may have of something; `UNLIMITED` for as much as there is."""
-        usual = self._usual.get(quota, UNLIMITED)
+        default = self._default.get(quota, UNLIMITED)
         own = self.of_tenants.get(tenant)
-        return usual if own is None else own.get(quota, usual)
+        return default if own is None else own.get(quota, default)

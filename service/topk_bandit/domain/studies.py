@@ -154,7 +154,7 @@ class StudyDesign:
         Bound of the distance from the optimum: no design has a log det larger by more than this.
     target_gap
         The gap that was aimed at. The gap is larger if the time was up, or if no better design was found and no smaller
-        gap could be proven, which is usual for lists of four and more items.
+        gap could be proven, which is common for lists of four and more items.
     """
 
     lists: tuple[QuestionList, ...]

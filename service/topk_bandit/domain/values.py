@@ -1,6 +1,6 @@
 """Single values as files and JSON have them: which are missing, and what number, text, boolean, time or list each is.
 
-All readers take a value here, so that it is the same at every door. What is not clearly of its kind is refused: a
+All readers take a value here, so that it is the same for all of them. What is not clearly of its kind is refused: a
 reader never guesses. Each function raises ``ValueError`` with a problem that follows the name of a field.
 """
 

@@ -1,6 +1,6 @@
 """The learner: mathematics on arrays. No I/O, no clock, no global random state.
 
-A `State` is a value. It is told of the slates that were shown and of their rewards, and decisions are made with it.
+A `State` is a value. It learns from shown slates and their rewards, and decisions are made with it.
 Here rewards say that item 3 does well at the top:
 
 >>> import numpy as np

@@ -37,7 +37,7 @@ _ormtr = _routine(
 )
 
 _BLOCK = 64
-"""Columns that LAPACK reduces at a time need so much room."""
+"""LAPACK gets a work array for so many columns at a time."""
 
 
 class Tridiagonal(NamedTuple):
@@ -78,16 +78,16 @@ def reduce_to_diagonals(matrix: NDArray[np.float64], targets: NDArray[np.float64
     """Reduce a symmetric matrix (N, N), of which the lower triangle counts, and targets (T, N) with it: 4/3 N^3."""
     reduced, taken, n = matrix.copy(), targets.copy(), len(matrix)
     diagonal, beside, reflectors = np.empty(n), np.empty(max(n - 1, 0)), np.empty(max(n - 1, 0))
-    size, count, room, info = c_int(n), c_int(len(targets)), c_int(_BLOCK * max(n, 1)), c_int()
-    upper, work = byref(c_char(b"U")), _numbers(np.empty(room.value))
+    size, count, work_size, info = c_int(n), c_int(len(targets)), c_int(_BLOCK * max(n, 1)), c_int()
+    upper, work = byref(c_char(b"U")), _numbers(np.empty(work_size.value))
     numbers, taus = _numbers(reduced), _numbers(reflectors)
     _sytrd(
         *(upper, byref(size), numbers, byref(size), _numbers(diagonal), _numbers(beside), taus),
-        *(work, byref(room), byref(info)),
+        *(work, byref(work_size), byref(info)),
     )
     _ormtr(
         *(byref(c_char(b"L")), upper, byref(c_char(b"T")), byref(size), byref(count), numbers, byref(size), taus),
-        *(_numbers(taken), byref(size), work, byref(room), byref(info)),
+        *(_numbers(taken), byref(size), work, byref(work_size), byref(info)),
     )
     return Tridiagonal(diagonal, beside, taken)
 

@@ -40,9 +40,9 @@ def scale_shared(contexts: FloatArray, ratio: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rewarded rows, as arrays with room to grow: `targets` is as of `ObservedRows`, `whitener` is M' (room, room).
+    """Rewarded rows, as arrays with a capacity R for more: `targets` is as of `ObservedRows`, `whitener` is M' (R, R).
 
-    `content` is phi of the rows' rankings, shape (room, q): q = 0 where content does not count.
+    `content` is phi of the rows' rankings, shape (R, q): q = 0 where content does not count.
     """
 
     contexts: FloatArray
@@ -52,17 +52,17 @@ class Rows:
     whitener: FloatArray
 
     @classmethod
-    def empty(cls, room: int, *, context_dim: int, slate_size: int, n_features: int, n_targets: int) -> Rows:
+    def empty(cls, capacity: int, *, context_dim: int, slate_size: int, n_features: int, n_targets: int) -> Rows:
         return cls(
-            contexts=np.zeros((room, context_dim)),
-            rankings=np.zeros((room, slate_size), dtype=np.int32),
-            content=np.zeros((room, n_features)),
-            targets=np.zeros((n_targets, room)),
-            whitener=np.zeros((room, room)),
+            contexts=np.zeros((capacity, context_dim)),
+            rankings=np.zeros((capacity, slate_size), dtype=np.int32),
+            content=np.zeros((capacity, n_features)),
+            targets=np.zeros((n_targets, capacity)),
+            whitener=np.zeros((capacity, capacity)),
         )
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         return len(self.whitener)
 
     @property
@@ -70,10 +70,10 @@ class Rows:
         arrays = self.contexts, self.rankings, self.content, self.targets, self.whitener
         return sum(array.nbytes for array in arrays)
 
-    def make_room(self, room: int, *, used: int) -> Rows:
-        """Return a copy of the used part with room for more."""
+    def with_capacity(self, capacity: int, *, used: int) -> Rows:
+        """Return a copy of the used part, of this capacity."""
         new = Rows.empty(
-            room,
+            capacity,
             context_dim=self.contexts.shape[1],
             slate_size=self.rankings.shape[1],
             n_features=self.content.shape[1],

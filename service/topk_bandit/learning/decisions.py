@@ -47,10 +47,10 @@ class Decision:
     position_propensities
         Exact probabilities of showing each of its items at its position, shape (k,).
     mean, standard_deviation
-        Of its expected reward, by what rewards have told. Until two of them differ there is no unit, and the mean is
-        what all of them were: 0 before the first.
+        Moments of its expected reward, given the rewards. Until two rewards differ there is no unit, and the mean is
+        the value of all of them: 0 before the first.
     regret_bound, estimated_regret
-        As in `topk_bandit.domain.bandits.Recommendation`, by what rewards have told.
+        As in `topk_bandit.domain.bandits.Recommendation`, given the rewards.
     explored
         Whether one of the exploration's shares drew it.
     evaluations
@@ -232,7 +232,7 @@ def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.G
 def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: NDArray[np.int32]) -> RegretFigures:
     """Return figures of a slate's regret; one that was drawn may have items that were not searched.
 
-    They are of what rewards have told: slates that wait for theirs narrow what is explored next, and tell nothing yet.
+    They depend on rewards alone: slates that wait for theirs narrow what is explored next, and change no figure yet.
     """
     items, draws, best_places, places = best.items, best.draws, best.places, best.places
     if shown is not best.ranking:
@@ -276,12 +276,12 @@ def _items_to_search(
         return eligible
     if len(new) > most_new:
         new = _stand_ins(posterior, context, eligible, new, rng)
-    room = max(MOST_ITEMS_TO_SEARCH - most_new, k)
-    if len(known) > room:
+    most_known = max(MOST_ITEMS_TO_SEARCH - most_new, k)
+    if len(known) > most_known:
         by_mean = known[np.argsort(-posterior.item_means(context, eligible[known]), kind="stable")]
-        rest = by_mean[room * 3 // 4 :]
+        rest = by_mean[most_known * 3 // 4 :]
         rarest = rest[np.argsort(counts[rest], kind="stable")]
-        known = np.concatenate([by_mean[: room * 3 // 4], rarest[: room - room * 3 // 4]])
+        known = np.concatenate([by_mean[: most_known * 3 // 4], rarest[: most_known - most_known * 3 // 4]])
     return np.asarray(eligible[np.sort(np.concatenate([known, new]))], dtype=np.int32)
 
 

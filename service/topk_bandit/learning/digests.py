@@ -19,7 +19,7 @@ def digest_state(state: State) -> str:
     """Return the digest of what a state predicts from, in hexadecimal digits.
 
     It covers every number that later predictions depend on: rows, factors, weights, sums, choices and counts. It does
-    not cover the room that arrays have beyond their rows.
+    not cover the capacity that arrays have beyond their rows.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     numbers = *state.posterior.numbers, state.pending_ids, state.observations, state.since_refit

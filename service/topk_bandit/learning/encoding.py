@@ -3,8 +3,8 @@
 Each feature has a block of the vector. A number is centred, scaled (`feature_records`) and clamped at a few scales;
 true and false are 1 and -1; a text, or a bucket of texts, has a place that is 1; labels share a unit length; a vector
 keeps its direction. Each block ends with a place that is 1 where the value is missing, all others being 0 then; what is
-many times too far out to be true counts as missing. The root mean square of a usual block is 1, and blocks are divided
-by the root of how many there are, constant numbers not counted: so none drowns the others, whatever its unit.
+many times too far out to be true counts as missing. Blocks have a root mean square of 1, and are divided by the root of
+how many there are, constant numbers not counted: so none drowns the others, whatever its unit.
 
 An encoder is a value that is folded from requests (`observe`). When a centre, a scale or the schema changes, contexts
 that were encoded before are recoded: a number that is linear in the old coordinates and in the constant that contexts
@@ -212,7 +212,7 @@ def _encode(kind: FeatureKind, record: FeatureRecord, value: FeatureValue | None
 
 def _encode_number(kind: Numeric, record: FeatureRecord, value: float, block: list[float]) -> Mark:
     if not record.known:
-        return Mark.USUAL
+        return Mark.IN_RANGE
     number = _number_of(kind, value)
     if number is None:
         block[0] = -record.limit if record.scale else 0.0
@@ -222,7 +222,7 @@ def _encode_number(kind: Numeric, record: FeatureRecord, value: float, block: li
         block[-1] = 1.0
         return Mark.CLAMPED
     block[0] = min(max(scaled, -record.limit), record.limit)
-    return Mark.USUAL if abs(scaled) <= record.limit * _ROUNDING else Mark.CLAMPED
+    return Mark.IN_RANGE if abs(scaled) <= record.limit * _ROUNDING else Mark.CLAMPED
 
 
 _ROUNDING = 1.0 + 1e-9
@@ -233,13 +233,13 @@ _LOGARITHMS_ARE_NEARER = 0.3
 
 def _encode_flag(_kind: Boolean, _record: FeatureRecord, value: bool, block: list[float]) -> Mark:  # noqa: FBT001
     block[0] = 1.0 if value else -1.0
-    return Mark.USUAL
+    return Mark.IN_RANGE
 
 
 def _encode_text(kind: Categorical, _record: FeatureRecord, value: str, block: list[float]) -> Mark:
     place = _place_of(kind, value)
     block[place] = 1.0
-    return Mark.UNKNOWN if place == len(kind.values) and not kind.buckets else Mark.USUAL
+    return Mark.UNKNOWN if place == len(kind.values) and not kind.buckets else Mark.IN_RANGE
 
 
 def _encode_labels(kind: LabelSet, record: FeatureRecord, value: tuple[str, ...], block: list[float]) -> Mark:
@@ -247,7 +247,7 @@ def _encode_labels(kind: LabelSet, record: FeatureRecord, value: tuple[str, ...]
     if any(block):
         height = 1.0 / math.sqrt(sum(block))
         block[:] = [height if place else 0.0 for place in block]
-    return max(marks, default=Mark.USUAL)
+    return max(marks, default=Mark.IN_RANGE)
 
 
 _SMALLEST_NORM = 1e-300
@@ -257,13 +257,13 @@ _SMALLEST_NORM = 1e-300
 def _encode_vector(kind: Vector, record: FeatureRecord, value: tuple[float, ...], block: list[float]) -> Mark:
     norm = _number_of(kind, value)
     if not record.scale or not norm:
-        return Mark.USUAL
+        return Mark.IN_RANGE
     if norm > record.farthest * record.scale:
         block[-1] = 1.0
         return Mark.CLAMPED
     height = min(norm / record.scale, record.limit) / norm
     block[:-1] = [number * height for number in value]
-    return Mark.USUAL if norm <= record.limit * record.scale else Mark.CLAMPED
+    return Mark.IN_RANGE if norm <= record.limit * record.scale else Mark.CLAMPED
 
 
 _ENCODERS: Mapping[type, Callable[..., Mark]] = {

@@ -23,7 +23,7 @@ COUNTS = (1, 2, 4, 16, 64, 256, 1024)
 """Values after which centre and scale are taken; the last time for good."""
 
 FEWEST_VALUES = 16
-"""So many values tell what is usual. Fewer only give a unit, in which nothing is lost until there are more."""
+"""So many values give a range. Fewer only give a unit, in which nothing is lost until there are more."""
 
 _LOOSE_LIMIT = 100.0
 
@@ -43,7 +43,7 @@ _TAILS = ((0.16, 0.994), (0.05, 1.645), (0.01, 2.326), (0.0, 3.0))
 class Mark(IntEnum):
     """How a value was taken."""
 
-    USUAL = 0
+    IN_RANGE = 0
     CLAMPED = 1
     UNKNOWN = 2
     MISSING = 3
@@ -55,8 +55,8 @@ class FeatureRecord(NamedTuple):
     Attributes
     ----------
     centre, scale
-        What encodes as 0, and how far from it as 1; of a vector its usual norm. A scale of 0 is that of values that are
-        all equal, or of which too few are known: they encode as 0.
+        What encodes as 0, and how far from it as 1; the scale of a vector is its median norm. A scale of 0 is that of
+        values that are all equal, or of which too few are known: they encode as 0.
     limit
         How many scales from the centre are believed; infinite where nothing is scaled.
     known
@@ -113,7 +113,7 @@ class FeatureRecord(NamedTuple):
     def mark(self, mark: Mark) -> FeatureRecord:
         """Return the record after a value that was so marked."""
         match mark:
-            case Mark.USUAL:
+            case Mark.IN_RANGE:
                 return self
             case Mark.CLAMPED:
                 return self._replace(clamped=self.clamped + 1)
@@ -139,7 +139,7 @@ class FeatureRecord(NamedTuple):
         return record._replace(sample=lay_out(np.zeros(0)), learns=scale == 0.0)
 
     def stats(self, name: str) -> FeatureStats:
-        """Return what is told of the feature of this name."""
+        """Return the statistics of the feature of this name."""
         counts = self.clamped, self.unknown, self.missing
         return FeatureStats(name, self.centre, self.scale, not self.learns, *counts)
 

@@ -2,7 +2,7 @@
 
 The mean of a slate is linear in the numbers of its context, and what content adds is linear in those of its items. So
 what a feature adds to the mean of a slate is a sum over its own numbers, and all of them add up to the mean. Before any
-reward all features count alike: that is the prior (`encoding`). What the rewards say of it is told here.
+reward all features count alike: that is the prior (`encoding`). The shares here follow from the rewards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_ROWS = 128
 
 
 class FeatureShares(NamedTuple):
-    """From 0 to 1, in the order of the schemas: one in all with what no feature tells, zeros where nothing is told.
+    """From 0 to 1, in the order of the schemas: one in all with the share of no feature, zeros without rewards.
 
     Attributes
     ----------

@@ -211,15 +211,15 @@ def best_noise(
     observed_rows: ObservedRows,
     *,
     prior: SlopePrior | None = None,
-    told: KernelEvidence | None = None,
+    evidence: KernelEvidence | None = None,
 ) -> NoiseFit:
-    """Return the noise ratio r that the marginal likelihood tells of, for rows of a posterior.
+    """Return the noise ratio r by the marginal likelihood, for rows of a posterior.
 
     It is the mean of noise over the mean of amplitude, both over all ratios by their posterior probabilities. The most
     likely ratio alone is often one at which all is noise while a noisy shop has few rewards, and then little is tried,
-    and regret told too small. A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide) decides
-    while there are few rows; without it a dozen rewards can pass for pure noise, or for none. Rewards that are all
-    equal say nothing, and leave the prior's mean.
+    and the estimated regret is too small. A weak prior on the relative noise (log10 normal, mean 0.1, one decade wide)
+    decides while there are few rows; without it a dozen rewards can pass for pure noise, or for none. Rewards that are
+    all equal say nothing, and leave the prior's mean.
 
     Parameters
     ----------
@@ -229,11 +229,11 @@ def best_noise(
         At least one row.
     prior
         The slope's, if the rows have the h of a prior mean.
-    told
-        What rows that left told of single items.
+    evidence
+        The evidence on single items from rows that left.
     """
     gram, to_own = kernel.gram_of(observed_rows.rankings), kernel.variance_to_own(observed_rows.rankings)
-    return fit_noise(gram, observed_rows, noise_factor(observed_rows), to_own=to_own, prior=prior, told=told)
+    return fit_noise(gram, observed_rows, noise_factor(observed_rows), to_own=to_own, prior=prior, evidence=evidence)
 
 
 def fit_noise(
@@ -243,17 +243,17 @@ def fit_noise(
     *,
     to_own: float,
     prior: SlopePrior | None,
-    told: KernelEvidence | None = None,
+    evidence: KernelEvidence | None = None,
 ) -> NoiseFit:
     """Return `best_noise` for those who have the kernel's values (N, N) and `noise_factor`, of V, already.
 
     `to_own` is the kernel's `variance_to_own`.
     """
     covariance, left = (observed_rows.contexts @ observed_rows.contexts.T) * gram, 1.0
-    if told is not None:
-        taken = told.known.gram(observed_rows.contexts, observed_rows.rankings)
+    if evidence is not None:
+        taken = evidence.known.gram(observed_rows.contexts, observed_rows.rankings)
         left = 1.0 - float(np.trace(taken)) / float(np.trace(covariance))
-        covariance, observed_rows = covariance - taken, observed_rows.centre_on(told.known)
+        covariance, observed_rows = covariance - taken, observed_rows.centre_on(evidence.known)
     whitened, targets = _whiten_observed(covariance, observed_rows, factor)
     # Folding keeps this sum over all observations. Noise is relative to what there was before anything was known.
     unit = float(np.trace(whitened)) / (observed_rows.n_observations * to_own * left)
@@ -263,8 +263,8 @@ def fit_noise(
     profile = _profile(whitened, targets, observed_rows, RELATIVE_NOISE_GRID * unit, prior=prior)
     log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
-    if told is not None:
-        log_density += told.log_evidence(RELATIVE_NOISE_GRID * unit)
+    if evidence is not None:
+        log_density += evidence.log_evidence(RELATIVE_NOISE_GRID * unit)
     best = int(np.argmax(log_density > log_density.max() - _TIE))
     amplitudes = np.exp(log_density - log_density[best]) * profile.amplitude
     ratio = float(amplitudes @ RELATIVE_NOISE_GRID) / float(amplitudes.sum())

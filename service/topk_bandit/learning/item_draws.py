@@ -1,4 +1,4 @@
-"""Draws of the items' parts of the expected reward at one context: for exploration, and for what regret is told by.
+"""Draws of the items' parts of the expected reward at one context: for exploration and for estimates of regret.
 
 With the pair weights Z of a draw from the prior (`thompson`), a slate's value is the sum of u_p r_i over its items and
 of D_pq Z_ij over its pairs, and r_i = sum_j Z_ij is what item i brings in by itself. Before any reward the r have the

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ItemFeatures", "bytes_an_item", "content_width"]
 
-_USUAL_LENGTH = 0.5
-"""Root mean square of the lengths of usual rows: few have to be shortened to 1."""
+_MEAN_LENGTH = 0.5
+"""Root mean square of the rows' lengths: few rows have to be shortened to 1."""
 
 _ROUNDING = 1e-9
 
@@ -68,7 +68,7 @@ class ItemFeatures:
 
     @classmethod
     def initial(cls, schema: FeatureSchema, *, n_places: int) -> ItemFeatures:
-        """Return what is known where no item has told its features."""
+        """Return what is known before any item has features."""
         encoder = Encoder.initial(schema)
         blank = _blank_of(encoder)
         return cls(encoder, lay_out(np.tile(blank, (n_places, 1))), np.zeros(len(blank)))
@@ -85,7 +85,7 @@ class ItemFeatures:
         for block, weight in zip(find_blocks(self.encoder.schema), self.encoder.weights, strict=True):
             present = 1.0 - self.encoded[:, block][:, -1:] / weight
             blocks.append(self.encoded[:, block][:, :-1] - present * self.centre[block][:-1])
-        rows = _USUAL_LENGTH * np.concatenate(blocks, axis=1)
+        rows = _MEAN_LENGTH * np.concatenate(blocks, axis=1)
         lengths = np.sqrt((rows * rows).sum(axis=1))
         return lay_out(rows / np.maximum(lengths, 1.0)[:, None])
 
@@ -114,7 +114,7 @@ class ItemFeatures:
     def change(
         self, places: NDArray[np.int32], features: Sequence[Features], *, free: NDArray[np.int32]
     ) -> ItemFeatures:
-        """Return the features after some items told theirs, each of the schema.
+        """Return the features after those of some items changed, each of the schema.
 
         Parameters
         ----------

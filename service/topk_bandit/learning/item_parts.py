@@ -1,4 +1,4 @@
-"""What rewards told of each item by itself, beside the rows: for catalogues that no basis of a few hundred rows spans.
+"""Information from rewards on single items, beside the rows: for catalogues that a few hundred rows do not span.
 
 With g = u + v / n (`kendall`), the kernel is that of independent parts of the items, of what a context does to all
 slates, and of a rest that knows nothing of these, once the sum over all items is not taken off
@@ -8,7 +8,7 @@ slates, and of a rest that knows nothing of these, once the sum over all items i
     theta_i ~ N(0, kappa_0 I), kappa_0 = n scale        theta_all ~ N(0, kappa I)
 
 A row that leaves the posterior tells of theta_i as an observation of g_p c.theta_i does, whose noise is that of the row
-and all that is uncertain about the others in it. What all such rows told of it is a Gaussian factor, a precision
+and all that is uncertain about the others in it. The information of all such rows is a Gaussian factor, a precision
 P_i (C, C) and a shift h_i, so that before the rows that are kept
 
     theta_i ~ N(S_i h_i, S_i)        S_i = kappa_0 (I + kappa_0 P_i)^-1
@@ -93,7 +93,7 @@ class KernelEvidence(NamedTuple):
     products: FloatArray
 
     def log_evidence(self, ratios: FloatArray) -> FloatArray:
-        """Return the log density of what was told, at some ratios of noise to amplitude, up to a constant: shape (G,).
+        """Return the log evidence at some ratios of noise to amplitude, up to a constant: shape (G,).
 
         The density of a Gaussian factor under a prior of variance kappa_0 / r in units of the noise: without it nothing
         but the rows that are kept would tell how much items differ. Rewards that were all equal tell nothing.
@@ -128,7 +128,7 @@ class KernelEvidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemParts:
-    """What rows that left told of m items, and of what contexts do to all slates.
+    """The information from rows that left on m items, and on the effect of contexts on all slates.
 
     Attributes
     ----------
@@ -141,8 +141,8 @@ class ItemParts:
         sigma^2 h of these, of rewards, of ones and, if there is a prior mean, of its h, shape (T, 1 + m, C): offset and
         slope go on being learned.
     products
-        Of what no part explained of the targets, rows in units of their noise, shape (T, T): offsets are told by them,
-        too. What is noise, and how large the kernel's amplitude, is told by rows that are kept.
+        Products of the targets' residuals after all parts, rows in units of their noise, shape (T, T). Offsets depend
+        on them, too. Noise and the kernel's amplitude are estimated from rows that are kept.
     observations
         How many rows there were.
     """
@@ -268,7 +268,7 @@ class ItemParts:
         return replace(self, shifts=shifts)
 
     def _with_items(self, items: NDArray[np.int32], most_items: int) -> ItemParts:
-        """Return these with places for more items, as far as there is room."""
+        """Return these with slots for more items, as far as the capacity allows."""
         new = np.setdiff1d(items, self.items)[: max(most_items - len(self.items), 0)]
         every = np.concatenate([self.items, new])
         order, more = np.argsort(every, kind="stable"), (0, len(new))
@@ -293,10 +293,10 @@ class ItemParts:
         return ItemParts(self.items, *faded, weight * self.products, weight * self.observations)
 
     def with_prior_mean(self, prior_mean: PriorMean | None, ones: FloatArray) -> ItemParts:
-        """Return these with what the same rows would have told of the h of a prior mean, or of none.
+        """Return these with the information that the same rows had given on the h of a prior mean, or of none.
 
-        It is what they told of each item of what h says of it. `ones` is what contexts are multiplied with to make one,
-        shape (C,).
+        Each item's comes from the values of h for it. `ones` is what contexts are multiplied with to make one, shape
+        (C,).
         """
         if prior_mean is None:
             return replace(self, shifts=self.shifts[:2], products=self.products[:2, :2])
@@ -394,9 +394,9 @@ class KnownParts:
         centre
             As in `of_items`.
         """
-        told = np.zeros(self.means.shape[1:])
-        np.add.at(told, self.place[rankings], self.weights[:-1, None] * weighted[:, None, :])
-        return np.asarray(np.tensordot(centre, self.means, 1) - np.einsum("mcd,md->mc", self.taken, told))
+        explained = np.zeros(self.means.shape[1:])
+        np.add.at(explained, self.place[rankings], self.weights[:-1, None] * weighted[:, None, :])
+        return np.asarray(np.tensordot(centre, self.means, 1) - np.einsum("mcd,md->mc", self.taken, explained))
 
     def of_all(self, context: FloatArray, centre: FloatArray, of_rows: FloatArray) -> float:
         """Return what all slates have in common in a context before the rows, less what these tell anew of it.

@@ -180,8 +180,8 @@ class _Compared:
             if self._prior_mean is not None and choice.kernel is not self._first.kernel:
                 rows = rows.with_prior_mean(self._prior_mean.with_kernel(choice.kernel))
             gram, to_own = self._gram(choice.kernel), choice.kernel.variance_to_own(rows.rankings)
-            told = rows.told_parts(choice.kernel, self._noise_variance, self._spectrum(rows, choice.shared))
-            fitted = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior, told=told)
+            evidence = rows.kernel_evidence(choice.kernel, self._noise_variance, self._spectrum(rows, choice.shared))
+            fitted = fit_noise(gram, rows, self._factor, to_own=to_own, prior=self._prior, evidence=evidence)
             self._fits[key] = fitted._replace(log_density=fitted.log_density + choice.log_prior)
         return self._fits[key]
 

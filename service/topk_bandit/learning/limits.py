@@ -59,7 +59,7 @@ class Limits:
             else:
                 too_many = rows
         if not fits:
-            raise InvalidArgumentError("memory_bytes", f"{memory_bytes} bytes leave no room for rows")
+            raise InvalidArgumentError("memory_bytes", f"{memory_bytes} bytes leave no space for rows")
         return cls(fits, pending_rows, memory_bytes // 4)
 
     def most_items(self, context_dim: int) -> int:

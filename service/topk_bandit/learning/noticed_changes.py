@@ -96,7 +96,7 @@ def notice_change(posterior: Posterior, rows: ObservedRows, *, n_latest: int, do
 
 
 class Latest(NamedTuple):
-    """How well the latest rewards are told by those before.
+    """How well the earlier rewards predict the latest ones.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Latest(NamedTuple):
 
 
 def describe_latest(posterior: Posterior, rows: ObservedRows, *, n_latest: int) -> Latest:
-    """Return how well the latest rewards are told by those before; see `notice_change`."""
+    """Return how well the earlier rewards predict the latest ones; see `notice_change`."""
     known = rows.known_parts(posterior.kernel, posterior.noise_variance)
     factor = np.linalg.cholesky(
         noisy_covariance(posterior.kernel, rows, known, noise_variance=posterior.noise_variance)

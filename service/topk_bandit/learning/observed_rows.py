@@ -76,7 +76,7 @@ _OUTGROWN = 2
 """Rows span too little of items' parts that have so many times as many directions as there are rows."""
 
 FEWEST_ROWS = 256
-"""So many rows are kept if there is room for them, however few items they show: pairs of these may count, too."""
+"""So many rows are kept if the capacity allows, however few items they show: pairs of these may count, too."""
 
 _FADED = 1e-4
 """A row of less weight than this counts for next to nothing."""
@@ -113,7 +113,7 @@ class ObservedRows:
     noise_shape
         V, shape (N, N), or None for the identity.
     parts
-        What rows that are no longer here told of single items; None where all that there was to learn is in the rows.
+        The information on single items from rows that left; None where the rows have all information.
     """
 
     contexts: FloatArray
@@ -217,7 +217,7 @@ class ObservedRows:
         return replace(self, contexts=scale_shared(self.contexts, ratio), parts=parts)
 
     def with_parts(self) -> ObservedRows:
-        """Return the same rows with room for what others tell of single items."""
+        """Return the same rows with space for information from other rows on single items."""
         return (
             self
             if self.parts is not None
@@ -228,10 +228,10 @@ class ObservedRows:
         """Return what is known of single items under a kernel and sigma^2, if anything is."""
         return None if self.parts is None else self.parts.infer_parts(kernel, noise_variance)
 
-    def told_parts(
+    def kernel_evidence(
         self, kernel: KendallKernel, noise_variance: float, spectrum: Spectrum | None = None
     ) -> KernelEvidence | None:
-        """Return that, and what it comes from; `spectrum` is that of the parts, for those who have it already."""
+        """Return `known_parts` with their evidence; `spectrum` is that of the parts, where it is known already."""
         if self.parts is None:
             return None
         return self.parts.gather_evidence(kernel, noise_variance, spectrum or self.parts.spectrum)

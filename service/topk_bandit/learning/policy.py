@@ -40,8 +40,8 @@ from topk_bandit.learning.observed_rows import (
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import NO_ITEMS
 from topk_bandit.learning.recent_observations import NO_OBSERVATIONS, NOTHING_COUNTED, Verdict, norm_of
+from topk_bandit.learning.robust_ranges import FEWEST_VALUES, NO_VALUES
 from topk_bandit.learning.scales import scale_best, slope_prior
-from topk_bandit.learning.usual_values import FEWEST_VALUES, NO_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.prior_mean import PriorMean
     from topk_bandit.learning.rankings import Rankings
     from topk_bandit.learning.recent_observations import Counted, PastRows, RecentObservations
-    from topk_bandit.learning.usual_values import UsualValues
+    from topk_bandit.learning.robust_ranges import RobustRange
 
 __all__ = [
     "Checkpoint",
@@ -83,8 +83,8 @@ class Checkpoint:
     unrewarded: int
     to_count: float
     aged_at: float
-    usual_rewards: UsualValues
-    usual_norms: UsualValues | None
+    usual_rewards: RobustRange
+    usual_norms: RobustRange | None
     recent: RecentObservations
     settled: Counted
     noise_at_edge: bool
@@ -124,7 +124,7 @@ class State:
     aged_at
         When the rows were aged the last time.
     usual_rewards, usual_norms
-        What rewards are usual, and what lengths of contexts; None for encoded ones, which have usual lengths.
+        The robust ranges of rewards and of contexts' lengths; None for encoded contexts, whose lengths are limited.
     noise_at_edge
         Whether the noise that was chosen last is the least or the largest that is tried.
     doubt
@@ -137,8 +137,8 @@ class State:
         The latest observations, at least those since the last refit.
     settled
         What is counted of those before.
-    usual_before
-        What rewards were usual at the last refit.
+    range_at_refit
+        The robust range of rewards at the last refit.
     leaving
         Items that are never shown again, ascending: rows that show them are the first to be projected onto others.
     """
@@ -156,15 +156,15 @@ class State:
     to_count: float = 0.0
     half_life: float = math.inf
     aged_at: float = 0.0
-    usual_rewards: UsualValues = NO_VALUES
-    usual_norms: UsualValues | None = NO_VALUES
+    usual_rewards: RobustRange = NO_VALUES
+    usual_norms: RobustRange | None = NO_VALUES
     recent: RecentObservations = NO_OBSERVATIONS
     settled: Counted = NOTHING_COUNTED
     noise_at_edge: bool = False
     doubt: float = 0.0
     changes: int = 0
     calibration: Calibration = NO_SURPRISES
-    usual_before: UsualValues = NO_VALUES
+    range_at_refit: RobustRange = NO_VALUES
     leaving: NDArray[np.int32] = field(default_factory=lambda: NO_ITEMS)
 
     @classmethod
@@ -242,7 +242,7 @@ class State:
             doubt=checkpoint.doubt,
             changes=checkpoint.changes,
             calibration=checkpoint.calibration,
-            usual_before=checkpoint.usual_rewards,
+            range_at_refit=checkpoint.usual_rewards,
             leaving=leaving,
         )
 
@@ -330,8 +330,8 @@ class State:
     def _norm_reach(self) -> float:
         return math.inf if self.usual_norms is None else self.usual_norms.reach
 
-    def usual_reward(self, reward: float) -> float:
-        """Return a reward, or for a wild one what rewards are like in the middle."""
+    def reward_in_range(self, reward: float) -> float:
+        """Return a reward that is in the robust range, or the centre for one that is not."""
         centre = self.recent.centre
         return reward if abs(reward - centre) <= self.usual_rewards.reach else centre
 
@@ -383,9 +383,9 @@ class State:
         """Return the state that knows of one more context; once contexts can be judged, no wild one is pending."""
         if self.usual_norms is None:
             return self
-        usual = self.usual_norms.after(norm_of(context), 0.0)
-        state = replace(self, usual_norms=usual)
-        return state._discard_wild() if len(usual.values) == FEWEST_VALUES else state
+        updated = self.usual_norms.after(norm_of(context), 0.0)
+        state = replace(self, usual_norms=updated)
+        return state._discard_wild() if len(updated.values) == FEWEST_VALUES else state
 
     def _discard_wild(self) -> State:
         """Stop counting slates that were shown in wild contexts as pending."""
@@ -417,13 +417,13 @@ class State:
     ) -> State:
         """Take in a slate's reward at a time, whether it still counts as pending or not, and learn what is not wild."""
         recent = self.recent.extend((slate_id,), context[None], ranking[None], np.array([reward]), np.array([at]))
-        usual = self.usual_rewards.after(reward, recent.centre)
-        recent = recent.judge_new(usual, self.usual_norms, count=1)
+        updated = self.usual_rewards.after(reward, recent.centre)
+        recent = recent.judge_new(updated, self.usual_norms, count=1)
         taken = replace(
             self,
             observations=self.observations + 1,
             since_refit=self.since_refit + 1,
-            usual_rewards=usual,
+            usual_rewards=updated,
             recent=recent,
         )
         is_believed = recent.verdicts[-1] == Verdict.BELIEVED
@@ -448,7 +448,7 @@ class State:
         """Learn rewards of slates that were shown elsewhere, all at once: the state is refit.
 
         It is refit twice where the rows first are more than are always kept: what is projected then is projected by a
-        kernel and a noise that rewards have told of. What contexts and rewards are usual is judged with all of `past`.
+        kernel and a noise that are fitted to rewards. Robust ranges of contexts and rewards come from all of `past`.
 
         Parameters
         ----------
@@ -459,18 +459,18 @@ class State:
         for context in past.contexts:
             state = state._admit_context(context)
         recent = self.recent.extend(("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages)
-        usual = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
-        recent = recent.judge_new(usual, state.usual_norms, count=count)
+        updated = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
+        recent = recent.judge_new(updated, state.usual_norms, count=count)
         state = replace(
             state,
             recent=recent,
-            usual_rewards=usual,
+            usual_rewards=updated,
             observations=self.observations + count,
             imported=self.imported + count,
         )
         past = past.select(recent.believed[-count:])
-        believed, room = len(past.rewards), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
-        for part in (slice(0, room), slice(room, believed)) if 0 < room < believed else (slice(0, believed),):
+        believed, space = len(past.rewards), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
+        for part in (slice(0, space), slice(space, believed)) if 0 < space < believed else (slice(0, believed),):
             state = state._learn_past(past.select(part), at)
         return state
 
@@ -514,7 +514,7 @@ class State:
         place = self.recent.ids.index(slate_id)
         state = self._void(place) if reward is None else self._amend(place, reward)
         latest = len(state.recent) - state.since_refit
-        return replace(state, usual_rewards=state.usual_before.after_all(state.recent.rewards, first=latest))
+        return replace(state, usual_rewards=state.range_at_refit.after_all(state.recent.rewards, first=latest))
 
     def revised(
         self,
@@ -622,8 +622,7 @@ class State:
     def refit(self, at: float = 0.0, *, vacated: NDArray[np.int32] = NO_ITEMS) -> State:
         """Age, notice changes, fold, project, choose kernel, noise and scale anew, and rebuild the posterior.
 
-        What comes out is a function of its `checkpoint`, the limits and half-life, and what is believed and told of
-        the items.
+        The result is a function of its `checkpoint`, the limits and half-life, and the items' prior and features.
 
         Parameters
         ----------
@@ -640,8 +639,8 @@ class State:
     def _judge_again(self, rows: ObservedRows, at: float) -> tuple[State, ObservedRows]:
         """Return the state and the rows once the latest observations are judged by all that came since.
 
-        Those that turn out to be usual become rows. Where some that were learned turn out to be wild, or the scale has
-        changed, all is learned anew from those that are believed: no sum of rows gives one back.
+        Those that turn out to be in range become rows. Where some that were learned turn out to be wild, or the scale
+        has changed, all is learned anew from those that are believed: no sum of rows gives one back.
         """
         before = self.recent
         verdicts = before.judge(self.usual_rewards, self.usual_norms)
@@ -718,8 +717,8 @@ class State:
                 prior, noise = slope_prior(prior_mean, rows), None
         at_edge = self.noise_at_edge
         if enough:
-            told = rows.told_parts(kernel, noise_variance)
-            noise_variance, _, at_edge = noise or best_noise(kernel, rows, prior=prior, told=told)
+            evidence = rows.kernel_evidence(kernel, noise_variance)
+            noise_variance, _, at_edge = noise or best_noise(kernel, rows, prior=prior, evidence=evidence)
         posterior = posterior.refit(rows, noise_variance=noise_variance, kernel=kernel, pending=pending)
         return replace(
             self,
@@ -731,11 +730,11 @@ class State:
             noise_at_edge=at_edge,
             recent=self.recent.settle(),
             settled=self.settled.plus(self.recent.leaving),
-            usual_before=self.usual_rewards,
+            range_at_refit=self.usual_rewards,
         )
 
     def _condense(self, kernel: KendallKernel, rows: ObservedRows) -> tuple[KendallKernel, ObservedRows]:
-        """Return as few rows as there is room for; with an uncentred kernel, if items are told of beside them."""
+        """Return as few rows as the capacity allows, and an uncentred kernel if item parts are kept beside them."""
         if outgrows(kernel, rows, most_rows=self.limits.rows):
             kernel, rows = kernel.uncentre(), rows.with_parts()
         # What items' features say is learned by the rows, of whatever items.
@@ -813,7 +812,7 @@ class State:
     def vacate(self, items: NDArray[np.int32], at: float = 0.0) -> State:
         """Return the state, refit if any row shows one of these items, and none shows one then.
 
-        What rewarded rows told of other items is kept as far as other rows can tell it; pending ones stop counting.
+        Information on other items from rewarded rows is kept as far as other rows hold it; pending ones stop counting.
 
         Parameters
         ----------
@@ -824,8 +823,8 @@ class State:
         """
         posterior, state = self.posterior, self
         parts = posterior.observed_rows.parts
-        told = np.zeros(0, dtype=np.int32) if parts is None else parts.items
-        if not np.isin(posterior.all_rows.rankings, items).any() and not np.isin(told, items).any():
+        known_items = np.zeros(0, dtype=np.int32) if parts is None else parts.items
+        if not np.isin(posterior.all_rows.rankings, items).any() and not np.isin(known_items, items).any():
             return self
         shown = np.flatnonzero(np.isin(posterior.pending.rankings, items).any(axis=1))
         for slate_id in [self.pending_ids[row] for row in shown.tolist()]:
@@ -847,8 +846,8 @@ class State:
         change
             From contexts as the posterior has them, shape (N, C + 1), what they share being the last number, to others
             in their order, perhaps with more numbers; or from (N, C), if they share nothing. It is also given how many
-            times as long as a context each can be, shape (N,). Values that no usual context has may be shortened; all
-            others are changed linearly.
+            times as long as a context each can be, shape (N,). Values out of range may be shortened; all others are
+            changed linearly.
         """
         posterior = self.posterior
         rows, pending = posterior.observed_rows, posterior.pending

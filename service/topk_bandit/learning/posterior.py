@@ -306,7 +306,7 @@ class Posterior:
         return _square(self._sums.products, offset)
 
     def surprise_of_newest(self, before: Posterior) -> float:
-        """Return how far the newest reward is from what was expected, squared, in units of the variance that was told.
+        """Return the squared distance of the newest reward from its prediction, in units of the predicted variance.
 
         Parameters
         ----------
@@ -324,12 +324,12 @@ class Posterior:
 
     @property
     def has_item_parts(self) -> bool:
-        """Whether rows have left that told of single items."""
+        """Whether rows have left that gave information on single items."""
         return self._fitted.parts is not None
 
     @property
     def slope_products(self) -> Products:
-        """The same with all that rows which left told of the slope."""
+        """The same with the products of rows that left, which the slope also depends on."""
         return self._centre_products(self._all_products)
 
     def _centre_products(self, products: FloatArray) -> Products:
@@ -661,7 +661,7 @@ class Posterior:
     def shown_counts(self) -> NDArray[np.intp]:
         """Return in how many rows, rewarded or pending, each item is, shape (n,).
 
-        Those that were told of by rows that left count as one.
+        Items of rows that left count as one.
         """
         rankings = np.concatenate([self._rows.rankings[: self.n_rows], self._pending.rankings])
         counts = np.asarray(np.bincount(rankings.reshape(-1), minlength=self.kernel.n_items), dtype=np.intp)
@@ -725,7 +725,7 @@ class Posterior:
         return np.asarray(parts, dtype=np.float64), of_content
 
     def known_item_parts(self, context: FloatArray, ranking: NDArray[np.int32]) -> FloatArray:
-        """Return what each item of a slate adds to the mean by what rows that left told of it, shape (k,).
+        """Return what each item of a slate adds to the mean by rows that left, shape (k,).
 
         It is what was expected of it before the rows that are kept, less what these would tell if it were not known.
         """
@@ -734,9 +734,9 @@ class Posterior:
         n, rows, known = self.n_rows, self._rows, self._known
         entries = known.of_entries(rows.contexts[:n], rows.rankings[:n], context)
         of_rows = (self._centre_weights()[:, None] * entries).reshape(-1)
-        told = np.bincount(rows.rankings[:n].reshape(-1), weights=of_rows, minlength=self.kernel.n_items)
+        explained = np.bincount(rows.rankings[:n].reshape(-1), weights=of_rows, minlength=self.kernel.n_items)
         expected = known.of_items(context, ranking, self._centre)
-        return np.asarray(known.weights[:-1] * (expected - told[ranking]), dtype=np.float64)
+        return np.asarray(known.weights[:-1] * (expected - explained[ranking]), dtype=np.float64)
 
     def weights_of_slope(self, context: ArrayLike, items: ArrayLike) -> FloatArray:
         """Return what the weights of the u and v of items grow by with the slope, at its best offset: O(k N).
@@ -913,8 +913,8 @@ class Posterior:
         targets: FloatArray,
     ) -> Posterior:
         n, rows, tail = self.n_rows, self._rows, self._tail
-        if n == rows.room or not tail.claim(n):
-            rows = rows.make_room(capacity_for(n) if n == rows.room else rows.room, used=n)
+        if n == rows.capacity or not tail.claim(n):
+            rows = rows.with_capacity(capacity_for(n) if n == rows.capacity else rows.capacity, used=n)
             tail = Tail(n + 1)
         rows.whitener[: n + 1, n] = row
         rows.contexts[n], rows.rankings[n], rows.targets[:, n] = context, ranking, targets
@@ -995,7 +995,7 @@ def _rotate_rows(
 
 
 def capacity_for(n_rows: int) -> int:
-    """Return the rows to make room for when there are so many: as many as come before the next refit is due."""
+    """Return the capacity for so many rows: those and the ones that come before the next refit is due."""
     return n_rows + max(8, n_rows // 4) + 1
 
 

@@ -1,6 +1,6 @@
 """The latest observations as they came, and which of them are believed.
 
-Rewards and contexts are judged by what came lately (`usual_values`). Later ones may show that a judgement was wrong:
+Rewards and contexts are judged by what came lately (`robust_ranges`). Later ones may show that a judgement was wrong:
 the first reward was the odd one, or prices rose for good. Rows of a posterior are soon sums of many observations, from
 which none can be taken back. So the latest observations are kept, each with its verdict.
 """
@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.learning._layout import lay_out
-from topk_bandit.learning.usual_values import MOST_VALUES, median
+from topk_bandit.learning.robust_ranges import MOST_VALUES, median
 
 if TYPE_CHECKING:
     from topk_bandit.learning.rankings import Rankings
-    from topk_bandit.learning.usual_values import UsualValues
+    from topk_bandit.learning.robust_ranges import RobustRange
 
 __all__ = ["NOTHING_COUNTED", "NO_OBSERVATIONS", "Counted", "PastRows", "RecentObservations", "Verdict", "norm_of"]
 
@@ -32,7 +32,7 @@ _BESIDE = 4
 """An observation is of a run if half of so many before and so many after it are wild, some of them on both sides."""
 
 _SLACK = 1.5
-"""What is believed stays so until it is so many times as far as is usual: at the edge nothing comes and goes."""
+"""A believed value stays so until it is so many times as far as the robust range: at its edge nothing changes often."""
 
 
 class Verdict(IntEnum):
@@ -207,26 +207,26 @@ class RecentObservations:
         """Return them as rows that are as old as they are at a time."""
         return PastRows(self.contexts, self.rankings, self.rewards, np.maximum(at - self.times, 0.0))
 
-    def judge_new(self, rewards: UsualValues, norms: UsualValues | None, *, count: int) -> RecentObservations:
+    def judge_new(self, rewards: RobustRange, norms: RobustRange | None, *, count: int) -> RecentObservations:
         """Return them with verdicts on the last ones; see `judge`."""
         judged = slice(-count - _BESIDE, None)
         verdicts = self._judge_part(judged, rewards, norms, n_new=count)
         return self.with_verdicts(np.concatenate([self.verdicts[:-count], verdicts[-count:]]))
 
-    def judge(self, rewards: UsualValues, norms: UsualValues | None, *, n_new: int = 0) -> NDArray[np.int8]:
-        """Return the verdicts on them by what rewards and contexts are usual, shape (R,).
+    def judge(self, rewards: RobustRange, norms: RobustRange | None, *, n_new: int = 0) -> NDArray[np.int8]:
+        """Return the verdicts on them by the robust ranges of rewards and contexts, shape (R,).
 
         Parameters
         ----------
         rewards, norms
-            For rewards around their `centre`, and of the contexts' norms; None where contexts are always usual.
+            For rewards around their `centre`, and of the contexts' norms; None where contexts are always in range.
         n_new
             So many of the last ones were not judged before.
         """
         return self._judge_part(slice(None), rewards, norms, n_new=n_new)
 
     def _judge_part(
-        self, part: slice, rewards: UsualValues, norms: UsualValues | None, *, n_new: int
+        self, part: slice, rewards: RobustRange, norms: RobustRange | None, *, n_new: int
     ) -> NDArray[np.int8]:
         slack = np.where(self.verdicts[part] == Verdict.BELIEVED, _SLACK, 1.0)
         slack[len(slack) - n_new :] = 1.0

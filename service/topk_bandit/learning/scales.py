@@ -1,4 +1,4 @@
-"""Offset, slope and amplitude of a posterior: in which unit its rewards are told, and what is believed of the slope."""
+"""Offset, slope and amplitude of a posterior: the unit of its rewards, and what is believed of the slope."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def logged(
     uniform: float = UNIFORM,
     candidates: int = 8,
 ) -> SlateLog:
-    """Return a log of a policy whose best slates come from effects that are told with errors."""
+    """Return a log of a policy whose best slates come from effects that have errors."""
     k, n, _ = shop.effects.shape
     contexts = shop.contexts[rng.integers(len(shop.contexts), size=count)]
     eligible = rng.random((count, n)).argsort(axis=1) < candidates

@@ -98,7 +98,7 @@ def test_balanced_weights_make_the_narrowest_intervals_of_policies_far_from_the_
 
 
 @pytest.mark.slow
-def test_the_errors_are_those_that_are_told() -> None:
+def test_the_errors_are_those_that_are_estimated() -> None:
     """Standard errors are neither far too small nor, where nothing is rare, far too large."""
     for estimator in ("ips", "pseudo-inverse", "dr-ips", "dr-pi"):
         pairs = [(one.estimates[estimator], one.truth) for one in runs()["uniform"]]

@@ -36,7 +36,7 @@ def prior_covariance(prior: EffectPrior, n: int) -> np.ndarray:
     return whole
 
 
-def test_a_fold_is_told_by_those_before_it() -> None:
+def test_a_fold_is_predicted_from_those_before_it() -> None:
     """The mean of a joint normal distribution."""
     log = small_log()
     model, rows = learn_rewards(log), dense_rows(log, log.slates)
@@ -75,7 +75,7 @@ def test_the_mean_of_a_target_is_that_over_its_slates() -> None:
     assert model.features.mean_of_target(log, target) @ coefficients == pytest.approx(found.mean())
 
 
-def test_rewards_without_noise_are_told_in_full() -> None:
+def test_rewards_without_noise_are_predicted_in_full() -> None:
     rng = np.random.default_rng(9)
     shop = small_shop(rng, noise=0.0)
     log = logged(shop, rng, 3000)
@@ -91,7 +91,7 @@ def test_rewards_without_noise_are_told_in_full() -> None:
         assert model.expect_target(log, target).mean() == pytest.approx(truth, abs=0.03)
 
 
-def test_rewards_that_only_count_items_are_told_whatever_was_shown() -> None:
+def test_rewards_that_only_count_items_are_predicted_whatever_was_shown() -> None:
     """Without noise, and alike at every position: the likelihood wants a covariance of positions that is singular."""
     for seed in range(44):
         rng = np.random.default_rng(seed)

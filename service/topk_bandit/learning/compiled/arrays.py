@@ -42,25 +42,25 @@ ZERO, ONE, NOWHERE = np.int64(0), np.int64(1), np.int64(-1)
 
 @njit(**FOR_LOOPS)
 def floats(shape):
-    """Return room for numbers."""
+    """Return an empty array for numbers."""
     return np.empty(shape, np.float64)
 
 
 @njit(**FOR_LOOPS)
 def floats32(shape):
-    """Return room for numbers in single precision."""
+    """Return an empty array for numbers in single precision."""
     return np.empty(shape, np.float32)
 
 
 @njit(**FOR_LOOPS)
 def integers(shape):
-    """Return room for whole numbers."""
+    """Return an empty array for whole numbers."""
     return np.empty(shape, np.int64)
 
 
 @njit(**FOR_LOOPS)
 def integers32(shape):
-    """Return room for whole numbers of 32 bits."""
+    """Return an empty array for whole numbers of 32 bits."""
     return np.empty(shape, np.int32)
 
 

@@ -168,7 +168,7 @@ def _add_item(features, u_row, v_row, row, of_u, of_v, first):
 
 @njit(**FOR_LOOPS)
 def _whiten_rows(places, similarities, entries, whitener, pending, n_eligible, n_features, n_items, u, v, s):
-    """Return room for all features, those of the items and of s made: M times the sparse rows, row by row."""
+    """Return an array for all features, with those of the items and of s: M times the sparse rows, row by row."""
     n_all, n_rows = places.shape[0], places.shape[0] - pending.shape[1]
     features = floats32((n_features, n_all))
     features[: 2 * n_eligible + 1] = 0.0

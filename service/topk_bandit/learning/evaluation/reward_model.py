@@ -44,8 +44,8 @@ class RegressionRows:
 
     def __init__(self, log: SlateLog) -> None:
         spread = log.contexts.std(axis=0)
-        told = log.contexts[:, spread > _SAME * np.abs(log.contexts).max(axis=0, initial=1.0)]
-        standard = (told - told.mean(axis=0)) / told.std(axis=0)
+        varying = log.contexts[:, spread > _SAME * np.abs(log.contexts).max(axis=0, initial=1.0)]
+        standard = (varying - varying.mean(axis=0)) / varying.std(axis=0)
         self.contexts = np.column_stack([np.ones(len(log)), standard])
         self.size, self.n_items, self.dim = log.policy.slate_size, log.n_items, self.contexts.shape[1]
         self.n_effects = self.size * self.n_items * self.dim

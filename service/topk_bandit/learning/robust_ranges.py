@@ -1,16 +1,16 @@
-"""How far values usually are from their centre, judged by what came lately, so that no run of wild ones decides it.
+"""The robust range of values around their centre, judged by the latest values, so that no run of wild ones decides it.
 
 The distances of the latest values are counted in bins of one width on a logarithmic scale, upward from their median.
-Usual is as far as the bins thin out: in each there is something, and no more than in the one before. What lies beyond a
-gap is an outlier. So one value in two may be wild, of whatever size, and tails as heavy as those of purchases are
-usual. While few values came, only what is many times as far as most is an outlier.
+The range ends where the bins thin out: each has some values, and no more than the one before. A value beyond a gap is
+an outlier. So one value in two may be wild, of whatever size, and tails as heavy as those of purchases are in range.
+While few values came, only a value many times as far as most is an outlier.
 
 Wild values of many sizes leave no gap. So of a bandit that has seen more, the latest values may only thin out about as
 far as earlier ones did that were believed, unless most of them are farther: then the scale is another one.
 
 A class of values that are rare and large, such as orders among clicks, lies beyond a gap, too. Where it recurs from the
-beginning it is usual, unless it stops: then it was an accident. Where it begins later, it is usual once it has been
-there for much longer than accidents are.
+beginning it is in range, unless it stops: then it was an accident. Where it begins later, it is in range once it has
+been there for much longer than accidents are.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from topk_bandit.learning._layout import lay_out
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEWEST_VALUES", "MOST_VALUES", "NO_VALUES", "UsualValues", "median"]
+__all__ = ["FEWEST_VALUES", "MOST_VALUES", "NO_VALUES", "RobustRange", "median"]
 
 MOST_VALUES = 256
 """So many of the latest values judge; a class that recurs among the first so many is there from the beginning."""
 
 FEWEST_VALUES = 8
-"""By the median of so many values at least it is judged what is usual."""
+"""The median of so many values at least is needed to judge others."""
 
 _BIN = 3.0
 """The end of a bin over its beginning."""
@@ -50,13 +50,13 @@ _NOTHING = 1e-100
 """Smaller distances are none: they tell no unit."""
 
 _LATEST, _FEWEST_EARLIER = 64, 32
-"""Earlier values are those before so many of the latest; so many of them tell how far is usual at most."""
+"""Earlier values are those before so many of the latest; so many of them limit the range."""
 
 _MOST = 0.9
-"""Where the scale has changed, what is usual is about as far as so many are."""
+"""Where the scale has changed, the range is about as long as the distances of this share of values."""
 
 _BESIDE = 8
-"""A value tells how far is usual if so many before it and after it are no outliers: it may be one of a run."""
+"""A value counts for the range if so many before it and after it are no outliers: it may be one of a run."""
 
 _ROUNDING = 1e-9
 """Values that differ by less than this part of their centre are equal, and were rounded."""
@@ -81,16 +81,16 @@ _BLOCKS_WITHOUT = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UsualValues:
-    """What values are usual.
+class RobustRange:
+    """How far from the centre values are believed.
 
     Attributes
     ----------
     values
         The latest ones that differ from their centre, oldest first, shape (V,).
     told
-        How far they were from their centre when they came, if that tells how far is usual: 0 for what was out of reach,
-        or among outliers; shape (V,).
+        Their distances from their centre when they came, which limit the range: 0 for values out of reach or among
+        outliers; shape (V,).
     count
         How many came.
     outliers
@@ -124,14 +124,14 @@ class UsualValues:
         """How far from the centre a value is believed."""
         return max(self.farthest, self.recurrent, self.accepted)
 
-    def after(self, value: float, centre: float) -> UsualValues:
+    def after(self, value: float, centre: float) -> RobustRange:
         """Return the same after one more value, with the centre that there is then."""
         if _is_nothing(value - centre, centre):
             return self
         values = lay_out(np.concatenate([self.values[-MOST_VALUES + 1 :], [value]]))
-        told = np.concatenate([self.told[-MOST_VALUES + 1 :], [0.0]])
+        distances_within = np.concatenate([self.told[-MOST_VALUES + 1 :], [0.0]])
         distances = np.abs(values - centre)
-        limit = _find_limit(told[:-_LATEST])
+        limit = _find_limit(distances_within[:-_LATEST])
         ascending = np.sort(distances[distances > max(_NOTHING, _ROUNDING * abs(centre))])
         middle, farthest = _find_farthest(ascending)
         has_changed = limit < middle
@@ -139,14 +139,14 @@ class UsualValues:
         recurrent = self._find_recurrent(distances, middle, farthest)
         within = distances <= max(farthest, recurrent, self.accepted)
         if has_changed or math.isinf(limit):
-            told = np.where(within, distances, 0.0)
+            distances_within = np.where(within, distances, 0.0)
         elif within[-1 - _BESIDE :].all():
-            told[-1] = distances[-1]
+            distances_within[-1] = distances[-1]
         elif not within[-1]:
-            told[-1 - _BESIDE :] = 0.0
-        counted = UsualValues(
+            distances_within[-1 - _BESIDE :] = 0.0
+        counted = RobustRange(
             values,
-            lay_out(told),
+            lay_out(distances_within),
             self.count + 1,
             self.outliers + (not within[-1]),
             farthest,
@@ -158,13 +158,13 @@ class UsualValues:
         )
         return counted if counted.count % _BLOCK else counted._end_block(distances)
 
-    def after_all(self, values: NDArray[np.float64], *, first: int) -> UsualValues:
-        """Return the same after several, those from a place on, each with the median of the latest as the centre."""
-        usual = self
-        for place in range(first, len(values)):
-            centre = median(values[max(place + 1 - MOST_VALUES, 0) : place + 1])
-            usual = usual.after(float(values[place]), centre)
-        return usual
+    def after_all(self, values: NDArray[np.float64], *, first: int) -> RobustRange:
+        """Return the same after several, those from an index on, each with the median of the latest as the centre."""
+        robust_range = self
+        for index in range(first, len(values)):
+            centre = median(values[max(index + 1 - MOST_VALUES, 0) : index + 1])
+            robust_range = robust_range.after(float(values[index]), centre)
+        return robust_range
 
     def _find_recurrent(self, distances: NDArray[np.float64], middle: float, farthest: float) -> float:
         """Return how far a class lies that recurs since the beginning; 0 if there is none, or it has stopped."""
@@ -182,7 +182,7 @@ class UsualValues:
             return 0.0
         return _GAP * float(distances[of_class].max())
 
-    def _end_block(self, distances: NDArray[np.float64]) -> UsualValues:
+    def _end_block(self, distances: NDArray[np.float64]) -> RobustRange:
         """Return the same at the end of a block, and accept a class that was in enough of them."""
         if not self.beyond:
             without = self.blocks_without + 1
@@ -194,7 +194,7 @@ class UsualValues:
         return replace(self, accepted=accepted, beyond=False, blocks=blocks, blocks_without=0)
 
 
-NO_VALUES = UsualValues()
+NO_VALUES = RobustRange()
 
 
 def median(values: NDArray[np.float64]) -> float:
@@ -207,9 +207,9 @@ def _is_nothing(distance: float, centre: float) -> bool:
     return abs(distance) <= max(_NOTHING, _ROUNDING * abs(centre))
 
 
-def _find_limit(told: NDArray[np.float64]) -> float:
-    """Return how far is usual at most, by how far earlier values were; infinite where too few tell it."""
-    return _GAP * float(told.max()) if np.count_nonzero(told) >= _FEWEST_EARLIER else math.inf
+def _find_limit(distances: NDArray[np.float64]) -> float:
+    """Return the longest range that distances of earlier values allow; infinite where too few are positive."""
+    return _GAP * float(distances.max()) if np.count_nonzero(distances) >= _FEWEST_EARLIER else math.inf
 
 
 def _find_farthest(distances: NDArray[np.float64]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Wild values are found out whatever they are and whenever they come, and those of ordinary shops are usual."""
+"""Wild values are found out whatever they are and whenever they come, and those of ordinary shops are in range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_bandit.learning.usual_values import MOST_VALUES, NO_VALUES, UsualValues
+from topk_bandit.learning.robust_ranges import MOST_VALUES, NO_VALUES, RobustRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,29 +33,29 @@ def median_before(values: Sequence[float], place: int) -> float:
     return float(np.median(values[max(place + 1 - MOST_VALUES, 0) : place + 1]))
 
 
-def judged(values: NDArray[np.float64]) -> tuple[list[bool], UsualValues]:
-    """Return which values were outliers when they came, and what is usual after them."""
-    usual, outliers = NO_VALUES, []
+def judged(values: NDArray[np.float64]) -> tuple[list[bool], RobustRange]:
+    """Return which values were outliers when they came, and their robust range after them."""
+    robust_range, outliers = NO_VALUES, []
     for place, value in enumerate(values.tolist()):
         centre = median_before(values.tolist(), place)
-        usual = usual.after(value, centre)
-        outliers.append(abs(value - centre) > usual.reach)
-    return outliers, usual
+        robust_range = robust_range.after(value, centre)
+        outliers.append(abs(value - centre) > robust_range.reach)
+    return outliers, robust_range
 
 
-def believed_now(values: NDArray[np.float64], usual: UsualValues) -> NDArray[np.bool_]:
+def believed_now(values: NDArray[np.float64], robust_range: RobustRange) -> NDArray[np.bool_]:
     centre = median_before(values.tolist(), len(values) - 1)
-    return np.asarray(np.abs(values - centre) <= usual.reach)
+    return np.asarray(np.abs(values - centre) <= robust_range.reach)
 
 
 @pytest.mark.parametrize("shop", SHOPS)
 @pytest.mark.parametrize("seed", range(3))
-def test_values_of_ordinary_shops_are_usual(shop: str, seed: int) -> None:
+def test_values_of_ordinary_shops_are_in_range(shop: str, seed: int) -> None:
     """But for three in a thousand, where tails are as heavy as can be."""
     values = SHOPS[shop](np.random.default_rng(seed))
-    outliers, usual = judged(values)
+    outliers, robust_range = judged(values)
     assert sum(outliers) <= 9
-    assert (~believed_now(values, usual)[-MOST_VALUES:]).sum() <= 1
+    assert (~believed_now(values, robust_range)[-MOST_VALUES:]).sum() <= 1
 
 
 SIZES = [10.0, -10.0, 1e3, 1e6, -1e9, 1e100, -1e100]
@@ -77,8 +77,8 @@ def test_a_run_of_wild_values_is_found_out_after_as_many_honest_ones_and_a_hundr
 ) -> None:
     values = np.random.default_rng(count).random(place + 2 * count + 100)
     values[place : place + count] = size
-    _, usual = judged(values)
-    believed = believed_now(values, usual)
+    _, robust_range = judged(values)
+    believed = believed_now(values, robust_range)
     assert not believed[place : place + count].any()
     assert believed.sum() == len(values) - count
 
@@ -98,25 +98,25 @@ def test_wild_values_among_honest_ones_are_found_out(share: float) -> None:
     rng = np.random.default_rng(4)
     wild = rng.random(300) < share
     values = np.append(np.where(wild, 10.0 ** rng.uniform(5, 90, 300), rng.random(300)), rng.random(100))
-    _, usual = judged(values)
-    assert believed_now(values, usual).tolist() == np.append(~wild, np.ones(100, dtype=bool)).tolist()
+    _, robust_range = judged(values)
+    assert believed_now(values, robust_range).tolist() == np.append(~wild, np.ones(100, dtype=bool)).tolist()
 
 
 @pytest.mark.parametrize("factor", [100.0, 1e4])
 def test_another_scale_is_believed_once_most_values_have_it(factor: float) -> None:
     values = np.random.default_rng(5).random(400 + 3 * MOST_VALUES // 4)
     values[400:] *= factor
-    outliers, usual = judged(values)
+    outliers, robust_range = judged(values)
     assert not any(outliers[400 + MOST_VALUES // 2 + 16 :])
-    assert believed_now(values, usual)[400:].all()
+    assert believed_now(values, robust_range)[400:].all()
 
 
 def test_orders_among_clicks_are_believed_from_the_sixth_on() -> None:
     rng = np.random.default_rng(6)
     values = np.where(rng.random(2000) < 0.04, 20.0, (rng.random(2000) < 0.15).astype(float))
-    outliers, usual = judged(values)
+    outliers, robust_range = judged(values)
     assert sum(outliers) <= 5
-    assert believed_now(values, usual).all()
+    assert believed_now(values, robust_range).all()
 
 
 def test_a_class_of_values_that_begins_late_is_believed_in_time() -> None:
@@ -124,8 +124,8 @@ def test_a_class_of_values_that_begins_late_is_believed_in_time() -> None:
     values = rng.random(6000)
     orders = 600 + np.flatnonzero(rng.random(5400) < 0.05)
     values[orders] = 60.0
-    outliers, usual = judged(values)
-    assert usual.accepted > 60.0
+    outliers, robust_range = judged(values)
+    assert robust_range.accepted > 60.0
     assert np.array(outliers)[orders][:60].all()
     assert not np.array(outliers)[orders][90:].any()
 
@@ -133,21 +133,21 @@ def test_a_class_of_values_that_begins_late_is_believed_in_time() -> None:
 def test_a_class_that_vanishes_before_it_is_accepted_is_forgotten() -> None:
     values = np.random.default_rng(8).random(4000)
     values[600:1900:20] = 60.0
-    _, usual = judged(values)
-    assert (usual.accepted, usual.blocks) == (0.0, 0)
+    _, robust_range = judged(values)
+    assert (robust_range.accepted, robust_range.blocks) == (0.0, 0)
 
 
 def test_what_is_as_small_as_nothing_tells_no_unit() -> None:
     values = np.zeros(200)
     values[:60] = 5e-324
     values[60:] = np.random.default_rng(9).choice([0.0, 30.0], 140)
-    _, usual = judged(values)
-    assert believed_now(values, usual).all()
+    _, robust_range = judged(values)
+    assert believed_now(values, robust_range).all()
 
 
 def test_values_that_differ_by_rounding_are_equal() -> None:
-    _, usual = judged(np.array([0.3, 0.1 + 0.2] * 20))
-    assert (usual.count, usual.reach) == (0, np.inf)
+    _, robust_range = judged(np.array([0.3, 0.1 + 0.2] * 20))
+    assert (robust_range.count, robust_range.reach) == (0, np.inf)
 
 
 @given(st.lists(st.integers(-(10**4), 10**4), min_size=1, max_size=60), st.integers(-20, 20))
