@@ -1,4 +1,4 @@
-"""Designs told slowly, from their definitions alone."""
+"""Designs computed slowly, from their definitions alone."""
 
 from __future__ import annotations
 

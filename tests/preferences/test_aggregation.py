@@ -157,7 +157,7 @@ def test_without_comparisons_the_ridges_speak(loss: Loss, part: float) -> None:
 
 
 @LOSSES
-def test_groups_that_nothing_connects_are_told_apart_by_features_alone(loss: Loss) -> None:
+def test_groups_that_nothing_connects_differ_by_features_alone(loss: Loss) -> None:
     features = np.array([[0.0], [1.0], [10.0], [11.0]])
     given = Comparisons.of([(0, 1), (2, 3)], [1.0, 1.0], n_items=4)
     found = fit(features, given, loss=loss).utilities(features)

@@ -107,7 +107,7 @@ def test_a_parabola_is_learned_from_its_ends_and_its_middle() -> None:
     assert design.weights == pytest.approx(expected, abs=1e-6)
 
 
-def test_lists_that_are_nearly_alike_are_told_apart() -> None:
+def test_lists_that_are_nearly_alike_are_distinguished() -> None:
     # The optimum of degree 5 has support at the ends and at the zeros of the derivative of Legendre's polynomial.
     design = d_optimal_lists(rating_matrices(grid(4001, 5)), gap_tolerance=1e-8)
     check_certificate(rating_matrices(grid(4001, 5)), design)
@@ -232,7 +232,7 @@ def test_a_design_that_is_not_finished_bounds_its_gap_over_all_groups(most: int)
     assert gradients(matrices, weights_of(design, subsets)).max() - 4.0 <= design.gap + 1e-9
 
 
-def test_a_gap_that_cannot_be_told_is_bounded() -> None:
+def test_a_gap_that_cannot_be_found_is_bounded() -> None:
     features = np.random.default_rng(9).normal(size=(60, 6))
     design = d_optimal_subsets(features, subset_size=9, gap_tolerance=1e-9, rng=np.random.default_rng(0))
     inverse = np.linalg.inv(
@@ -406,19 +406,19 @@ def test_a_list_to_be_ranked_has_two_items() -> None:
 
 
 def test_a_climb_that_rounding_ends_gives_the_best_design_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, told = Information.of, list[Progress]()
+    whole, reported = Information.of, list[Progress]()
 
     def of(rows: Floats, weights: Floats, *, ridge: float = 0.0) -> Information:
-        if len(told) > 2:
+        if len(reported) > 2:
             raise np.linalg.LinAlgError("Matrix is not positive definite")
         return whole(rows, weights, ridge=ridge)
 
     def watch(progress: Progress) -> bool:
-        told.append(progress)
+        reported.append(progress)
         return False
 
     monkeypatch.setattr(Information, "of", of)
     rng = np.random.default_rng(3)
     design = d_optimal_subsets(rng.normal(size=(40, 6)), subset_size=4, gap_tolerance=1e-9, rng=rng, watch=watch)
     assert design.weights.sum() == pytest.approx(1.0)
-    assert design.gap == min(one.gap for one in told) > 1e-9
+    assert design.gap == min(one.gap for one in reported) > 1e-9

@@ -39,7 +39,7 @@ def random_candidates(seed: int, *, count: int = 12, width: int = 3, d: int = 4)
 
 
 def random_pairs(seed: int, *, n_items: int, d: int) -> tuple[Floats, Floats]:
-    """Items y, and D_jk told from its definition."""
+    """Items y, and D_jk by its definition."""
     items = np.random.default_rng(seed).normal(size=(n_items, d))
     return items, np.square(items[:, None] - items).sum(axis=2)
 
@@ -153,7 +153,7 @@ def test_whitened_rows_add_up_to_the_identity() -> None:
 
 
 @pytest.mark.parametrize(("rank", "d"), [(0, 2), (2, 5), (4, 5)])
-def test_rows_that_do_not_span_are_told_with_their_rank(rank: int, d: int) -> None:
+def test_rows_that_do_not_span_are_refused_with_their_rank(rank: int, d: int) -> None:
     rng = np.random.default_rng(rank)
     with pytest.raises(RankError) as caught:
         whiten(rng.normal(size=(20, rank)) @ rng.normal(size=(rank, d)), 20)

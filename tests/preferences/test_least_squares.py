@@ -163,7 +163,7 @@ def test_what_can_not_be_learned_from_is_named(
     assert caught.value.field == field
 
 
-def test_the_rank_is_told() -> None:
+def test_the_rank_is_reported() -> None:
     with pytest.raises(InvalidArgumentError, match=r"rank 1 of 2.*prior"):
         least_squares.fit(IDENTITY, ONE_OF_TWO)
     found = least_squares.fit(IDENTITY, ONE_OF_TWO, prior=PRIOR)

@@ -342,7 +342,7 @@ def test_features_too_large_are_refused() -> None:
         fit(1e200 * np.eye(3), Orderings.from_pairs([(0, 1)], n_items=3), prior=Gaussian.isotropic(3, variance=1.0))
 
 
-def test_sweeps_end_where_they_are_told_to() -> None:
+def test_sweeps_end_at_their_limit() -> None:
     features, _, answers = some(11, 200, 5, d=4)
     prior = Gaussian.isotropic(4, variance=1.0)
     short = fit(features, answers, prior=prior, max_sweeps=1)

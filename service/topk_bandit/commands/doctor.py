@@ -147,7 +147,7 @@ def _folder(folder: Path, *, awaited: bool) -> _Finding:
         return _Finding("data folder", f"{folder} can't be written", problem)
     free = shutil.disk_usage(place).free
     found = f"{folder}, {free / 2**30:.1f} GiB free, a write is on the disk after {seconds * 1e3:.1f} ms"
-    full = "a full disk refuses rewards; make room" if free < _LEAST_FREE_BYTES else ""
+    full = "a full disk refuses rewards; free space" if free < _LEAST_FREE_BYTES else ""
     slow = "each reward waits for that" if awaited and seconds > _LONGEST_WRITE_SECONDS else ""
     return _Finding("data folder", found, "; ".join(filter(None, (full, slow))))
 

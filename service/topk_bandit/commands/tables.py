@@ -22,7 +22,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
     """Yield a table: columns of texts begin together, columns of numbers end together."""
     cells = [[_NOTHING if cell is None else str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    right = [bool(cells) and all(_is_number(row[place]) for row in cells) for place in range(len(titles))]
+    right = [bool(cells) and all(_is_number(row[column]) for row in cells) for column in range(len(titles))]
     for row in ([*titles], *cells):
         padded = (
             cell.rjust(width) if to_right else cell.ljust(width)
@@ -46,7 +46,7 @@ def flatten(values: Mapping[str, object], *, within: str = "") -> Iterator[tuple
         if isinstance(value, Mapping):
             yield from flatten(value, within=f"{name}.")
         elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
-            yield from flatten({str(place): one for place, one in enumerate(value, 1)}, within=f"{name}.")
+            yield from flatten({str(number): one for number, one in enumerate(value, 1)}, within=f"{name}.")
         elif isinstance(value, list | tuple):
             yield name, ", ".join(map(str, value)) or _NOTHING
         else:

@@ -51,12 +51,12 @@ class AnswerColumns(Cells):
     @classmethod
     def of(cls, flags: Named, kind: AnswerKind, *, size: int) -> AnswerColumns:
         """Return where rows with answers of a kind have what."""
-        places = range(1, size + 1)
+        numbers = range(1, size + 1)
         items = frozenset({"items", "item_1"})
-        known = items | {"question", "query", *(f"item_{place}" for place in places)}
+        known = items | {"question", "query", *(f"item_{number}" for number in numbers)}
         if kind is AnswerKind.RATINGS:
             items |= {"item", "ratings"}
-            known |= items | {"rating", *(f"rating_{place}" for place in places)}
+            known |= items | {"rating", *(f"rating_{number}" for number in numbers)}
         elif kind is not AnswerKind.RANKING:
             known |= {"chosen"}
         return cls(flags=flags, known=known, required=(items,), kind=kind, size=size)
@@ -142,17 +142,17 @@ class AnswerColumns(Cells):
         return dict(zip(items, ratings, strict=True))
 
     def _several(self, named: Mapping[str, Any], items: Mapping[int, Any]) -> dict[str, float]:
-        """Return the ratings of items by their places: neither slips to another where there is a gap."""
+        """Return the ratings of items by their numbers: neither slips to another where there is a gap."""
         whole = self.parts(named, "ratings", "rating", self.size) if "ratings" in named else None
         ratings = self.numbered(named, "rating", self.size) if whole is None else dict(enumerate(whole, start=1))
         if not items:
             raise self.error("items", "is missing")
-        for place in sorted(items.keys() ^ ratings.keys()):
-            absent, there = ("rating", "item") if place in items else ("item", "rating")
-            raise self.error(f"{absent}_{place}", f"is missing, but {there}_{place} is there")
+        for number in sorted(items.keys() ^ ratings.keys()):
+            absent, there = ("rating", "item") if number in items else ("item", "rating")
+            raise self.error(f"{absent}_{number}", f"is missing, but {there}_{number} is there")
         self._check_different([self.text("items", item) for item in items.values()])
         return {
-            self.text("items", item): self.number(f"rating_{place}", ratings[place]) for place, item in items.items()
+            self.text("items", item): self.number(f"rating_{number}", ratings[number]) for number, item in items.items()
         }
 
     def _check_different(self, items: list[str]) -> None:

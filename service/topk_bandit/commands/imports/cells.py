@@ -163,8 +163,8 @@ class Cells:
                 raise self.error(name, f"has {len(whole)} parts; there are {size} at most")
             return whole
         if several and max(several) > len(several):
-            place = next(place for place in range(1, size) if place not in several)
-            raise self.error(f"{part}_{place}", f"is missing, but {part}_{max(several)} is there")
+            number = next(number for number in range(1, size) if number not in several)
+            raise self.error(f"{part}_{number}", f"is missing, but {part}_{max(several)} is there")
         return list(several.values())
 
     def number(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has

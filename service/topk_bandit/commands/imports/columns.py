@@ -42,10 +42,10 @@ class Columns(Cells):
     @classmethod
     def of(cls, flags: Named, *, schema: FeatureSchema | None, slate_size: int, context_dimension: int) -> Columns:
         """Return where rows for a bandit have what."""
-        items = frozenset({"items", *(f"item_{place}" for place in range(1, slate_size + 1))})
+        items = frozenset({"items", *(f"item_{number}" for number in range(1, slate_size + 1))})
         known = items | {"reward", "time", "propensity"}
         if schema is None:
-            known |= {"context", *(f"context_{place}" for place in range(1, context_dimension + 1))}
+            known |= {"context", *(f"context_{number}" for number in range(1, context_dimension + 1))}
         else:
             known |= {"features", *(f"{prefix}{feature.name}" for feature in schema for prefix in ("", _PREFIX))}
         return cls(

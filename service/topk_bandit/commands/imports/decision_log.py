@@ -177,14 +177,14 @@ def _choices(values: Mapping[str, Any]) -> list[_Choice]:
         raise InvalidArgumentError("_outcomes", "must be a list of objects")
     if any("_slot_id" in one for one in actions):
         return _of_slates(values, actions, outcomes)
-    return [_of_slot(f"_outcomes[{place}]", one, actions) for place, one in enumerate(outcomes)]
+    return [_of_slot(f"_outcomes[{slot}]", one, actions) for slot, one in enumerate(outcomes)]
 
 
 def _of_one_slot(values: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> _Choice:
     """Return what a row of a contextual bandit has; its actions are numbered from 1."""
     number = values.get("_label_Action")
-    place = number - 1 if type(number) is int else None
-    action = _action("_label_Action", place, actions)
+    index = number - 1 if type(number) is int else None
+    action = _action("_label_Action", index, actions)
     probability = _probability("_label_probability", values.get("_label_probability"))
     return _Choice(action, probability, _cost("", values))
 
@@ -199,10 +199,10 @@ def _of_slates(
 ) -> list[_Choice]:
     """Return what a row of slates has: each slot has actions of its own, and one cost is for all."""
     choices = []
-    for place, outcome in enumerate(outcomes):
-        own = [one for one in actions if one.get("_slot_id") == place]
-        cost = 0.0 if place else _cost("", values)
-        choices.append(_of_slot(f"_outcomes[{place}]", {**outcome, "_label_cost": cost}, own))
+    for slot, outcome in enumerate(outcomes):
+        own = [one for one in actions if one.get("_slot_id") == slot]
+        cost = 0.0 if slot else _cost("", values)
+        choices.append(_of_slot(f"_outcomes[{slot}]", {**outcome, "_label_cost": cost}, own))
     return choices
 
 
@@ -213,10 +213,10 @@ def _first(value: object) -> object:
     return value
 
 
-def _action(path: str, place: object, actions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    if type(place) is not int or not 0 <= place < len(actions):
+def _action(path: str, index: object, actions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    if type(index) is not int or not 0 <= index < len(actions):
         raise InvalidArgumentError(path, f"names none of the {len(actions)} actions")
-    return actions[place]
+    return actions[index]
 
 
 def _cost(path: str, values: Mapping[str, Any]) -> float:

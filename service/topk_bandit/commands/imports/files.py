@@ -216,9 +216,9 @@ class _Header:
         if len(cells) != len(self.names):
             problem = f"expected {len(self.names)} cells, as the header has, got {len(cells)}"
             return InvalidArgumentError("row", problem)
-        for place, (name, cell) in enumerate(zip(self.names, cells, strict=True)):
-            if place and cell and not name:
-                return InvalidArgumentError(f"column {place + 1}", f"has {cell!r:.60}, but no name in the header")
+        for index, (name, cell) in enumerate(zip(self.names, cells, strict=True)):
+            if index and cell and not name:
+                return InvalidArgumentError(f"column {index + 1}", f"has {cell!r:.60}, but no name in the header")
         values = ["" if cell in MISSING_MARKS else cell for cell in cells]
         return {name: value for name, value in zip(self.names, values, strict=True) if name}
 
@@ -249,10 +249,10 @@ def _parquet(path: Path) -> Iterator[FileRow]:
 
 def _without_nanoseconds(batch: Any, lib: Any) -> Any:  # noqa: ANN401, pyarrow is imported only where it is needed
     """Return rows whose times are those that Python has: pandas writes finer ones."""
-    for place, column in enumerate(batch.schema):
+    for index, column in enumerate(batch.schema):
         if isinstance(column.type, lib.TimestampType) and column.type.unit == "ns":
-            coarser = batch.column(place).cast(lib.timestamp("us", column.type.tz), safe=False)
-            batch = batch.set_column(place, column.name, coarser)
+            coarser = batch.column(index).cast(lib.timestamp("us", column.type.tz), safe=False)
+            batch = batch.set_column(index, column.name, coarser)
     return batch
 
 

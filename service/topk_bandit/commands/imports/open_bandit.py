@@ -86,7 +86,7 @@ class Feedback:
             reward = sum(self._number("reward", one["reward"]) for one in said)
         except InvalidArgumentError as error:
             return error
-        items = {f"item_{place}": one["item"] for place, one in enumerate(said, start=1)}
+        items = {f"item_{number}": one["item"] for number, one in enumerate(said, start=1)}
         rest = {name: said[0][name] for name in ("propensity", "time") if not is_missing(said[0][name])}
         return {**others[0], **items, "reward": reward, **rest}
 
@@ -105,18 +105,18 @@ class Feedback:
         first = min(positions)
         if len(positions) < len(found):
             raise InvalidArgumentError(f"column {_POSITION!r}", "is the same twice in one slate")
-        if sorted(positions) != [first + place for place in range(len(found))] or first not in {0.0, 1.0}:
+        if sorted(positions) != [first + index for index in range(len(found))] or first not in {0.0, 1.0}:
             raise InvalidArgumentError(f"column {_POSITION!r}", "must count from 0 or 1 on, without a gap")
         return [positions[position] for position in sorted(positions)]
 
     def _check_equal(self, said: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> None:
-        for place, one in enumerate(said):
+        for index, one in enumerate(said):
             if is_missing(one["item"]):
-                raise InvalidArgumentError(_field("item"), f"is missing at position {place + 1}")
+                raise InvalidArgumentError(_field("item"), f"is missing at position {index + 1}")
             for name in ("propensity", "time"):
                 if one[name] != said[0][name]:
                     raise InvalidArgumentError(_field(name), "differs within one slate")
-            for name, value in others[place].items():
+            for name, value in others[index].items():
                 if value != others[0].get(name):
                     raise InvalidArgumentError(f"column {name!r}", "differs within one slate")
 

@@ -147,7 +147,7 @@ class _Reader:
         self.imported = 0
         self.items = Items()
         self._encoder: Encoder | None = None
-        self._places: dict[str, int] = {}
+        self._indices: dict[str, int] = {}
         self._settings: list[BanditSettings] = []
         self._since: list[int] = []
         self._last = 0
@@ -176,7 +176,7 @@ class _Reader:
                 self._observe(request.context)
             case Recommended() as event:
                 self._observe(event.request.context)
-                self._places[event.recommendation.recommendation_id] = len(self.drawn)
+                self._indices[event.recommendation.recommendation_id] = len(self.drawn)
                 self.drawn.append(self._draw(event, logged.position))
             case Activated(recommendation_id, _, True):
                 self._note_other(recommendation_id)
@@ -188,9 +188,9 @@ class _Reader:
                 self._end(recommendation_id, value)
 
     def _note_other(self, recommendation_id: str) -> None:
-        place = self._places.get(recommendation_id)
-        if place is not None:
-            self.drawn[place] = replace(self.drawn[place], instead=True)
+        index = self._indices.get(recommendation_id)
+        if index is not None:
+            self.drawn[index] = replace(self.drawn[index], instead=True)
 
     def _pass_over(self, event: Imported) -> None:
         self.imported += len(event.slates)
@@ -220,7 +220,7 @@ class _Reader:
     def _draw(self, event: Recommended, position: int) -> _Drawn:
         request, recommendation = event.request, event.recommendation
         size = self._settings[-1].slate_size
-        place = bisect_right(self._since, recommendation.model_version) - 1
+        index = bisect_right(self._since, recommendation.model_version) - 1
         try:
             check_context(self._settings[-1], request.context)
             eligible = self.items.find_eligible(request.candidates).places
@@ -231,14 +231,14 @@ class _Reader:
         for shown in (slate, best):
             if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
-        exploration = _exploration_of(self._settings[place], recommendation.observations) if place >= 0 else None
+        exploration = _exploration_of(self._settings[index], recommendation.observations) if index >= 0 else None
         return _Drawn(position, request.context, eligible, slate, best, recommendation.propensity, exploration)
 
     def _end(self, recommendation_id: str, reward: float | None) -> None:
         """Note how a recommendation ended, or that it ended otherwise; one from before the snapshot is in no event."""
-        place = self._places.get(recommendation_id)
-        if place is not None:
-            self.drawn[place] = replace(self.drawn[place], reward=reward)
+        index = self._indices.get(recommendation_id)
+        if index is not None:
+            self.drawn[index] = replace(self.drawn[index], reward=reward)
 
 
 def _exploration_of(settings: BanditSettings, observations: int) -> Exploration:

@@ -52,12 +52,12 @@ def describe(logged: LoggedSlates, fixed: Sequence[Sequence[str]]) -> Iterator[s
 
 
 def _indices(logged: LoggedSlates, ids: Sequence[str]) -> NDArray[np.int32]:
-    size, places = logged.log.policy.slate_size, {item_id: place for place, item_id in enumerate(logged.item_ids)}
-    if unknown := [item_id for item_id in ids if item_id not in places]:
+    size, indices = logged.log.policy.slate_size, {item_id: index for index, item_id in enumerate(logged.item_ids)}
+    if unknown := [item_id for item_id in ids if item_id not in indices]:
         raise InvalidArgumentError("--slate", f"the log has no item {unknown[0]!r}")
     if not len(ids) == len(set(ids)) == size:
         raise InvalidArgumentError("--slate", f"expected {size} different items, got {','.join(ids)}")
-    slate = np.array([places[item_id] for item_id in ids], dtype=np.int32)
+    slate = np.array([indices[item_id] for item_id in ids], dtype=np.int32)
     if not _could_show(logged.log, slate).any():
         raise InvalidArgumentError("--slate", f"no request could have shown {','.join(ids)}")
     return slate

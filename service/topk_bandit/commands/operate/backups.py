@@ -61,13 +61,13 @@ class _Entry:
     log_position: int
 
     @property
-    def place(self) -> tuple[str, str]:
+    def tenant_and_id(self) -> tuple[str, str]:
         """Its tenant, and its id."""
         _, tenant, _, entry = self.name.split("/")
         return tenant, entry
 
     def __str__(self) -> str:
-        return _short(self.kind, *self.place)
+        return _short(self.kind, *self.tenant_and_id)
 
 
 def _short(kind: ArchiveKind, tenant: str, entry: str) -> str:
@@ -219,7 +219,7 @@ def restore(given: argparse.Namespace) -> Iterator[str]:
 
 
 def _restore_entry(given: argparse.Namespace, entry: _Entry, bar: Progress, *, replaces: bool) -> str:
-    (tenant, entry_id), archive = entry.place, examine(given.folder / entry.file, entry.kind)
+    (tenant, entry_id), archive = entry.tenant_and_id, examine(given.folder / entry.file, entry.kind)
     task = bar.add_task(str(entry), total=archive.lines)
     with connect(given, tenant) as client:
         delete, bring = (
@@ -235,7 +235,7 @@ def _restore_entry(given: argparse.Namespace, entry: _Entry, bar: Progress, *, r
 
 
 def _exists(given: argparse.Namespace, entry: _Entry) -> bool:
-    tenant, entry_id = entry.place
+    tenant, entry_id = entry.tenant_and_id
     with connect(given, tenant) as client:
         try:
             if entry.kind is BANDIT:

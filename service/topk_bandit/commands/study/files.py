@@ -119,13 +119,13 @@ def read_answers(
     columns.check_flags("an answer")
     reading = Reading(path.name, lambda: read_rows(path, orders=True), columns)
     found = reading.look_through(skips=False)
-    places = _Places(_index_by_id(items), None if queries is None else _index_by_id(queries))
-    answers = [one for row in reading.rows() for one in places.find(row.place, reading.read(row))]
+    indices = _ItemIndices(_index_by_id(items), None if queries is None else _index_by_id(queries))
+    answers = [one for row in reading.rows() for one in indices.find(row.place, reading.read(row))]
     return answers, found
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _ItemIndices:
     """The indices of items and queries by their ids."""
 
     items: Mapping[str, int]
@@ -164,7 +164,7 @@ def write_questions(
 ) -> None:
     """Write lists to ask about: the index of the query, and those of the items."""
     longest = max((len(shown) for _, shown in lists), default=0)
-    header = ["question", *_query_header(queries), *(f"item_{place}" for place in range(1, longest + 1))]
+    header = ["question", *_query_header(queries), *(f"item_{number}" for number in range(1, longest + 1))]
     rows = (
         [str(number), *_query_cell(queries, query), *(items.ids[item] for item in shown)]
         for number, (query, shown) in enumerate(lists, start=1)

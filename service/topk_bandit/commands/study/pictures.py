@@ -65,11 +65,11 @@ def draw(path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titl
 
 def _panel(axes: Axes, learned: Utilities, items: Sequence[str], title: str) -> None:
     shown = _best(learned)[::-1]
-    places = np.arange(len(shown))
+    heights = np.arange(len(shown))
     axes.errorbar(
-        learned.mean[shown], places, xerr=learned.standard_deviation[shown], fmt="o", color="#1f4e79", ms=5, lw=1.5
+        learned.mean[shown], heights, xerr=learned.standard_deviation[shown], fmt="o", color="#1f4e79", ms=5, lw=1.5
     )
-    axes.set_yticks(places, [items[item] for item in shown.tolist()], parse_math=False)
+    axes.set_yticks(heights, [items[item] for item in shown.tolist()], parse_math=False)
     axes.set_ylim(-0.7, len(shown) - 0.3)
     axes.grid(axis="x", color="#dddddd")
     axes.set_axisbelow(True)

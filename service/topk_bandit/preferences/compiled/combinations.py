@@ -95,29 +95,29 @@ def _exchange_one(pairs, subset, sums, inside):
         for j in range(n):
             sums[j] += pairs[item, j]
     for _ in range(_MOST_EXCHANGES * size):
-        place, item, gain = _best_exchange(pairs, subset, sums, inside)
+        slot, item, gain = _best_exchange(pairs, subset, sums, inside)
         if gain <= _GAIN * sums[subset].sum():
             break
         for j in range(n):
-            sums[j] += pairs[item, j] - pairs[subset[place], j]
-        inside[subset[place]] = False
+            sums[j] += pairs[item, j] - pairs[subset[slot], j]
+        inside[subset[slot]] = False
         inside[item] = True
-        subset[place] = item
+        subset[slot] = item
     inside[subset] = False
     return 0.5 * sums[subset].sum()
 
 
 @njit(nogil=True, cache=True)
 def _best_exchange(pairs, subset, sums, inside):
-    """Return the place of the item to go, the one to come, and what the gradient gains."""
-    best_place, best_item, best = 0, 0, 0.0
-    for place in range(subset.shape[0]):
-        out = subset[place]
+    """Return the slot of the item to go, the one to come, and what the gradient gains."""
+    best_slot, best_item, best = 0, 0, 0.0
+    for slot in range(subset.shape[0]):
+        out = subset[slot]
         for j in range(pairs.shape[0]):
             gain = sums[j] - pairs[out, j] - sums[out]
             if gain > best and not inside[j]:
-                best_place, best_item, best = place, j, gain
-    return best_place, best_item, best
+                best_slot, best_item, best = slot, j, gain
+    return best_slot, best_item, best
 
 
 @njit(nogil=True, cache=True)
@@ -165,19 +165,19 @@ def best_subset(pairs, largest, floor, budget, subset):
 @njit(nogil=True, cache=True)
 def _most_to_come(sums, depth, largest, left, first, top):
     """Return the sum of the `left` largest of what items from `first` on can add each."""
-    for place in range(left):
-        top[place] = -np.inf
+    for rank in range(left):
+        top[rank] = -np.inf
     for j in range(first, sums.shape[1]):
         value = sums[depth, j] + 0.5 * largest[j, left - 1]
         if value > top[left - 1]:
-            place = left - 1
-            while place > 0 and top[place - 1] < value:
-                top[place] = top[place - 1]
-                place -= 1
-            top[place] = value
+            rank = left - 1
+            while rank > 0 and top[rank - 1] < value:
+                top[rank] = top[rank - 1]
+                rank -= 1
+            top[rank] = value
     total = 0.0
-    for place in range(left):
-        total += top[place]
+    for rank in range(left):
+        total += top[rank]
     return total
 
 
@@ -227,20 +227,20 @@ def _mean(items, shares, size, centre):
 
 @njit(nogil=True, cache=True)
 def _largest(values, top):
-    """Set `top` to the places of the largest values; return their sum."""
+    """Set `top` to the indices of the largest values; return their sum."""
     size = top.shape[0]
     for i in range(values.shape[0]):
         if i < size:
-            place = i
+            rank = i
         elif values[i] > values[top[size - 1]]:
-            place = size - 1
+            rank = size - 1
         else:
             continue
-        while place > 0 and values[top[place - 1]] < values[i]:
-            top[place] = top[place - 1]
-            place -= 1
-        top[place] = i
+        while rank > 0 and values[top[rank - 1]] < values[i]:
+            top[rank] = top[rank - 1]
+            rank -= 1
+        top[rank] = i
     total = 0.0
-    for place in range(size):
-        total += values[top[place]]
+    for rank in range(size):
+        total += values[top[rank]]
     return total

@@ -20,12 +20,12 @@ def _sort_counting(values, scratch):
         for first in range(0, size, 2 * width):
             middle, end = min(first + width, size), min(first + 2 * width, size)
             left, right = first, middle
-            for place in range(first, end):
+            for slot in range(first, end):
                 if right >= end or (left < middle and source[left] <= source[right]):
-                    target[place] = source[left]
+                    target[slot] = source[left]
                     left += 1
                 else:
-                    target[place] = source[right]
+                    target[slot] = source[right]
                     right += 1
                     count += middle - left
         source, target = target, source

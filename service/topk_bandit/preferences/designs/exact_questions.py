@@ -46,18 +46,18 @@ def choose_most_informative(
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     # A_i' S and A_i' S M^1/2 of all lists, kept up to date by steps of rank `width`.
     known = rows @ covariance
-    told = known @ root
+    scaled = known @ root
     chosen = np.empty(count, dtype=np.int64)
     for number in range(count):
         inner = np.eye(width) + known.reshape(n_lists, width, d) @ matrices
-        of_lists = told.reshape(n_lists, width, d)
+        of_lists = scaled.reshape(n_lists, width, d)
         gains = (of_lists * np.linalg.solve(inner, of_lists)).sum(axis=(1, 2))
         chosen[number] = best = int(np.argmax(gains))
         one = known.reshape(n_lists, width, d)[best].copy()
         step = np.linalg.solve(inner[best], one)
         across = rows @ one.T
         known -= across @ step
-        told -= across @ (step @ root)
+        scaled -= across @ (step @ root)
     return chosen
 
 

@@ -84,7 +84,7 @@ def newton(
 
 
 def _drop_vanishing(point: _Point, gap: float, d: int) -> FloatArray:
-    """Return the weights that are not on their way to zero, with sum 1; all of them as long as that can't be told."""
+    """Return the weights that are not on their way to zero, with sum 1; all of them until that is certain."""
     weights, slacks = point.weights, point.slacks
     kept = weights if gap > _TELLING * d else np.where(d * len(weights) * weights >= slacks, weights, 0.0)
     return np.asarray(kept / kept.sum())

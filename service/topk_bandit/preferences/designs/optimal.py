@@ -7,7 +7,7 @@ max_i g_i = d. The *gap*, max_i g_i - d, is what every design here carries: log 
 d log(1 + gap / d), hence at most the gap.
 
 Sources: Mukherjee et al., "Optimal Design for Human Feedback" (Dope), where the lists are given; and Thekumparampil et
-al., "Comparing Few to Rank Many" (DopeWolfe), where they are all subsets of a size. How designs are found is told in
+al., "Comparing Few to Rank Many" (DopeWolfe), where they are all subsets of a size. The algorithms are described in
 `designs.ascent`.
 """
 
@@ -193,7 +193,7 @@ def d_optimal_lists(matrices: ArrayLike, *, gap_tolerance: float, watch: Watch |
     gap_tolerance
         The design's gap is at most this, unless it is so small that rounding errors prevent it.
     watch
-        Told now and then how far it is, as soon as there is a design; if it returns true, the best design so far is
+        Receives the progress now and then, as soon as there is a design; if it returns true, the best design so far is
         returned, with its gap.
 
     Raises
@@ -235,7 +235,7 @@ def d_optimal_subsets(
     subset_size
         K: at least 2 where items are ranked, at least 1 where they are rated.
     gap_tolerance
-        The design's gap is at most this where the largest g_S can be told: for ratings, for K = 2 and 3, and often
+        The design's gap is at most this where the largest g_S can be found: for ratings, for K = 2 and 3, and often
         above. Else no subset with g_S - d above it was found, and the gap is the bound that could be shown.
     rng
         Draws the subsets that the search for good ones begins with, where it is not exhaustive.
@@ -305,8 +305,8 @@ def _validate_array(values: ArrayLike, field: str, shape: str) -> FloatArray:
         raise InvalidArgumentError(field, f"expected shape {shape}, got {array.shape}")
     wrong = np.argwhere(~np.isfinite(array))
     if len(wrong):
-        place = "".join(f"[{index}]" for index in wrong[0])
-        raise InvalidArgumentError(f"{field}{place}", "expected a finite number")
+        indices = "".join(f"[{index}]" for index in wrong[0])
+        raise InvalidArgumentError(f"{field}{indices}", "expected a finite number")
     return array
 
 

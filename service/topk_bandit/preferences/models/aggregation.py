@@ -136,7 +136,7 @@ def fit(
 
     Aggregation without features (least squares for `Loss.SQUARED`, maximum likelihood for `Loss.LOGISTIC`, each with a
     ridge) is the case d = 0: features of shape (n, 0). Contradictory and repeated comparisons each count by themselves.
-    Items that no path of comparisons connects are told apart by their features alone. Without comparisons the scores
+    Items that no path of comparisons connects differ by their features alone. Without comparisons the scores
     are 0 with the spread of the ridges.
 
     Parameters
@@ -187,7 +187,7 @@ def _evaluate_logistic(differences: FloatArray, values: FloatArray) -> _Local:
     return _Local(float(np.logaddexp(0.0, -margins).sum()), -values * wrong, wrong * expit(margins))
 
 
-class _Place(NamedTuple):
+class _Point(NamedTuple):
     """Weights, residuals of the items compared, the objective there, and the losses' derivatives."""
 
     weights: FloatArray
@@ -227,58 +227,58 @@ class _Problem:
     ) -> _Problem:
         m = len(comparisons)
         ends = np.concatenate([comparisons.first, comparisons.second])
-        compared, places = np.unique(ends, return_inverse=True)
+        compared, indices = np.unique(ends, return_inverse=True)
         part = 1.0 if loss is Loss.SQUARED else 2.0
         ridges = part * weights_ridge, part * residual_ridge
-        return cls(loss, features, compared, features[compared], places[:m], places[m:], comparisons.values, *ridges)
+        return cls(loss, features, compared, features[compared], indices[:m], indices[m:], comparisons.values, *ridges)
 
-    def at(self, weights: FloatArray, residuals: FloatArray) -> _Place:
+    def at(self, weights: FloatArray, residuals: FloatArray) -> _Point:
         scores = self.rows @ weights + residuals
         losses = _evaluate_squared if self.loss is Loss.SQUARED else _evaluate_logistic
         value, slopes, curvatures = losses(scores[self.second] - scores[self.first], self.values)
         ridge = self.weights_ridge * weights @ weights + self.residual_ridge * residuals @ residuals
-        return _Place(weights, residuals, value + 0.5 * float(ridge), slopes, curvatures)
+        return _Point(weights, residuals, value + 0.5 * float(ridge), slopes, curvatures)
 
     def solve(self, tolerance: float) -> Aggregate:
-        place = self.at(np.zeros(self.rows.shape[1]), np.zeros(len(self.compared)))
+        point = self.at(np.zeros(self.rows.shape[1]), np.zeros(len(self.compared)))
         while True:
-            hessian = _Hessian(self, place.curvatures)
-            step = hessian.solve(*self._find_descent(place))
-            lower = self._search_line(place, *step)
-            gain = place.value - lower.value
-            place = lower
+            hessian = _Hessian(self, point.curvatures)
+            step = hessian.solve(*self._find_descent(point))
+            lower = self._search_line(point, *step)
+            gain = point.value - lower.value
+            point = lower
             if gain <= tolerance or self.loss is Loss.SQUARED:
-                return self._aggregate(place)
+                return self._aggregate(point)
 
-    def _find_descent(self, place: _Place) -> tuple[FloatArray, FloatArray]:
+    def _find_descent(self, point: _Point) -> tuple[FloatArray, FloatArray]:
         """Return minus the gradient by w and by r."""
         size = len(self.compared)
-        pull = np.bincount(self.second, place.slopes, size) - np.bincount(self.first, place.slopes, size)
-        by_weights = -self.rows.T @ pull - self.weights_ridge * place.weights
-        return by_weights, -pull - self.residual_ridge * place.residuals
+        pull = np.bincount(self.second, point.slopes, size) - np.bincount(self.first, point.slopes, size)
+        by_weights = -self.rows.T @ pull - self.weights_ridge * point.weights
+        return by_weights, -pull - self.residual_ridge * point.residuals
 
-    def _search_line(self, place: _Place, by_weights: FloatArray, by_residuals: FloatArray) -> _Place:
-        """Return a place along a Newton step where the objective is not higher, but for rounding."""
+    def _search_line(self, point: _Point, by_weights: FloatArray, by_residuals: FloatArray) -> _Point:
+        """Return a point along a Newton step where the objective is not higher, but for rounding."""
         length = 1.0
         for _ in range(_HALVINGS):
-            found = self.at(place.weights + length * by_weights, place.residuals + length * by_residuals)
-            if found.value <= place.value + _ROUNDING * abs(place.value):
+            found = self.at(point.weights + length * by_weights, point.residuals + length * by_residuals)
+            if found.value <= point.value + _ROUNDING * abs(point.value):
                 return found
             length *= 0.5
-        return place
+        return point
 
-    def _aggregate(self, place: _Place) -> Aggregate:
-        hessian = _Hessian(self, place.curvatures)
+    def _aggregate(self, point: _Point) -> Aggregate:
+        hessian = _Hessian(self, point.curvatures)
         n, d = self.features.shape
         residuals, explained, variances = np.zeros(n), np.zeros((n, d)), np.full(n, 1.0 / self.residual_ridge)
-        residuals[self.compared], explained[self.compared] = place.residuals, hessian.explained
+        residuals[self.compared], explained[self.compared] = point.residuals, hessian.explained
         variances[self.compared] = hessian.laplacian.inverse_diagonal()
         squared = self.loss is Loss.SQUARED
-        objective = 2.0 * place.value if squared else place.value
+        objective = 2.0 * point.value if squared else point.value
         noise = (1.0 + objective) / (1.0 + len(self.values)) if squared else 1.0
         covariance = np.asarray(np.linalg.inv(hessian.of_weights), dtype=np.float64)
         spread = _Spread(covariance, explained, variances, 1.0 / self.residual_ridge)
-        return Aggregate(place.weights, residuals, objective, noise, spread)
+        return Aggregate(point.weights, residuals, objective, noise, spread)
 
 
 class _Hessian:

@@ -88,9 +88,9 @@ def _list_differences(likelihood: Likelihood) -> FloatArray:
     """Return x_chosen - x_left for all that the answers imply by transitivity, each once, shape (., d)."""
     lengths, n = np.diff(likelihood.starts), len(likelihood.features)
     answer = np.repeat(np.arange(len(lengths)), lengths)
-    place = np.arange(len(likelihood.items)) - likelihood.starts[answer]
-    better = np.minimum(place - 1, likelihood.places[answer] - 1)
-    below = place > 0
+    position = np.arange(len(likelihood.items)) - likelihood.starts[answer]
+    better = np.minimum(position - 1, likelihood.places[answer] - 1)
+    below = position > 0
     winners = likelihood.items[(likelihood.starts[answer] + better)[below]]
     pairs = np.unique(winners * n + likelihood.items[below])
     return np.asarray(likelihood.features[pairs // n] - likelihood.features[pairs % n])
