@@ -544,7 +544,7 @@ class State:
             When the slate's reward was learned first.
         """
         is_wild = self.is_wild_context(context) or any(
-            one is not None and self.usual_reward(one) != one for one in (before, reward)
+            one is not None and self.reward_in_range(one) != one for one in (before, reward)
         )
         if is_wild:
             return self
