@@ -272,7 +272,7 @@ class Metrics(Hooks):
         self._limit_gauge = self._gauge("topk_bandit_model_limit_bytes", "What one bandit's model may take in memory.")
         self._rested = self._counter(
             "topk_bandit_models_rested_total",
-            "Models that left memory until they are asked for: idle, or to make room in memory.",
+            "Models that left memory until they are asked for: idle, or to free memory.",
             "reason",
         )
 

@@ -51,9 +51,9 @@ __all__ = [
     "GIVEN_UP",
     "METHODS",
     "PASSED_ON",
+    "PeerHooks",
     "PeerRefusedError",
     "Peers",
-    "PeersHooks",
     "rank_workers",
 ]
 
@@ -108,7 +108,7 @@ GIVEN_UP = _SIGN_OF_LIFE + 1
 """In a method's place: nobody waits any more for the call of that number."""
 
 
-class PeersHooks(Protocol):
+class PeerHooks(Protocol):
     """Where telemetry attaches."""
 
     def passed_on(self, outcome: str) -> None:
@@ -147,7 +147,7 @@ class Peers:
     """
 
     def __init__(
-        self, own: int, paths: Sequence[str], *, hooks: PeersHooks, clock: Callable[[], float] = time.monotonic
+        self, own: int, paths: Sequence[str], *, hooks: PeerHooks, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._own = own
         self._n_workers = len(paths)
