@@ -96,13 +96,14 @@ class Additive:
         await self.worker.store.update_settings(NAME, changed, revision=revision)
         for number in numbers:
             asked = await self.ask(number)
-            outcome = await self.worker.store.record_recommendation(
+            written = await self.worker.store.record_recommendation(
                 NAME,
                 asked,
                 choose_slate(model, asked),
                 incarnation=model.incarnation,
                 items_position=model.items_position,
             )
+            outcome = written.answer
             assert outcome.status is RecordStatus.RECORDED
             assert outcome.recommendation is not None
             await self.reward(outcome.recommendation)

@@ -31,6 +31,7 @@ from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.learning.feature_shares import find_shares
 from topk_bandit.learning.robust_ranges import NO_VALUES
 from topk_bandit.store.codec import prior_digest
+from topk_bandit.store.data_versions import check_data_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,6 +101,7 @@ class Bandits:
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """Create a bandit, or return the equal one that is there."""
         self._check_item_schema(settings)
+        check_data_version(settings, self._store.data_version)
         await self._check_durability(settings.durability)
         resolved, prior = await self._resolve_prior(name, settings)
         quota = self._quotas.limit(name.tenant, Quota.BANDITS)
@@ -131,6 +133,7 @@ class Bandits:
         for _ in range(UPDATES_PER_CALL):
             record = await self._store.get_bandit(name)
             changed = change(record.settings)
+            check_data_version(changed, self._store.data_version)
             check_growth(record.settings.context_schema, changed.context_schema)
             check_growth(record.settings.item_schema, changed.item_schema, field=ITEM_SCHEMA_FIELD, may_begin=True)
             self._check_item_schema(changed)

@@ -34,6 +34,7 @@ from topk_bandit.domain.bandits import (
     RewardAmended,
     RewardCollected,
     Rewarded,
+    RewardRevised,
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
@@ -146,6 +147,8 @@ class Model:
     skipped
         Positions of events that an operator had passed over. What comes after them may tell of slates and items that
         the model does not know.
+    reset_ms
+        When what was learned was forgotten the last time, 0 for never.
     """
 
     incarnation: str
@@ -163,6 +166,7 @@ class Model:
     aside_since_checkpoint: int = 0
     history: History = field(default_factory=History)
     skipped: frozenset[int] = frozenset()
+    reset_ms: int = 0
 
     @property
     def version(self) -> int:
@@ -353,7 +357,7 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
     if model.history.ends_before(logged.at_ms):
         after = replace(after, history=model.history.begin(logged.at_ms, model.totals))
     is_refit = not after.state.posterior.is_of_one_fit_with(model.state.posterior)
-    if is_refit and not isinstance(logged.event, _CHANGE_A_FIT):
+    if is_refit and not _changes_a_fit(logged.event):
         return replace(after, since_checkpoint=0, aside_since_checkpoint=0)
     if after.events_before_checkpoint <= 0:
         refit = replace(after, state=after.state.refit(logged.at_ms))
@@ -379,9 +383,14 @@ def _is_aside(event: Event) -> bool:
     return isinstance(event, _OF_A_SLATE) and event.aside
 
 
-_CHANGE_A_FIT = (Recommended, Activated, RewardAmended)
-"""Events that go on after a refit, with a pending row or other rewards: what comes of it is no function of a
-`Checkpoint`, to the bit."""
+def _changes_a_fit(event: Event) -> bool:
+    """Return whether an event goes on after a refit, with a pending row or other rewards.
+
+    What comes of it is no function of a `Checkpoint`, to the bit.
+    """
+    if isinstance(event, RewardRevised):
+        return event.before is not None
+    return isinstance(event, Recommended | Activated | RewardAmended)
 
 
 def _apply(model: Model, logged: LoggedEvent) -> Model:
@@ -394,7 +403,7 @@ def _apply(model: Model, logged: LoggedEvent) -> Model:
             return replace(_change_items(model, change, at_ms=logged.at_ms), items_position=logged.position)
         case Recommended() as recommended:
             return _open_slate(model, recommended)
-        case Activated() | Lapsed() | RewardCollected() | RewardAmended() | EventSkipped():
+        case Activated() | Lapsed() | RewardCollected() | RewardAmended() | RewardRevised() | EventSkipped():
             return _follow_slate(model, logged)
         case Rewarded() | Expired() as end:
             return _end_slate(_check_open(model, logged), end, at_ms=logged.at_ms)
@@ -423,7 +432,7 @@ def _forget(model: Model, *, at_ms: int) -> Model:
     kernel = kernel_of(settings.kernel, known.n_items, settings.slate_size)
     if model.item_features is not None:
         kernel = kernel.with_item_features(model.item_features.rows)
-    return replace(model, state=model.state.forget(kernel, at_ms))
+    return replace(model, state=model.state.forget(kernel, at_ms), reset_ms=at_ms)
 
 
 def _with_capacity(state: State, settings: BanditSettings, *, at_ms: int) -> State:
@@ -539,6 +548,8 @@ def _follow_slate(model: Model, logged: LoggedEvent) -> Model:
             return replace(model, tally=replace(tally, lapsed=tally.lapsed + 1))
         case RewardAmended() as amended:
             return _correct_reward(model, amended)
+        case RewardRevised() as revised:
+            return _revise_reward(model, revised, logged)
         case EventSkipped():
             return replace(model, skipped=model.skipped | {logged.position})
     return model
@@ -634,6 +645,40 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
         amended=tally.amended + (event.value is not None),
     )
     return replace(model, state=corrected, tally=tally)
+
+
+def _revise_reward(model: Model, event: RewardRevised, logged: LoggedEvent) -> Model:
+    """Learn a slate's provisional reward, or how it has changed; note a change of what is not known any more."""
+    has_places, tally = model.items.have_places(event.shown.slate), model.tally
+    defaults = event.is_default - event.was_default
+    tally = replace(tally, expirations=tally.expirations + defaults, defaults=tally.defaults + defaults)
+    if event.before is None:
+        return _begin_provisional(_check_open(model, logged), event, tally, at_ms=logged.at_ms)
+    state = _revised_state(model, event, event.before) if has_places and event.learned_ms >= model.reset_ms else None
+    if state is None:
+        return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
+    return replace(model, state=state, tally=replace(tally, voided=tally.voided + (event.value is None)))
+
+
+def _begin_provisional(model: Model, event: RewardRevised, tally: Tally, *, at_ms: int) -> Model:
+    """Learn a slate's reward so far for the first time, or only count it if its items have lost their places."""
+    if event.value is None:
+        raise CorruptDataError(f"the log takes back a reward of {event.recommendation_id!r} that was never learned")
+    if model.items.have_places(event.shown.slate):
+        model = replace(model, tally=tally)
+        return _learn_reward(model, event.recommendation_id, event.value, event.shown, at_ms=at_ms)
+    unlearned = replace(model.tally, unlearned=model.tally.unlearned + 1)
+    return replace(model, state=model.state.closed(event.recommendation_id), tally=unlearned)
+
+
+def _revised_state(model: Model, event: RewardRevised, before: float) -> State | None:
+    """Return the state that learned another reward of a slate, None if it can't."""
+    state, shown = model.state, event.shown
+    if state.can_correct(event.recommendation_id):
+        return state.corrected(event.recommendation_id, event.value)
+    context, ranking = model.encode(shown.context), model.items.find_indices(shown.slate)
+    revised = state.revised(context, ranking, before=before, reward=event.value, at=event.learned_ms)
+    return None if revised is state and event.value != before else revised
 
 
 def _correct_aside(model: Model, event: RewardAmended) -> Model:

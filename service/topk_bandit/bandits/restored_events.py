@@ -27,13 +27,14 @@ from topk_bandit.domain.bandits import (
     RewardAmended,
     RewardCollected,
     Rewarded,
+    RewardRevised,
     SettingsChanged,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
-from topk_bandit.store.recorded import Recorded, RecordState
+from topk_bandit.store.recorded import OPEN_STATES, Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_restored"]
 
-_OPEN = frozenset({RecordState.INACTIVE, RecordState.PENDING})
 
 _LARGEST_SUM = MOST_REWARDS * MAX_REWARD_MAGNITUDE
 """Several rewards of a slate may be learned as their sum."""
@@ -84,14 +84,14 @@ def _find_slates(restored: Event | Recorded) -> Iterator[tuple[Context, Sequence
     match restored:
         case Recommended(request, recommendation):
             yield request.context, recommendation.slate
-        case Activated(_, shown) | Rewarded(_, _, shown):
+        case Activated(_, shown) | Rewarded(_, _, shown) | RewardRevised(shown=shown):
             yield shown.context, shown.slate
         case Expired(shown=shown) if shown is not None:
             yield shown.context, shown.slate
         case Imported(_, _, slates):
             for past in slates:
                 yield past.context, past.slate
-        case Recorded() if restored.state in _OPEN:  # of others the context may be missing
+        case Recorded() if restored.state in OPEN_STATES:  # of others the context may be missing
             yield restored.context, restored.recommendation.slate
 
 
@@ -99,11 +99,11 @@ def _rewards(restored: Event | Recorded) -> Iterator[float]:
     match restored:
         case Rewarded(value=value):
             yield value
-        case RewardCollected(value=value) | RewardAmended(value=value) | Expired(default_reward=value):
+        case RewardAmended(value=value, before=before) | RewardRevised(value=value, before=before):
+            yield from (one for one in (value, before) if one is not None)
+        case RewardCollected(value=value) | Expired(default_reward=value):
             if value is not None:
                 yield value
-            if isinstance(restored, RewardAmended) and restored.before is not None:
-                yield restored.before
         case Imported(_, _, slates):
             yield from (past.reward for past in slates)
         case Recorded():
@@ -140,6 +140,7 @@ def _check_settings(settings: BanditSettings) -> None:
         ("near_share", explored.near_share, 1.0),
         ("shares_fall_after", explored.shares_fall_after, MOST_SHARES_FALL_AFTER),
         ("learned_per_second", settings.learned_per_second, MOST_LEARNED_PER_SECOND),
+        ("provisional_after_ms", settings.provisional_after_ms or 0, settings.reward_wait_ms),
     ):
         _check_number(f"settings.{name}", value, most, least=0)
     rewards = (settings.default_reward, *(() if taken is None else (taken.low, taken.high)))

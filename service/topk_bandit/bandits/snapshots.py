@@ -35,7 +35,7 @@ from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.recent_observations import NO_OBSERVATIONS, Counted, RecentObservations
 from topk_bandit.learning.robust_ranges import NO_VALUES, RobustRange
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
-from topk_bandit.store.data_versions import OLDEST
+from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import refuse_newer
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "doubt": checkpoint.doubt,
         "changes": checkpoint.changes,
         "tally": model.tally.told(),
+        **({"reset_ms": model.reset_ms} if version > FIRST else {}),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
         "last": {
@@ -224,6 +225,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         items_position=header["items_position"],
         history=_read_history(header, arrays),
         skipped=frozenset(header["skipped"]),
+        reset_ms=header.get("reset_ms", 0),
     )
 
 

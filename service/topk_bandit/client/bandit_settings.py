@@ -65,6 +65,8 @@ class BanditSettings(TypedDict, total=False):
         What is awaited before a write is acknowledged.
     learned_per_second
         About how many slates a second are learned from at most.
+    provisional_after
+        How long after a slate its reward so far is first learned, or the default reward; None learns when it is final.
     """
 
     constant_beta: float | None
@@ -84,6 +86,7 @@ class BanditSettings(TypedDict, total=False):
     item_schema: Iterable[Feature] | None
     durability: Durability | None
     learned_per_second: int | None
+    provisional_after: timedelta | None
 
 
 class BanditChanges(BanditSettings, total=False):
@@ -131,6 +134,7 @@ def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any)
         item_schema=schema_message("item_schema", get("item_schema")),
         durability=str(get("durability") or ""),
         learned_per_second=get("learned_per_second"),
+        provisional_after=_duration("provisional_after", get("provisional_after")),
         **others,
     )
 

@@ -459,6 +459,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         item_schema=schema_of(bandit.item_schema) if bandit.HasField("item_schema") else None,
         durability=Durability.parse(bandit.durability) if bandit.durability else None,
         learned_per_second=bandit.learned_per_second,
+        provisional_after=bandit.provisional_after.ToTimedelta() if bandit.HasField("provisional_after") else None,
     )
 
 

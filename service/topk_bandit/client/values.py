@@ -239,6 +239,8 @@ class Bandit:
         What is awaited before a write is acknowledged; None for what the service awaits.
     learned_per_second
         About how many slates a second are learned from at most.
+    provisional_after
+        How long after a slate its reward so far is first learned; None where it is learned when it is final.
     """
 
     name: str
@@ -264,6 +266,7 @@ class Bandit:
     item_schema: tuple[Feature, ...] | None
     durability: Durability | None
     learned_per_second: int
+    provisional_after: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,11 @@ __all__ = [
     "RewardOutcome",
     "RewardRange",
     "RewardReceipt",
+    "RewardRevised",
     "Rewarded",
     "SettingsChanged",
     "Shown",
+    "SlateEvent",
 ]
 
 
@@ -150,7 +152,7 @@ MAX_CONTEXT_MAGNITUDE, MAX_REWARD_MAGNITUDE = 1e6, 1e100
 """How far from zero a number of a context and a reward may be: sums of their squares are still numbers."""
 
 MAX_BETA = 1e6
-MAX_REWARD_WAIT_MS, MAX_HALF_LIFE_MS = 30 * 24 * 60 * 60 * 1000, 3650 * 24 * 60 * 60 * 1000
+MAX_REWARD_WAIT_MS, MAX_HALF_LIFE_MS = 90 * 24 * 60 * 60 * 1000, 3650 * 24 * 60 * 60 * 1000
 DEFAULT_SHARES_FALL_AFTER, MOST_SHARES_FALL_AFTER = 500, 1_000_000_000
 DEFAULT_LEARNED_PER_SECOND, MOST_LEARNED_PER_SECOND = 300, 1_000_000
 DEFAULT_EXPLORATION = Exploration(
@@ -228,6 +230,10 @@ class BanditSettings:
         What is awaited before a write of the bandit is acknowledged; None for what the service awaits.
     learned_per_second
         About how many slates a second are learned from at most; the others are set aside.
+    provisional_after_ms
+        How long after a recommendation its reward so far is first learned, or the default reward without one. Each
+        change of it until the reward wait ends is learned at once. None for rewards that are learned when they are
+        final, or the wait ends.
     """
 
     item_capacity: int
@@ -248,6 +254,7 @@ class BanditSettings:
     item_schema: FeatureSchema | None = None
     durability: Durability | None = None
     learned_per_second: int = DEFAULT_LEARNED_PER_SECOND
+    provisional_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,6 +505,34 @@ class Rewarded:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardRevised:
+    """A slate's provisional reward: what is learned of it from now on, until it is revised again.
+
+    Attributes
+    ----------
+    value
+        What its rewards come to so far, or the default reward; None if it is to count for nothing.
+    learned_ms
+        When it was learned first; 0 for the first time.
+    is_default, was_default
+        Whether `value` is the default reward, and whether `before` was.
+    is_final
+        Whether the slate ended with it.
+    before
+        What was learned of it before; None for the first time.
+    """
+
+    recommendation_id: str
+    value: float | None
+    shown: Shown
+    learned_ms: int
+    is_default: bool
+    was_default: bool
+    is_final: bool
+    before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RewardAmended:
     """A reward that was learned was another one, or None: the slate ended without one.
 
@@ -562,20 +597,11 @@ class Expired:
     aside: bool = False
 
 
+SlateEvent: TypeAlias = Activated | Lapsed | RewardCollected | Rewarded | RewardAmended | RewardRevised | Expired
+"""What happens to a slate after it was recommended."""
+
 Event: TypeAlias = (
-    BanditCreated
-    | SettingsChanged
-    | BanditReset
-    | ItemsChanged
-    | Recommended
-    | Activated
-    | Lapsed
-    | RewardCollected
-    | Rewarded
-    | RewardAmended
-    | Expired
-    | Imported
-    | EventSkipped
+    BanditCreated | SettingsChanged | BanditReset | ItemsChanged | Recommended | SlateEvent | Imported | EventSkipped
 )
 
 

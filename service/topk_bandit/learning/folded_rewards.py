@@ -10,7 +10,8 @@ observation out changes the precision, too (a rank-one downdate: Golub and Van L
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -76,28 +77,32 @@ class _Sum(NamedTuple):
     beside: FloatArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Span:
     """What rows can be summed to.
 
-    Attributes
+    Parameters
     ----------
     kernel
         Of the rankings.
+    rows
+        At least one; their targets may change afterwards.
     noise_variance
         sigma^2.
     """
 
-    kernel: KendallKernel
-    noise_variance: float
-    _factor: tuple[FloatArray, bool]
+    def __init__(self, kernel: KendallKernel, rows: ObservedRows, *, noise_variance: float) -> None:
+        self._kernel = kernel
+        self._rows = rows
+        self._noise_variance = noise_variance
 
-    @classmethod
-    def of(cls, kernel: KendallKernel, rows: ObservedRows, *, noise_variance: float) -> Span:
-        """Return that of some rows, one at least: O(N^3)."""
-        gram = (rows.contexts @ rows.contexts.T) * kernel.gram_of(rows.rankings)
+    @cached_property
+    def _factor(self) -> tuple[FloatArray, bool]:
+        """The Cholesky factor of the rows' covariance: O(N^3)."""
+        rows = self._rows
+        gram = (rows.contexts @ rows.contexts.T) * self._kernel.gram_of(rows.rankings)
         gram[np.diag_indices(len(gram))] += _JITTER * max(float(np.diag(gram).max(initial=0.0)), np.finfo(float).tiny)
-        return cls(kernel, noise_variance, cho_factor(gram, lower=True))
+        factor: tuple[FloatArray, bool] = cho_factor(gram, lower=True)
+        return factor
 
     def amend(self, rows: ObservedRows, learned: Learned, change: float) -> ObservedRows:
         """Return rows that learned a reward that is larger by `change`: O(N^2).
@@ -119,7 +124,7 @@ class Span:
         if rows.parts is not None:
             return replace(
                 rows,
-                parts=rows.parts.amend(self.kernel, learned.context, learned.ranking, change=learned.weight * change),
+                parts=rows.parts.amend(self._kernel, learned.context, learned.ranking, change=learned.weight * change),
             )
         return _amend_sum(rows, self._sum_of(rows, learned), change)
 
@@ -131,19 +136,39 @@ class Span:
         return _remove_sum(rows, self._sum_of(rows, learned), learned)
 
     def _sum_of(self, rows: ObservedRows, learned: Learned) -> _Sum:
-        kernel, context, ranking = self.kernel, learned.context, learned.ranking[None]
-        covariance = (rows.contexts @ context) * kernel.gram(rows.rankings, ranking)[:, 0]
-        weights = np.asarray(cho_solve(self._factor, covariance))
-        variance = float(context @ context) * float(kernel.variances(ranking)[0])
-        left = max(variance - float(weights @ covariance), 0.0)
+        weights, left = _of_one_ranking(rows, learned), 0.0
+        if weights is None:
+            weights, left = self._of_all(rows, learned)
         image = weights if rows.noise_shape is None else rows.noise_shape @ weights
         return _Sum(
             weights,
             image,
             leverage=float(weights @ image),
-            counted=learned.weight / (1.0 + left / self.noise_variance),
+            counted=learned.weight / (1.0 + left / self._noise_variance),
             beside=learned.targets - rows.targets @ weights,
         )
+
+    def _of_all(self, rows: ObservedRows, learned: Learned) -> tuple[FloatArray, float]:
+        """Return the sum of all rows that is nearest under this kernel, and the variance of what it leaves."""
+        kernel, context, ranking = self._kernel, learned.context, learned.ranking[None]
+        covariance = (rows.contexts @ context) * kernel.gram(rows.rankings, ranking)[:, 0]
+        weights = np.asarray(cho_solve(self._factor, covariance))
+        variance = float(context @ context) * float(kernel.variances(ranking)[0])
+        return weights, max(variance - float(weights @ covariance), 0.0)
+
+
+def _of_one_ranking(rows: ObservedRows, learned: Learned) -> FloatArray | None:
+    """Return the sum of the rows of the observation's ranking, which holds under any kernel; None if there is none."""
+    same = np.flatnonzero((rows.rankings == learned.ranking).all(axis=1))
+    if not len(same):
+        return None
+    contexts = rows.contexts[same].T
+    of_same = np.linalg.lstsq(contexts, learned.context, rcond=None)[0]
+    if np.linalg.norm(contexts @ of_same - learned.context) > _SAME * np.linalg.norm(learned.context):
+        return None
+    weights = np.zeros(rows.n_rows)
+    weights[same] = of_same
+    return weights
 
 
 def _find_own(rows: ObservedRows, learned: Learned) -> int | None:

@@ -497,7 +497,7 @@ class Posterior:
         fitted, rows, n = self._fitted, self._rows, self.n_rows
         if not fitted.n_rows and fitted.parts is None:
             return self
-        span = self._span or Span.of(self.kernel, fitted, noise_variance=self.noise_variance)
+        span = self._span or Span(self.kernel, fitted, noise_variance=self.noise_variance)
         learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
         amended, known, was_known = span.amend(fitted, learned, change), self._known, self._known
         targets = rows.targets.copy()
@@ -521,7 +521,7 @@ class Posterior:
         if rows.parts is not None or not rows.n_rows:
             change = float(self.predict(context, ranking[None]).mean[0]) - reward
             return self.amend(context, ranking, reward, change=change, weight=weight)
-        span = Span.of(self.kernel, rows, noise_variance=self.noise_variance)
+        span = Span(self.kernel, rows, noise_variance=self.noise_variance)
         learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
         fitted = self.refit(span.remove(rows, learned), noise_variance=self.noise_variance)
         squares = max(self._sums.context_squares - weight * float(context @ context), 0.0)

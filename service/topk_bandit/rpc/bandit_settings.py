@@ -95,8 +95,9 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         item_schema=_item_schema(bandit),
         durability=_durability(bandit),
         learned_per_second=_learned_per_second(bandit),
+        provisional_after_ms=_provisional_after_ms(bandit),
     )
-    return _with_default_in_range(settings)
+    return _check_together(settings)
 
 
 def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
@@ -118,6 +119,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         item_schema=None if settings.item_schema is None else schema_to_proto(settings.item_schema),
         durability=str(settings.durability or ""),
         learned_per_second=settings.learned_per_second,
+        provisional_after=None if settings.provisional_after_ms is None else _duration(settings.provisional_after_ms),
     )
 
 
@@ -198,7 +200,7 @@ def _beside_beta(bandit: pb.Bandit, default: Exploration, name: str) -> Any:  # 
 
 
 def _reward_wait_ms(bandit: pb.Bandit) -> int:
-    most = MAX_REWARD_WAIT_MS, "30 days"
+    most = MAX_REWARD_WAIT_MS, "90 days"
     return _milliseconds("bandit.reward_wait", bandit.reward_wait, most) or _DEFAULT_REWARD_WAIT_MS
 
 
@@ -260,8 +262,18 @@ def _learned_per_second(bandit: pb.Bandit) -> int:
     return fields.integer(path, bandit.learned_per_second, low=0, high=most) or DEFAULT_LEARNED_PER_SECOND
 
 
-def _with_default_in_range(settings: BanditSettings) -> BanditSettings:
-    """Return settings whose default reward is one that could be posted."""
+def _provisional_after_ms(bandit: pb.Bandit) -> int | None:
+    if not bandit.HasField("provisional_after"):
+        return None
+    return _milliseconds("bandit.provisional_after", bandit.provisional_after, (MAX_REWARD_WAIT_MS, "90 days"))
+
+
+def _check_together(settings: BanditSettings) -> BanditSettings:
+    """Return settings whose default reward could be posted, and whose rewards are provisional before they are final."""
+    after_ms = settings.provisional_after_ms
+    if after_ms is not None and after_ms >= settings.reward_wait_ms:
+        problem = f"must be less than the bandit's reward_wait, {settings.reward_wait_ms} milliseconds, not {after_ms}"
+        raise InvalidArgumentError("bandit.provisional_after", problem)
     default, taken = settings.default_reward, settings.reward_range
     if default is not None and taken is not None and not taken.low <= default <= taken.high:
         problem = f"must be from {taken.low!r} to {taken.high!r}, the bandit's reward_range, not {default!r}"
@@ -297,6 +309,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     # Without a digest: its utilities are yet to be taken, also if the name is the same as before.
     "prior_study": {"prior_study": _prior_study, "prior_digest": lambda _: ""},
     "half_life": {"half_life_ms": _half_life_ms},
+    "provisional_after": {"provisional_after_ms": _provisional_after_ms},
     "reward_range": {"reward_range": _reward_range},
     "reward_aggregation": {"reward_aggregation": _reward_aggregation},
     "requires_activation": {"requires_activation": lambda bandit: bandit.requires_activation},
@@ -343,7 +356,7 @@ def masked_change(
             problem = f"can only be raised: it is {settings.item_capacity}, which can't become {changed.item_capacity}"
             raise InvalidArgumentError("bandit.item_capacity", problem)
         _check_baseline(changed.baseline_item_ids, slate_size=changed.slate_size)
-        return _with_default_in_range(changed)
+        return _check_together(changed)
 
     return change
 

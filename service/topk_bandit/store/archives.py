@@ -45,7 +45,7 @@ from topk_bandit.store.codec import (
     encode_settings,
 )
 from topk_bandit.store.data_versions import OLDEST
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+from topk_bandit.store.recorded import OPEN_STATES, PostedReward, Provisional, Recorded, RecordState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,6 +132,7 @@ class _Slate(Struct, forbid_unknown_fields=True):
     rewards: tuple[tuple[str, float, float | None, int], ...]
     recommendation: Raw
     shown: Raw
+    provisional: tuple[float, Millis, bool] | UnsetType = UNSET
 
 
 class _Line(SharedFields, forbid_unknown_fields=True, omit_defaults=True):
@@ -222,7 +223,7 @@ def write_line(value: Line, version: int = OLDEST) -> str:
 
 
 def _slate(recorded: Recorded, version: int) -> _Slate:
-    given = recorded.recommendation
+    given, learned = recorded.recommendation, recorded.provisional
     shown = Activated(given.recommendation_id, recorded.shown, bool(recorded.instead), aside=recorded.aside)
     recommendation, _ = encode_recommended(Recommended(RecommendationRequest("", (), None), given), version)
     rewards = tuple((one.reward_id, one.posted, one.value, one.position) for one in recorded.rewards)
@@ -233,6 +234,7 @@ def _slate(recorded: Recorded, version: int) -> _Slate:
         rewards,
         Raw(recommendation),
         Raw(encode_event(shown, version)),
+        UNSET if learned is None else (learned.value, learned.learned_ms, learned.is_default),
     )
 
 
@@ -266,8 +268,11 @@ def _read_items(items: Raw) -> ItemsChanged:
 def _read_slate(slate: _Slate) -> Recorded:
     shown = decode_event(bytes(slate.shown), wholly=True)
     recommendation = decode_recommendation(bytes(slate.recommendation), wholly=True)
-    if not isinstance(shown, Activated) or slate.state not in {RecordState.INACTIVE, RecordState.PENDING}:
+    if not isinstance(shown, Activated) or slate.state not in OPEN_STATES:
         raise CorruptDataError("is a slate that is not open")
+    learned = None if slate.provisional is UNSET else Provisional(*slate.provisional)
+    if (learned is None) == (slate.state is RecordState.PROVISIONAL):
+        raise CorruptDataError("is a provisional slate without a reward, or has one and is none")
     return Recorded(
         fingerprint=slate.fingerprint,
         context=shown.shown.context,
@@ -277,6 +282,7 @@ def _read_slate(slate: _Slate) -> Recorded:
         rewards=tuple(PostedReward(*one) for one in slate.rewards),
         instead=shown.shown.slate if shown.instead else (),
         aside=shown.aside,
+        provisional=learned,
     )
 
 

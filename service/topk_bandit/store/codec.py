@@ -43,6 +43,7 @@ from topk_bandit.domain.bandits import (
     RewardCollected,
     Rewarded,
     RewardRange,
+    RewardRevised,
     SettingsChanged,
     Shown,
 )
@@ -279,6 +280,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         "context_schema": None if contexts is None else schema_document(contexts),
         "item_schema": None if items is None else schema_document(items),
         "durability": None if settings.durability is None else str(settings.durability),
+        "provisional_after_ms": settings.provisional_after_ms,
         "learned_per_second": None
         if settings.learned_per_second == DEFAULT_LEARNED_PER_SECOND
         else settings.learned_per_second,
@@ -333,6 +335,7 @@ class _Settings(Layout):
     item_schema: SchemaLayout | UnsetType = UNSET
     durability: Annotated[str, Meta(pattern=r"^(memory|fsync|replicated:[1-9])$")] | UnsetType = UNSET
     learned_per_second: Annotated[int, Meta(gt=0)] | UnsetType = UNSET
+    provisional_after_ms: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
 
     def read(self) -> BanditSettings:
         if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
@@ -363,6 +366,7 @@ class _Settings(Layout):
             item_schema=read(self.item_schema),
             durability=None if self.durability is UNSET else Durability.parse(self.durability),
             learned_per_second=read_optional(self.learned_per_second) or DEFAULT_LEARNED_PER_SECOND,
+            provisional_after_ms=read_optional(self.provisional_after_ms),
         )
 
 
@@ -452,6 +456,7 @@ _TAGS: dict[type[Event], str] = {
     Lapsed: "lapsed",
     RewardCollected: "reward_collected",
     RewardAmended: "reward_amended",
+    RewardRevised: "reward_revised",
     Rewarded: "rewarded",
     Expired: "expired",
     Imported: "imported",
@@ -472,7 +477,7 @@ _read_layout: Decoder[Any] = decoder(any_of(_LAYOUTS.values()), made=lambda told
 # made of it.
 _HEADS = {
     _LAYOUTS[kind]: b'{"v":%d,"type":"' + f'{_TAGS[kind]}",'.encode()
-    for kind in (Recommended, Activated, Lapsed, RewardCollected, RewardAmended, Rewarded)
+    for kind in (Recommended, Activated, Lapsed, RewardCollected, RewardAmended, RewardRevised, Rewarded)
 }
 _decode_settings: Decoder[BanditSettings] = decoder(_StampedSettings)
 _decode_recorded: Decoder[Recommendation] = decoder(derive(Recommendation, Stamped))

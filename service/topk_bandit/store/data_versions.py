@@ -7,13 +7,33 @@ the next version is put in force. A number is never used again with another mean
 
 from __future__ import annotations
 
-__all__ = ["FIRST", "NEWEST", "OLDEST"]
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import NotReadyError
+
+if TYPE_CHECKING:
+    from topk_bandit.domain.bandits import BanditSettings
+
+__all__ = ["FIRST", "NEWEST", "OLDEST", "check_data_version"]
 
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-NEWEST = 1
+_PROVISIONAL = 2
+"""The first with provisional rewards: their settings, their events, and open slates of which something is learned."""
+
+NEWEST = 2
 """This program's own."""
 
 OLDEST = max(FIRST, NEWEST - 1)
 """The oldest that this program writes; what nobody tells the version in force is written so, since all can read it."""
+
+
+def check_data_version(settings: BanditSettings, version: int) -> None:
+    """Refuse settings that a data version can't say: the program before could not take the bandit over."""
+    if settings.provisional_after_ms is not None and version < _PROVISIONAL:
+        raise NotReadyError(
+            "DATA_VERSION",
+            f"provisional_after needs data version {_PROVISIONAL}, and {version} is in force: once no worker of the "
+            "version before is needed any more, topk-bandit finalize-upgrade puts it in force",
+        )

@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.features import Context
 
-__all__ = ["PostedReward", "RecordState", "Recorded", "aggregate", "is_pending"]
+__all__ = ["OPEN_STATES", "PostedReward", "Provisional", "RecordState", "Recorded", "aggregate", "is_pending"]
 
 
 class RecordState(StrEnum):
-    """Whether a recommendation is open, which are the first two, and how it ended."""
+    """Whether a recommendation is open, which are the first three, and how it ended."""
 
     INACTIVE = "inactive"
     PENDING = "pending"
+    PROVISIONAL = "provisional"
     REWARDED = "rewarded"
     EXPIRED = "expired"
     LAPSED = "lapsed"
     VOID = "void"
+
+
+OPEN_STATES = frozenset({RecordState.INACTIVE, RecordState.PENDING, RecordState.PROVISIONAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,18 @@ class PostedReward:
     posted: float
     value: float | None
     position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Provisional:
+    """What is learned of an open slate so far, when it was learned first, and whether it is the default reward.
+
+    The time is 0 until it is committed.
+    """
+
+    value: float
+    learned_ms: int
+    is_default: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +72,13 @@ class Recorded:
     position: int = 0
     instead: tuple[str, ...] = ()
     aside: bool = False
+    provisional: Provisional | None = None
     logged: int = field(default=0, compare=False)
 
     @property
     def is_open(self) -> bool:
         """Whether it has not ended."""
-        return self.state in {RecordState.INACTIVE, RecordState.PENDING}
+        return self.state in OPEN_STATES
 
     @property
     def slate(self) -> tuple[str, ...]:
@@ -103,7 +120,7 @@ class Recorded:
 
 
 def is_pending(recorded: Recorded | None) -> bool:
-    """Return whether a recommendation is active and has not ended; one that is not recorded is not."""
+    """Return whether a recommendation is active and waits for a reward; one that is not recorded does not."""
     return recorded is not None and recorded.state is RecordState.PENDING
 
 

@@ -31,15 +31,19 @@ from topk_bandit.domain.bandits import (
     RewardAmended,
     RewardCollected,
     Rewarded,
+    RewardRevised,
     SettingsChanged,
+    SlateEvent,
 )
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.archive_lines import LATEST_MS, ArchivedImport, End
 from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart
 from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
+from topk_bandit.store.data_versions import check_data_version
 from topk_bandit.store.line_imports import take_lines
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, is_pending
+from topk_bandit.store.recorded import PostedReward, Provisional, Recorded, RecordState, is_pending
 from topk_bandit.store.restore_state import RestoreStep
+from topk_bandit.store.rules.provisional import close
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +57,7 @@ __all__ = ["ids_of", "item_digest", "settings_of", "take"]
 
 Check: TypeAlias = "Callable[[BanditSettings, Event | Recorded | ArchivedBandit], None]"
 
-_CHECKED = ItemsChanged | Recommended | Activated | RewardCollected | Rewarded | RewardAmended | Expired | Imported
+_CHECKED = ItemsChanged | Recommended | SlateEvent | Imported
 
 _UNKNOWN_ROWS = "0"
 """The fingerprint of a part of an import of which nothing but its rows is known: no other is like it."""
@@ -82,7 +86,7 @@ def ids_of(parsed: Sequence[Line]) -> tuple[list[str], list[tuple[str, int]]]:
         event = line.event if isinstance(line, LoggedEvent) else line
         if isinstance(event, Recorded | Recommended):
             slates[event.recommendation.recommendation_id] = None
-        elif isinstance(event, Activated | Lapsed | RewardCollected | Rewarded | RewardAmended | Expired):
+        elif isinstance(event, SlateEvent):
             slates[event.recommendation_id] = None
         elif isinstance(event, Imported | ArchivedImport):
             parts[event.import_id, event.first_row] = None
@@ -157,8 +161,9 @@ def _take_contents(step: RestoreStep, restored: Restored, line: Line) -> None:
             _put_slate(step, restored, line.recommendation.recommendation_id, line)
 
 
-def _check_settings(settings: BanditSettings) -> None:
+def _check_settings(settings: BanditSettings, version: int) -> None:
     """Refuse what no bandit could have been created with, and what no worker could hold in memory."""
+    check_data_version(settings, version)
     most = {"item_capacity": MAX_ITEM_CAPACITY, "slate_size": min(MAX_SLATE_SIZE, settings.item_capacity)}
     most["context_dim"] = MAX_CONTEXT_DIMENSION if settings.context_schema is None else MAX_CONTEXT_WIDTH
     for name, high in most.items():
@@ -167,7 +172,7 @@ def _check_settings(settings: BanditSettings) -> None:
 
 
 def _begin(restore: Restore, bandit: ArchivedBandit, version: int) -> Restore:
-    _check_settings(bandit.settings)
+    _check_settings(bandit.settings, version)
     return replace(
         restore,
         **{name: getattr(bandit, name) for name in ("incarnation", "created_ms", "revision", "first_position")},
@@ -197,7 +202,7 @@ def _take_event(step: RestoreStep, restored: Restored, logged: LoggedEvent) -> N
     step.restore = replace(restore, position=position)
     match event:
         case BanditCreated(settings, _) | SettingsChanged(settings, _):
-            _check_settings(settings)
+            _check_settings(settings, step.version)
             revision = restore.revision + (position > restore.as_of)
             told = encode_settings(settings, step.version).decode()
             step.restore = replace(step.restore, settings=told, revision=revision)
@@ -272,6 +277,8 @@ def _follow_slate(step: RestoreStep, restored: Restored, logged: LoggedEvent) ->
             after = _collect(known, reward_id, value, position=logged.position)
         case RewardAmended(_, value):
             after = _amend_record(known, value, position=logged.position)
+        case RewardRevised():
+            after = _revise_record(known, event, logged)
         case Rewarded(_, value, _):
             after = _reward_record(known, value, logged)
         case Expired():
@@ -293,6 +300,16 @@ def _reward_record(recorded: Recorded, value: float, logged: LoggedEvent) -> Rec
     return replace(
         recorded, state=RecordState.REWARDED, rewards=(reward,), position=logged.position, closed_ms=logged.at_ms
     )
+
+
+def _revise_record(recorded: Recorded, event: RewardRevised, logged: LoggedEvent) -> Recorded:
+    if event.value is None:
+        return replace(
+            recorded, state=RecordState.VOID, provisional=None, position=logged.position, closed_ms=logged.at_ms
+        )
+    learned = Provisional(event.value, event.learned_ms or logged.at_ms, event.is_default)
+    revised = replace(recorded, state=RecordState.PROVISIONAL, provisional=learned, position=logged.position)
+    return replace(close(revised), closed_ms=logged.at_ms) if event.is_final else revised
 
 
 def _amend_record(recorded: Recorded, value: float | None, *, position: int) -> Recorded:

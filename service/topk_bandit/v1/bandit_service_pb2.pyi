@@ -48,7 +48,7 @@ KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second", "provisional_after")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,7 @@ class Bandit(_message.Message):
     REQUIRES_ACTIVATION_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     LEARNED_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    PROVISIONAL_AFTER_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -87,7 +88,8 @@ class Bandit(_message.Message):
     requires_activation: bool
     durability: str
     learned_per_second: int
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ...) -> None: ...
+    provisional_after: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")

@@ -25,6 +25,7 @@ from topk_bandit.domain.bandits import (
     Recommended,
     RewardAmended,
     Rewarded,
+    RewardRevised,
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
@@ -182,7 +183,7 @@ class _Reader:
                 self._note_other(recommendation_id)
             case Imported() as event:
                 self._pass_over(event)
-            case RewardAmended(recommendation_id, value):
+            case RewardAmended(recommendation_id, value) | RewardRevised(recommendation_id, value):
                 self._end(recommendation_id, value)
             case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
                 self._end(recommendation_id, value)

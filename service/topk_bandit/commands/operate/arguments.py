@@ -138,7 +138,11 @@ def _add_create(words: _Commands) -> None:
         ("--item-schema", "those of items"),
     ):
         create.add_argument(flag, type=Path, metavar="FILE", help=f"{text}: a FeatureSchema as JSON")
-    for flag, text in (("--reward-wait", "how long a reward may come"), ("--half-life", "when a reward counts half")):
+    for flag, text in (
+        ("--reward-wait", "how long a reward may come"),
+        ("--provisional-after", "when the reward so far is first learned, before the wait ends"),
+        ("--half-life", "when a reward counts half"),
+    ):
         create.add_argument(flag, type=number, metavar="SECONDS", help=text)
     create.add_argument("--default-reward", type=number, metavar="VALUE", help="what a slate without a reward counts")
     create.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")

@@ -130,6 +130,7 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
     },
     "reward_wait": _seconds("reward_wait"),
     "half_life": _seconds("half_life"),
+    "provisional_after": _seconds("provisional_after"),
     "reward_range": _reward_range,
     "reward_aggregation": lambda given: Aggregation(given.reward_aggregation),
     "context_schema": _schema("context_schema"),

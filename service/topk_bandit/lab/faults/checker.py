@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.recommender import recommendation_id_of
 from topk_bandit.domain.bandits import (
-    Activated,
     Aggregation,
     Expired,
     Lapsed,
     Recommended,
-    RewardAmended,
     RewardCollected,
     Rewarded,
+    SlateEvent,
 )
 from topk_bandit.lab.faults.endings import check_activation, check_corrections, check_rewards
 from topk_bandit.lab.faults.ledger import Response
@@ -79,7 +78,7 @@ class _Log:
                 if recommendation.recommendation_id in self.recommended:
                     self.repeated.append(recommendation.recommendation_id)
                 self.recommended[recommendation.recommendation_id] = event
-            case Activated() | Lapsed() | RewardCollected() | Rewarded() | RewardAmended() | Expired() as event:
+            case event if isinstance(event, SlateEvent):
                 self.stories[event.recommendation_id].append(logged)
 
 

@@ -46,6 +46,7 @@ from topk_bandit.store.rules.decisions import (
     settled_events,
     settled_slates,
 )
+from topk_bandit.store.rules.provisional import due_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -178,13 +179,13 @@ class _Bandit:
             self.life = replace(self.life, skipped=left | {position})
             self.events[position - self.first_position] = LoggedEvent(position, commit.skip.at_ms, commit.skip.event)
 
-    def keep(self, key: str, recorded: Recorded) -> None:
-        """Remember a slate as it is from now on."""
+    def keep(self, key: str, recorded: Recorded, *, due_ms: int | None) -> None:
+        """Remember a slate as it is from now on, and when it is looked at next if that changes."""
         self.recorded[key] = recorded
-        if recorded.is_open:
-            self.deadlines[key] = recorded.recommendation.deadline_ms
-        else:
+        if not recorded.is_open:
             self.deadlines.pop(key, None)
+        elif due_ms is not None:
+            self.deadlines[key] = due_ms
 
     def checksum_at(self, position: int) -> str:
         """Return the checksum of the event at a position, empty if none is there."""
@@ -226,7 +227,7 @@ def _bandit_of(name: BanditName, partial: PartialBandit) -> _Bandit:
         items=partial.items,
         retired=partial.retired,
         recorded=slates,
-        deadlines={key: one.recommendation.deadline_ms for key, one in slates.items() if one.is_open},
+        deadlines={key: due_of(settings_of(restore), one) for key, one in slates.items() if one.is_open},
         imports=Imports.of(partial.imports.values()),
         snapshots=(decode_snapshot(partial.snapshot),) if partial.snapshot else (),
         restored_by=restore.import_id,
@@ -382,7 +383,10 @@ class MemoryStore(JournaledStore):
         for event in settled_events(commit, at_ms=now_ms):
             self._append(bandit, event, at_ms=now_ms)
         for key, recorded in settled_slates(commit, first=before + 1, at_ms=now_ms).items():
-            bandit.keep(key, recorded)
+            due_ms = commit.due_ms.get(key)
+            if key not in bandit.recorded:
+                due_ms = now_ms + (commit.wait_ms if commit.due_after_ms is None else commit.due_after_ms)
+            bandit.keep(key, recorded, due_ms=due_ms)
         bandit.take(commit, first=before + 1)
         return Committed(before + 1 if commit.events else 0, now_ms, bandit.appended(after=before))
 

@@ -13,6 +13,8 @@ from topk_bandit.store.redis.replies import read_entries
 from topk_bandit.store.redis.restores import Restores, entry, import_writes
 from topk_bandit.store.redis.texts import bucket_of, part_field, read_part, rests_in
 from topk_bandit.store.restore_state import Restore, Restored
+from topk_bandit.store.restores import settings_of
+from topk_bandit.store.rules.provisional import due_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +78,7 @@ def _writes(step: RestoreStep, retired: Mapping[str, bytes], progress: Mapping[s
     for logged in step.events:
         yield _entry(logged, step.version)
     for key, recorded in step.slates.items():
-        yield from _slate_writes(key, recorded, step.version)
+        yield from _slate_writes(key, recorded, step)
     for item_id, item in step.items.items():
         yield ("HDEL", "items", (item_id,)) if item is None else ("HSET", "items", (item_id, encode_item_state(item)))
     for bucket, digests in _buckets(step.retired, retired).items():
@@ -92,14 +94,14 @@ def _entry(logged: LoggedEvent, version: int) -> Write:
     return entry(logged.position, logged.at_ms, encode_event(event, version), deadline_ms)
 
 
-def _slate_writes(key: str, recorded: Recorded | None, version: int) -> Iterator[Write]:
+def _slate_writes(key: str, recorded: Recorded | None, step: RestoreStep) -> Iterator[Write]:
     if recorded is None:
         yield "HDEL", "recommendations", (key,)
         yield "ZREM", "deadlines", (key,)
         return
-    yield "HSET", "recommendations", (key, pack_record(recorded, version))
+    yield "HSET", "recommendations", (key, pack_record(recorded, step.version))
     # A closed one is due at once, and is kept as others are from then on.
-    due_ms = recorded.recommendation.deadline_ms if recorded.is_open else recorded.closed_ms
+    due_ms = due_of(settings_of(step.restore), recorded) if recorded.is_open else recorded.closed_ms
     yield "ZADD", "deadlines", (due_ms, key)
 
 

@@ -268,10 +268,13 @@ class _Sent:
             document["before_ms"] = commit.before_ms
         if any(isinstance(event, Recommended) for event in commit.events):
             document["wait_ms"] = commit.wait_ms
+            document["due_after_ms"] = commit.wait_ms if commit.due_after_ms is None else commit.due_after_ms
         return document
 
     def _slate(self, key: str, recorded: Recorded) -> dict[str, Any]:
         slate: dict[str, Any] = {"id": key, "stamp": self.known.stamps[key]}
+        if key in self.commit.due_ms:
+            slate["due_ms"] = self.commit.due_ms[key]
         return slate if recorded.is_open else slate | {"closed": closed_parts(recorded)}
 
     def appended(self, first: int, at_ms: int, before: str, checksum: str) -> Appended | None:

@@ -1,8 +1,9 @@
 """How a recommendation is kept in Redis: as a text while it is open, and as a few digests once it is closed.
 
 The text is ``state deadline_ms fingerprint logged position rewards at_ms context instead recommendation``. A "+" behind
-the state sets it aside, and "-" stands for what is missing: a context, or another slate than the recommended one. Of
-each reward a list has the id, the values as it was posted and as it counts, and its position in the log.
+the state sets it aside. A provisional state is followed by ``:value:learned_ms:`` and "default" or "reward". A "-"
+stands for what is missing: a context, or another slate than the recommended one. Of each reward a list has the id, the
+values as it was posted and as it counts, and its position in the log.
 `lua/closed.lua` has what is left of one that is closed.
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import Activated, Recommendation, RecommendationRequest, Recommended
 from topk_bandit.store.codec import canonical, decode_event, encode_context, encode_recommended
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+from topk_bandit.store.recorded import PostedReward, Provisional, Recorded, RecordState
 from topk_bandit.store.redis.replies import read_logged, read_recommendation, verify_reading
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = ["Filed", "closed_parts", "pack_new", "pack_record", "read_filed", "re
 # What stands in a text for the time when it is committed, and for the deadline that it has from then on.
 _NOW, _DEADLINE = "\2", "\3"
 _NOTHING, _ASIDE = b"-", b"+"
+_KINDS = ("default", "reward")
 _STATES = (RecordState.REWARDED, RecordState.EXPIRED, RecordState.LAPSED, RecordState.VOID)
 _OTHER_SLATE, _SET_ASIDE = 8, 16
 _FINGERPRINT_DIGITS, _SLATE_DIGITS, _REWARD_BYTES = 8, 6, 8
@@ -38,6 +40,7 @@ _FINGERPRINT_DIGITS, _SLATE_DIGITS, _REWARD_BYTES = 8, 6, 8
 def read_record(key: str, packed: bytes) -> Recorded:
     """Return a record from its text; one that was restored closed has no context."""
     state, deadline_ms, fingerprint, logged, position, rewards, at_ms, context, instead, given = packed.split(b" ", 9)
+    state, *learned = state.split(b":")
     shown = _read_shown(key, context) if context != _NOTHING else ()
     return Recorded(
         fingerprint=fingerprint.decode(),
@@ -50,7 +53,20 @@ def read_record(key: str, packed: bytes) -> Recorded:
         position=int(position),
         instead=() if instead == _NOTHING else tuple(json.loads(instead)),
         aside=state.endswith(_ASIDE),
+        provisional=_read_provisional(*learned) if learned else None,
     )
+
+
+def _read_provisional(value: bytes, learned_ms: bytes, kind: bytes) -> Provisional:
+    return Provisional(float(value), int(learned_ms), _KINDS.index(kind.decode()) == 0)
+
+
+def _state_text(recorded: Recorded) -> str:
+    learned = recorded.provisional
+    if not recorded.is_open or learned is None:
+        return recorded.state + (_ASIDE.decode() if recorded.aside else "")
+    kind = _KINDS[0] if learned.is_default else _KINDS[1]
+    return f"{recorded.state}:{canonical(learned.value)}:{learned.learned_ms or _NOW}:{kind}"
 
 
 def _read_shown(key: str, context: bytes) -> Any:  # noqa: ANN401 - a context
@@ -86,7 +102,7 @@ def repack(recorded: Recorded, packed: bytes) -> bytes:
 
 def _text(recorded: Recorded, deadline_ms: str, at_ms: str, context: bytes, told: bytes) -> bytes:
     parts = (
-        recorded.state + (_ASIDE.decode() if recorded.aside else ""),
+        _state_text(recorded),
         deadline_ms,
         recorded.fingerprint,
         _position_text(recorded.logged),

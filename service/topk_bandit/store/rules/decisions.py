@@ -118,6 +118,10 @@ class Commit:
         Appended in this order.
     slates
         As they are from now on, by their ids. One that has no time yet is dated: recorded now, due after `wait_ms`.
+    due_after_ms
+        When slates without a time are looked at first; None for the end of their wait.
+    due_ms
+        When others are looked at next, by their ids; those that are not here stay as they are.
     lost
         Ids of slates whose records can't be read, which are due no more.
     late, clamped
@@ -146,6 +150,8 @@ class Commit:
     events: tuple[Event, ...] = ()
     slates: Mapping[str, Recorded] = field(default_factory=dict)
     wait_ms: int = 0
+    due_after_ms: int | None = None
+    due_ms: Mapping[str, int] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
     late: int = 0
     clamped: int = 0
@@ -205,11 +211,15 @@ def _settled(recorded: Recorded, commit: Commit, first: int, at_ms: int) -> Reco
     given = recorded.recommendation
     is_new = recorded.at_ms == 0 and recorded.is_open
     rewards = tuple(replace(one, position=position_of(one.position, first)) for one in recorded.rewards)
+    learned = recorded.provisional
+    if learned is not None and not learned.learned_ms:
+        learned = replace(learned, learned_ms=at_ms)
     return replace(
         recorded,
         recommendation=replace(given, deadline_ms=at_ms + commit.wait_ms) if is_new else given,
         at_ms=at_ms if is_new else recorded.at_ms,
         rewards=rewards,
+        provisional=learned,
         logged=position_of(recorded.logged, first),
         position=position_of(recorded.position, first),
         closed_ms=recorded.closed_ms if recorded.is_open else at_ms,

@@ -6,6 +6,7 @@ A slate is after which a reward in time                      and after its deadl
 inactive   is active, then as pending                        has lapsed: it was never shown
 pending    has ended with it if that is the only one or the  has ended: with what its rewards come to,
            final one; else has collected it                  or without any, which is an expiry
+provisional has collected it, and revised what is learned    has ended with what is learned
 rewarded   refuses it, unless it is the same once more       counts it as late
 expired    (there is none in time)                           counts it as late
 lapsed     (there is none in time)                           counts it as late
@@ -42,6 +43,7 @@ from topk_bandit.store.log import MOST_REWARDS, RecordOutcome, RecordStatus
 from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, aggregate
 from topk_bandit.store.refusals import refusal
 from topk_bandit.store.rules.decisions import Commit, Decision, appended
+from topk_bandit.store.rules.provisional import close, due_of, is_provisional, revise, void
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +76,7 @@ def record(
         events=(Recommended(request, recommendation, aside),),
         slates={recommendation.recommendation_id: opened},
         wait_ms=known.settings.reward_wait_ms,
+        due_after_ms=None if aside else known.settings.provisional_after_ms,
         items_position=items_position,
     )
     return Decision(RecordOutcome(RecordStatus.RECORDED, recommendation, appended(0)), commit)
@@ -106,12 +109,13 @@ def activate(known: Known, recommendation_id: str, slate: Sequence[str]) -> Deci
         _check_shown(known, slate, size=len(recommended.slate))
         recorded = replace(recorded, instead=tuple(slate))
     if known.now_ms >= recommended.deadline_ms:
-        ended, event = _end(known.settings, recorded, place=0)
-        return Decision(ActivationReceipt(ActivationOutcome.LATE), Commit((event,), {recommendation_id: ended}))
+        ended, *events = _end(known.settings, recorded, place=0)
+        return Decision(ActivationReceipt(ActivationOutcome.LATE), Commit(tuple(events), {recommendation_id: ended}))
     shown, event = _activate(recorded)
     commit = Commit(
         (event,),
         {recommendation_id: shown},
+        due_ms=_due(known.settings, recommendation_id, shown),
         before_ms=recommended.deadline_ms,
         items_position=known.items_position if recorded.instead else None,
     )
@@ -123,8 +127,9 @@ def reward(known: Known, posted: Reward) -> Decision[RewardReceipt]:
     is_first = known.settings.reward_aggregation is Aggregation.FIRST
     if not (is_first or posted.reward_id):
         raise refusal("no_reward_id", known.name)
-    key, reward_id, ends = posted.recommendation_id, "" if is_first else posted.reward_id, is_first or posted.final
+    key, reward_id = posted.recommendation_id, "" if is_first else posted.reward_id
     recorded = _recorded(known, key)
+    ends = posted.final or (is_first and not is_provisional(known.settings, recorded))
     in_time = known.now_ms < recorded.recommendation.deadline_ms
     before = recorded.find_reward(reward_id)
     if before is not None and before.posted != posted.value:
@@ -162,18 +167,48 @@ def _take(known: Known, key: str, recorded: Recorded, taken: PostedReward, *, en
         recorded, activated = _activate(recorded)
         events.append(activated)
     position = appended(len(events))
+    if is_provisional(known.settings, recorded):
+        return _take_provisionally(known, key, recorded, taken, events, ends=ends)
     if ends:
-        recorded, event = _end(known.settings, recorded, place=len(events))
+        recorded, *ending = _end(known.settings, recorded, place=len(events))
+        events += ending
     else:
-        event = RewardCollected(key, taken.reward_id, taken.value, recorded.aside)
+        events.append(RewardCollected(key, taken.reward_id, taken.value, recorded.aside))
     is_new = taken.position == position
     commit = Commit(
-        (*events, event),
+        tuple(events),
         {key: recorded},
         clamped=int(is_new and taken.value != taken.posted),
         before_ms=recorded.recommendation.deadline_ms,
     )
     return Decision(RewardReceipt(RewardOutcome.ACCEPTED, position), commit)
+
+
+def _take_provisionally(
+    known: Known, key: str, recorded: Recorded, taken: PostedReward, events: list[Event], *, ends: bool
+) -> Decision[RewardReceipt]:
+    """Collect a reward of a slate whose reward so far is learned; before its first time nothing is, but for FIRST."""
+    position, settings, given = appended(len(events)), known.settings, recorded.recommendation
+    events.append(RewardCollected(key, taken.reward_id, taken.value))
+    first_ms, is_first = due_of(settings, recorded), settings.reward_aggregation is Aggregation.FIRST
+    is_learned = ends or is_first or recorded.state is RecordState.PROVISIONAL or known.now_ms >= first_ms
+    if is_learned:
+        recorded, revisions = revise(settings, recorded, place=len(events), ends=ends)
+        events.extend(revisions)
+    is_new = taken.position == position
+    commit = Commit(
+        tuple(events),
+        {key: recorded},
+        due_ms={} if ends else _due(settings, key, recorded),
+        clamped=int(is_new and taken.value != taken.posted),
+        before_ms=given.deadline_ms if is_learned else min(first_ms, given.deadline_ms),
+    )
+    return Decision(RewardReceipt(RewardOutcome.ACCEPTED, position), commit)
+
+
+def _due(settings: BanditSettings, key: str, recorded: Recorded) -> dict[str, int]:
+    """Return when a slate is looked at next, if that may have changed."""
+    return {key: due_of(settings, recorded)} if is_provisional(settings, recorded) and recorded.is_open else {}
 
 
 def correct(
@@ -201,8 +236,10 @@ def correct(
         most = _limits(known, key, recorded, looked_at)
     if most is None:
         return Decision(None)
-    after, event = _corrected(known.settings, recorded, key, [replace(one, value=value) for one in chosen], ends=ends)
-    return Decision(RewardReceipt(RewardOutcome.ACCEPTED, appended(0)), Commit((event,), {key: after}, most=most))
+    changed = [replace(one, value=value) for one in chosen]
+    after, events = _corrected(known.settings, recorded, key, changed, ends=ends)
+    commit = Commit(tuple(events), {key: after}, due_ms=_due(known.settings, key, after), most=most)
+    return Decision(RewardReceipt(RewardOutcome.ACCEPTED, appended(0)), commit)
 
 
 def _replacement(known: Known, key: str, chosen: Sequence[PostedReward], value: float) -> float:
@@ -234,20 +271,26 @@ def _limits(known: Known, key: str, recorded: Recorded, looked_at: Correctable) 
 
 def _corrected(
     settings: BanditSettings, recorded: Recorded, key: str, changed: Sequence[PostedReward], *, ends: bool
-) -> tuple[Recorded, Event]:
-    after = _with_rewards(recorded, changed)
+) -> tuple[Recorded, Sequence[Event]]:
+    after, learned = _with_rewards(recorded, changed), recorded.provisional
+    if ends and learned is not None:
+        return void(after, place=0)
     if ends:
         never_shown = recorded.state is RecordState.INACTIVE
         gone = Expired(key, None, None, aside=recorded.aside)
-        return replace(after, state=RecordState.VOID), Lapsed(key, recorded.aside) if never_shown else gone
+        return replace(after, state=RecordState.VOID), [Lapsed(key, recorded.aside) if never_shown else gone]
     if recorded.is_open:
-        return after, RewardCollected(key, changed[0].reward_id, changed[0].value, recorded.aside)
+        collected = RewardCollected(key, changed[0].reward_id, changed[0].value, recorded.aside)
+        if learned is None:
+            return after, [collected]
+        revised, revisions = revise(settings, after, place=1)
+        return revised, [collected, *revisions]
     kind = settings.reward_aggregation
     # Nothing was learned of a slate that was set aside, so that nobody else knows what its reward was.
     before = aggregate(kind, recorded.rewards) if recorded.aside else None
     left = aggregate(kind, after.rewards)
     state = RecordState.VOID if left is None else RecordState.REWARDED
-    return replace(after, state=state, position=appended(0)), RewardAmended(key, left, before)
+    return replace(after, state=state, position=appended(0)), [RewardAmended(key, left, before)]
 
 
 def expire(known: Known) -> Decision[int]:
@@ -257,21 +300,43 @@ def expire(known: Known) -> Decision[int]:
     """
     events: list[Event] = []
     slates: dict[str, Recorded] = {}
+    due_ms: dict[str, int] = {}
     lost = tuple(key for key, recorded in known.slates.items() if recorded is None)
     for key, recorded in known.slates.items():
         if recorded is None:
             continue
-        slates[key] = recorded
-        if recorded.is_open:
-            slates[key], event = _end(known.settings, recorded, place=len(events))
-            events.append(event)
-    commit = Commit(tuple(events), slates, lost=lost) if known.slates else None
-    return Decision(len(events), commit)
+        slates[key], more = _look_at_due(known, recorded, place=len(events))
+        events += more
+        if slates[key].is_open:
+            due_ms[key] = _next_look(known, slates[key])
+    ended = sum(one.is_open for one in known.slates.values() if one is not None) - len(due_ms)
+    commit = Commit(tuple(events), slates, due_ms=due_ms, lost=lost) if known.slates else None
+    return Decision(ended, commit)
 
 
-def _end(settings: BanditSettings, recorded: Recorded, *, place: int) -> tuple[Recorded, Event]:
+def _look_at_due(known: Known, recorded: Recorded, *, place: int) -> tuple[Recorded, Sequence[Event]]:
+    """Return what becomes of a slate that is due, and what is appended."""
+    if not recorded.is_open:
+        return recorded, ()
+    has_time = is_provisional(known.settings, recorded) and known.now_ms < recorded.recommendation.deadline_ms
+    if not has_time:
+        ended, *events = _end(known.settings, recorded, place=place)
+        return ended, events
+    is_due = recorded.state is RecordState.PENDING and known.now_ms >= due_of(known.settings, recorded)
+    return revise(known.settings, recorded, place=place) if is_due else (recorded, ())
+
+
+def _next_look(known: Known, recorded: Recorded) -> int:
+    """Return when a slate that was looked at is due again: one without a reward to learn is when its wait ends."""
+    due_ms = due_of(known.settings, recorded)
+    return due_ms if due_ms > known.now_ms else recorded.recommendation.deadline_ms
+
+
+def _end(settings: BanditSettings, recorded: Recorded, *, place: int) -> tuple[Recorded, *tuple[Event, ...]]:
     """End an open slate: with what its rewards come to, without any, or because it was never shown."""
     key = recorded.recommendation.recommendation_id
+    if recorded.state is RecordState.PROVISIONAL:
+        return (close(recorded),)
     if recorded.state is RecordState.INACTIVE:
         return replace(recorded, state=RecordState.LAPSED), Lapsed(key, recorded.aside)
     value = aggregate(settings.reward_aggregation, recorded.rewards)

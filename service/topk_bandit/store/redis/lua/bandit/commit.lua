@@ -70,8 +70,9 @@ local function keep_open(slate)
   local packed = string.gsub(ARGV[next_text], '\1(%d+)\1', position_of)
   packed = string.gsub(string.gsub(packed, '\2', text(at_ms)), '\3', deadline_ms or '')
   write('HSET', keys.recommendations, slate.id, packed)
-  if slate.stamp == '' then
-    write('ZADD', keys.deadlines, deadline_ms, slate.id)
+  local due_ms = slate.due_ms or slate.stamp == '' and at_ms + wanted.due_after_ms
+  if due_ms then
+    write('ZADD', keys.deadlines, text(due_ms), slate.id)
   end
 end
 
