@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["Bandits"]
 
 FOLLOWER_SILENCE_MS = 3000
-"""A follower that was silent for so long is taken for dead; live ones tell of themselves every second."""
+"""A follower that was silent for so long is taken for dead; live ones report every second."""
 
 FOLLOWER_PAUSE_SECONDS = 0.005
 
@@ -227,7 +227,7 @@ class Bandits:
         await self._models.follow(name)
 
     async def _check_room(self, name: BanditName, items: Sequence[Item]) -> None:
-        """Refuse items beyond the tenant's quota; those that are there can be changed while its logs have room."""
+        """Refuse items beyond the tenant's quota; those that are there can be changed while its logs have space."""
         if self._quotas.limit(name.tenant, Quota.ITEMS) == UNLIMITED:
             new = 0
         else:

@@ -53,7 +53,7 @@ class CachedModel:
     damage
         Why the log could not be followed the last time; empty for no reason.
     must_read
-        Whether the log may have more than this worker was told to have appended to it; set by `wake`.
+        Whether the log may have events besides those that the store reports as appended; set by `wake`.
     """
 
     def __init__(self, follower: Follower, *, look_seconds: float, now: float) -> None:
@@ -72,7 +72,7 @@ class CachedModel:
         self._seen_version = 0
 
     def wake(self, *, reads: bool = True) -> None:
-        """Have the log looked at now, and read unless all that is new is this worker's own and told."""
+        """Have the log looked at now, and read it unless all that is new is known: appended by this worker."""
         self.must_read = self.must_read or reads
         self._woken.set()
 

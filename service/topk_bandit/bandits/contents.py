@@ -2,7 +2,7 @@
 
 Of a log that is whole these are the bandit and its imports; of one that was trimmed also the snapshot that it begins
 after, items, and open slates, whose events are gone. Pages are read one after the other while the log grows: the events
-from the first position on, read after the last page, tell what changed meanwhile.
+from the first position on, read after the last page, show what changed meanwhile.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ContentsCursor(NamedTuple):
     Attributes
     ----------
     incarnation, first_position
-        The log's, as the first page told.
+        The log's, as the first page has it.
     at
         Where to go on within the stage; 0 at first.
     """

@@ -1,7 +1,7 @@
 """Digests of a model, by which two workers compare what they made of one log.
 
 The digest of the log covers items, settings, counts and sums, and is the same wherever the log is folded. The digest of
-the posterior is the same where the arithmetic is the same; elsewhere numbers are rounded otherwise. Digests tell that
+the posterior is the same where the arithmetic is the same; elsewhere numbers are rounded otherwise. Digests show that
 two models differ, never how far.
 """
 
@@ -81,7 +81,7 @@ def _digest_of_log(model: Model) -> str:
         encode_settings(model.settings, FIRST).decode(),
         [items.ids, sorted(items.available), sorted(items.retired), items.open_until_ms.tolist(), model.items_position],
         [model.prior_items.ids, model.state.observations, model.state.imported],
-        model.tally.told(),
+        model.tally.as_document(),
         [history.width_ms, history.current, history.numbers.tolist(), history.totals.tolist()],
     ]
     item_encoder = None if model.item_features is None else model.item_features.encoder

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["NEXT_BEST", "explain", "list_top_slates"]
 
 NEXT_BEST = 10
-"""So many other slates are told of beside the one that was shown."""
+"""So many other slates are explained beside the one that was shown."""
 
 _BY_MEAN = Exploration(ConstantBeta(0.0), uniform_share=0.0)
 
@@ -89,7 +89,7 @@ def _part(
 ) -> tuple[tuple[ItemPart, ...], tuple[PairPart, ...], float, float]:
     parts = split_mean(model.state.posterior, context, model.items.find_indices(slate))
     by_item = zip(slate, parts.items.tolist(), parts.content.tolist(), parts.prior.tolist(), strict=True)
-    items = tuple(ItemPart(item_id, place, *told) for place, (item_id, *told) in enumerate(by_item, 1))
+    items = tuple(ItemPart(item_id, place, *means) for place, (item_id, *means) in enumerate(by_item, 1))
     pairs = tuple(
         PairPart(slate[first], slate[second], float(parts.pairs[first, second]))
         for first, second in combinations(range(len(slate)), 2)
@@ -124,7 +124,7 @@ def _judge(
 ) -> tuple[RankedSlate, ...]:
     """Return slates (A, k) with their moments, which are exact: those of a search are of float32 numbers.
 
-    As in a recommendation, deviations are by what rewards have told; the bounds that chose count waiting slates, too.
+    As in a recommendation, deviations are by the rewards that came; the bounds that chose count waiting slates, too.
     """
     if not len(rankings):
         return ()
@@ -132,5 +132,5 @@ def _judge(
     moments, known = (state.posterior.predict(context, rankings, with_pending=pending) for pending in (True, False))
     deviations = np.sqrt(state.widen(known).variance)
     bounds = moments.mean + math.sqrt(beta) * np.sqrt(moments.variance)
-    told = zip(rankings, moments.mean.tolist(), deviations.tolist(), bounds.tolist(), scores, strict=True)
-    return tuple(RankedSlate(model.items.find_ids(ranking), *figures) for ranking, *figures in told)
+    rows = zip(rankings, moments.mean.tolist(), deviations.tolist(), bounds.tolist(), scores, strict=True)
+    return tuple(RankedSlate(model.items.find_ids(ranking), *figures) for ranking, *figures in rows)

@@ -1,8 +1,8 @@
 """Follows one bandit's log: a state machine whose states are `FollowerState` and whose drawing is in `Follower`.
 
-A follower promises that its model is a fold of the log's events in their order, without gaps. It tells the store up to
-which position it knows the items, so that no slate with a retired item is recorded. It never decides by itself when to
-follow or to leave: `topk_bandit.bandits.model_cache` does.
+A follower promises that its model is a fold of the log's events in their order, without gaps. It reports to the store
+up to which position it knows the items, so that no slate with a retired item is recorded. It never decides by itself
+when to follow or to leave: `topk_bandit.bandits.model_cache` does.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ class Follower:
     worker_id
         What the store knows this worker by.
     announce_seconds
-        How often the store is told at least how far the items are known.
+        How often at least the store receives how far the items are known.
 
     Attributes
     ----------
     own
-        What this worker appended to the log, as far as it was told.
+        What this worker appended to the log, as far as the store reported it.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Follower:
 
     @property
     def has_announced(self) -> bool:
-        """Whether the store was told lately how far the items are known, and knew no newer ones."""
+        """Whether the store received lately how far the items are known, and knew no newer ones."""
         return _now() <= self._announce_at + self._announce_seconds
 
     async def load(self) -> Model:
@@ -177,7 +177,7 @@ class Follower:
         return model
 
     async def follow(self, *, reads: bool = True) -> Model:
-        """Fold the log to its end, publish the model, and tell the store how far the items are known.
+        """Fold the log to its end, publish the model, and report to the store how far the items are known.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class Follower:
         return model
 
     async def announce_items(self, model: Model) -> bool:
-        """Tell the store how far a model knows the items; return whether that is all that the store knows."""
+        """Report to the store how far a model knows the items; return whether that is all that the store knows."""
         position, now = model.items_position, _now()
         newest = await self._store.note_follower(self.name, follower=self._worker_id, items_position=position)
         self._announced_position = position
@@ -219,7 +219,7 @@ class Follower:
             return True
 
     def note_written(self, position: int, recommendation_id: str, *, is_reward: bool) -> None:
-        """Note what the store has told this worker to have written, so that its loss is noticed."""
+        """Note what the store has reported as written, so that its loss is noticed."""
         self._recent.note_written(position, recommendation_id, is_reward=is_reward)
 
     def rest(self) -> None:
@@ -340,7 +340,7 @@ class Follower:
         return part
 
     async def _is_overtaken(self, model: Model) -> bool:
-        """Tell whether another worker, which could fold what this one can't, has saved a snapshot since."""
+        """Return whether another worker, which could fold what this one can't, has saved a snapshot since."""
         if self.state is not FollowerState.BROKEN:
             return False
         if (await self._store.get_bandit(self.name)).snapshot_position <= model.version:
@@ -348,7 +348,7 @@ class Follower:
         return any(snapshot.position > model.version for snapshot in await self._store.load_snapshots(self.name))
 
     async def _note_loss(self, part: LogSlice) -> bool:
-        """Find out what is gone of the log, and tell the store, the log of operations and the metrics.
+        """Find out what is gone of the log, and report it to the store, the log of operations and the metrics.
 
         Return whether anything is.
         """
@@ -508,7 +508,7 @@ class Follower:
 
 
 def _is_short(model: Model | None, events: Sequence[LoggedEvent]) -> bool:
-    """Tell whether folding events takes less time than it costs to have a thread do it."""
+    """Return whether folding events takes less time than it costs to have a thread do it."""
     if model is None or len(events) > EVENTS_AT_ONCE or model.settings.slate_size > SLATE_SIZE_AT_ONCE:
         return False
     n_rows = model.state.posterior.n_rows
@@ -523,17 +523,17 @@ def _reward_ratio(model: Model) -> float:
 
 
 def _begins_behind(part: LogSlice, model: Model) -> bool:
-    """Tell whether the log begins with the event after a model's last one: it was trimmed up to that."""
+    """Return whether the log begins with the event after a model's last one: it was trimmed up to that."""
     return part.incarnation == model.incarnation and part.first_position == model.version + 1
 
 
 def _begins_beyond(part: LogSlice, model: Model) -> bool:
-    """Tell whether the log was trimmed beyond a model that lags: snapshots have what is between the two."""
+    """Return whether the log was trimmed beyond a model that lags: snapshots have what is between the two."""
     return part.incarnation == model.incarnation and part.first_position > model.version + 1
 
 
 def _is_same_log(part: LogSlice, model: Model) -> bool:
-    """Tell whether what `Follower._read_from` returned is of the log that the model folded.
+    """Return whether what `Follower._read_from` returned is of the log that the model folded.
 
     After a failover a log can be shorter than what was folded, or have other events in the same places; and an event
     that could be folded here, and was damaged later, may have been passed over.

@@ -80,7 +80,7 @@ class History:
     totals: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, len(Totals._fields))))
 
     def ends_before(self, at_ms: int) -> bool:
-        """Tell whether an event at this time begins another interval; a clock that went back begins none."""
+        """Return whether an event at this time begins another interval; a clock that went back begins none."""
         return at_ms // self.width_ms > self.current
 
     def begin(self, at_ms: int, totals: Totals) -> History:

@@ -78,5 +78,5 @@ class Housekeeper:
     async def _tidy(self, name: BanditName) -> None:
         try:
             await self._models.expire(name)
-        except CorruptDataError:  # of which whoever looks for damage tells
+        except CorruptDataError:  # an operator's look for damage reports it
             _log.debug("a damaged bandit is not tidied", extra={"bandit": str(name)})

@@ -139,11 +139,11 @@ class Items:
         )
 
     def have_places(self, item_ids: Sequence[str]) -> bool:
-        """Tell whether all these items still have their places."""
+        """Return whether all these items still have their places."""
         return all(item_id in self._indices for item_id in item_ids)
 
     def knows(self, item_id: str) -> bool:
-        """Tell whether there is such an item that is not retired."""
+        """Return whether there is such an item that is not retired."""
         return item_id in self._indices and item_id not in self.retired
 
     def find_indices(self, item_ids: Sequence[str]) -> NDArray[np.int32]:

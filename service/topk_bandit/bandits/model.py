@@ -117,7 +117,7 @@ class Tally:
     aside_defaults: int = 0
     aside_sum: float = 0.0
 
-    def told(self) -> dict[str, float]:
+    def as_document(self) -> dict[str, float]:
         """Return it as digests and snapshots have it: what is of slates set aside only where there are any."""
         return {name: value for name, value in asdict(self).items() if value or "aside" not in name}
 
@@ -133,7 +133,7 @@ class Model:
     encoder
         Encodes contexts; None for those that callers encode.
     item_features
-        What items told of themselves, by place; None without an item schema.
+        The features of items, by place; None without an item schema.
     items_position
         Log position of the newest `ItemsChanged`.
     arithmetic
@@ -145,7 +145,7 @@ class Model:
     history
         How the totals grew.
     skipped
-        Positions of events that an operator had passed over. What comes after them may tell of slates and items that
+        Positions of events that an operator had passed over. What comes after them may name slates and items that
         the model does not know.
     reset_ms
         When what was learned was forgotten the last time, 0 for never.
@@ -273,7 +273,7 @@ def half_life_of(settings: BanditSettings) -> float:
 def _folding(logged: LoggedEvent) -> Iterator[None]:
     """Raise `CorruptDataError`, with its position, for an event that can't follow or that the learner refuses.
 
-    Who wrote it was answered long ago, and whoever has the log folded now is told of no field of theirs.
+    Who wrote it was answered long ago, and whoever has the log folded now gets no field of theirs.
     """
     try:
         yield
@@ -282,7 +282,7 @@ def _folding(logged: LoggedEvent) -> Iterator[None]:
 
 
 def folds_without_refit(model: Model, events: Sequence[LoggedEvent]) -> bool:
-    """Tell whether all that the next events of a log do is known to be a step for each: no refit is among them."""
+    """Return whether all that the next events of a log do is known to be a step for each: no refit is among them."""
     return len(events) < model.events_before_refit and all(isinstance(one.event, _OF_A_SLATE) for one in events)
 
 
@@ -377,7 +377,7 @@ _OF_A_SLATE = Recommended | Activated | RewardCollected | Rewarded | Expired | L
 
 
 def _is_aside(event: Event) -> bool:
-    """Tell whether an event says that its slate was set aside."""
+    """Return whether an event says that its slate was set aside."""
     if isinstance(event, RewardAmended):
         return event.before is not None
     return isinstance(event, _OF_A_SLATE) and event.aside
@@ -483,15 +483,15 @@ def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
 
 
 def _take_features(model: Model, change: ItemsChanged) -> Model:
-    """Return the model that knows what the items of a change tell of themselves, and forgot who lost their places."""
+    """Return the model that knows the features of a change's items, and forgot the items that lost their places."""
     features, schema, items = model.item_features, model.settings.item_schema, model.items
     if features is None or schema is None:
         return model
     n_places = model.state.posterior.kernel.n_items
-    told = {item.item_id: fitting_features(schema, item.features) for item in change.upserted}
-    places = items.find_indices(list(told))
+    upserted = {item.item_id: fitting_features(schema, item.features) for item in change.upserted}
+    places = items.find_indices(list(upserted))
     free = items.find_free(n_places)
-    return _with_item_features(model, features.with_places(n_places).change(places, [*told.values()], free=free))
+    return _with_item_features(model, features.with_places(n_places).change(places, [*upserted.values()], free=free))
 
 
 def _open_slate(model: Model, event: Recommended) -> Model:
@@ -684,7 +684,7 @@ def _revised_state(model: Model, event: RewardRevised, before: float) -> State |
 def _correct_aside(model: Model, event: RewardAmended) -> Model:
     """Count another reward, or none, of a slate that was not learned from."""
     tally, is_void = model.tally, event.value is None
-    if not tally.aside_rewards:  # the event that told of the reward was passed over
+    if not tally.aside_rewards:  # the event that has the reward was passed over
         return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     change = _usual_reward(model, event.value) - _usual_reward(model, event.before)
     corrected = replace(

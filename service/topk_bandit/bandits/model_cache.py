@@ -188,7 +188,7 @@ class ModelCache:
         return {name: model for name, model in models.items() if model is not None}
 
     def note_written(self, name: BanditName, position: int, recommendation_id: str, *, is_reward: bool = False) -> None:
-        """Note where in a bandit's log the store has written something that a caller is told of; 0 is nowhere."""
+        """Note where in a bandit's log the store has written something that a caller is answered with; 0 is nowhere."""
         entry = self._entries.get(name)
         if entry is not None and position:
             entry.follower.note_written(position, recommendation_id, is_reward=is_reward)
@@ -410,7 +410,7 @@ class ModelCache:
 
     def _is_unused(self, entry: CachedModel, *, now: float, woken: bool) -> bool:
         if now >= entry.used_at + self.budget.idle_seconds and not woken:
-            # One whose learner stands still is looked at, so that its lag is told until somebody mends it.
+            # One whose learner stands still is looked at, so that its lag is reported until somebody mends it.
             return not entry.damage
         return now >= entry.asked_at + VISIT_SECONDS and not self._owns(str(entry.follower.name))
 

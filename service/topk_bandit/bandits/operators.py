@@ -102,7 +102,7 @@ class Operators:
         incarnation, logged, event = await self._replays.find_recommendation(name, recommendation_id)
         version = event.recommendation.model_version
         model, source = self._models.peek_model(name), ModelSource.LIVE
-        # A bandit that was created anew is at the same version once more, and whoever made it may not have told us yet.
+        # A bandit that was created anew is at the same version once more, and this worker may not have heard of it yet.
         if model is None or (model.incarnation, model.version) != (incarnation, version):
             model = await self._replays.model_at(name, version, incarnation=incarnation)
             source = ModelSource.REPLAYED

@@ -1,4 +1,4 @@
-"""Tenants and bandits at a glance: what the store tells of each, and the models that happen to be in memory.
+"""Tenants and bandits at a glance: what the store has of each, and the models that happen to be in memory.
 
 Nothing is loaded for it: who looks at a thousand bandits must not drive out the models that serve.
 """

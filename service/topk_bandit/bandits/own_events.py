@@ -2,7 +2,7 @@
 
 It is folded only if reading would have given it: it has to follow, by position and checksum, the very event that was
 folded last, of the same incarnation and revision. Whatever does not is left to whoever reads the log, and so is what
-takes too much room. Nothing but reads is saved: without any of this a model is the same.
+takes too much space. Nothing but reads is saved: without any of this a model is the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OwnEvents:
         self._under_way += 1
 
     def end(self) -> None:
-        """Note that such a call has ended; what it told is held first."""
+        """Note that such a call has ended; what it returned is held first."""
         self._under_way -= 1
 
     def hold(self, appended: Appended) -> None:
@@ -72,8 +72,8 @@ class OwnEvents:
     def after(self, end: LogEnd) -> LogSlice | None:
         """Return what comes next in the log, as if it had been read: up to where another worker's events may be.
 
-        It is None if the log has to be read: it goes on beyond that, and no call is under way that may tell how; or it
-        may be another log, since something was told of a place that had been folded already.
+        It is None if the log has to be read: it goes on beyond that, and no call is under way that may return it; or it
+        may be another log, since the store reported an event at a place that had been folded already.
         """
         if any(first <= end.position for first in self._held):
             return None

@@ -1,4 +1,4 @@
-"""Places for new items: where the kernel's universe has room, and how it gets some.
+"""Places for new items: where the kernel's universe has space, and how it gets some.
 
 A place can be taken back once its item is retired and every deadline of a slate that showed it has passed. When new
 items find too few free ones, those whose slates ended first are: the rows that show their items are projected onto the
@@ -25,7 +25,7 @@ __all__ = ["MOST_RETIRED", "make_room"]
 
 MOST_RETIRED = 10_000
 """Places beyond a bandit's capacity that retired items may have. Beyond that those whose slates end first lose theirs,
-and with it what their open slates would have told."""
+and with it what their open slates would have taught."""
 
 _GROWTH = 8
 """The universe grows by this part of the capacity at least, since each time costs a refit."""
@@ -33,7 +33,7 @@ _GROWTH = 8
 
 _BATCH = 64
 """So many times at most places are taken back until there are as many as the capacity: no more at once than are wanted,
-since rows that show what has gone tell of other items, but each time costs a refit."""
+since rows that show what has gone teach about other items, but each time costs a refit."""
 
 
 class _Plan(NamedTuple):

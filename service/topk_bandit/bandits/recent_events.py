@@ -1,7 +1,7 @@
-"""What a worker remembers of the end of a log, so that it can tell what is gone when the log comes back shorter.
+"""What a worker remembers of the end of a log, so that it finds what is gone when the log comes back shorter.
 
 Of each of the newest positions it knows what was there, if it has read it, and whether that was a reward. Positions
-that were told to a caller count though nobody has read them yet.
+that were returned to a caller count though nobody has read them yet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What tells an event from another one that another primary wrote at its place; no time if it was not read."""
+    """What distinguishes an event from one that another primary wrote at its place; no time if it was not read."""
 
     at_ms: int | None
     recommendation_id: str
@@ -53,7 +53,7 @@ class RecentEvents:
         return min(self._known, default=1)
 
     def note_written(self, position: int, recommendation_id: str, *, is_reward: bool) -> None:
-        """Note what a caller was told of."""
+        """Note what a caller was answered with."""
         if position not in self._known:
             self._remember(position, _Known(None, recommendation_id, is_reward))
 

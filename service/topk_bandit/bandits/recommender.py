@@ -86,7 +86,7 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
 
 
 def choose(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> ChosenSlate:
-    """Choose the slate for a request, and tell how its context was taken.
+    """Choose the slate for a request, and return how its context was taken.
 
     Where too few candidates are left it is the baseline slate, if the bandit has one and all of it is available.
 
@@ -291,7 +291,7 @@ class Recommender:
         return outcomes
 
     def _note_reward(self, name: BanditName, reward: Reward, outcome: RewardReceipt | Exception) -> None:
-        """Tell the hooks, and whoever follows the log, what became of a reward."""
+        """Report to the hooks, and to the follower of the log, what became of a reward."""
         if isinstance(outcome, TopkBanditError):
             self._hooks.rewarded(_name_refusal(outcome), reward.value)
             if isinstance(outcome, NotDurableError):
@@ -327,7 +327,7 @@ class Recommender:
         raise UnavailableError(f"the log of {name} grows faster than a reward can be corrected")
 
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
-        """Fill in what the caller may leave out: the request id, and a context that tells nothing."""
+        """Fill in what the caller may leave out: the request id, and a context that says nothing."""
         context = request.context or context_of_none(model.settings)
         return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
 
@@ -426,7 +426,7 @@ class Recommender:
 
 
 def _is_short(model: Model, request: RecommendationRequest) -> bool:
-    """Tell whether a decision takes less time than handing it to a thread and back."""
+    """Return whether a decision takes less time than handing it to a thread and back."""
     n_items = len(model.items.available if request.candidates is None else request.candidates)
     return (
         model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE

@@ -1,6 +1,6 @@
 """Models as they were: folded again from a snapshot or from the beginning of a log, up to a position.
 
-A replay is made in steps of few events, so that others get their turn on its thread, and it keeps nothing. What it
+A replay is made in steps of few events, so that other work gets its thread between them, and it keeps nothing. What it
 comes to is the model that workers had there, to the bit where the arithmetic is the same.
 """
 
@@ -131,7 +131,7 @@ class Replays:
             return await loop.run_in_executor(
                 self._executor, lambda: decode_model(snapshot.payload, limits=self._limits)
             )
-        except CorruptDataError:  # followers tell of it, loudly
+        except CorruptDataError:  # followers report it, loudly
             return None
 
     async def _fold_to(self, name: BanditName, model: Model | None, incarnation: str, version: int) -> Model:

@@ -1,6 +1,6 @@
 """Events and slates of an archive: those that no caller of a bandit with such settings could cause are refused.
 
-A learner that met such an event would stop there, or no answer could tell of it. Ids of items are not looked at: which
+A learner that met such an event would stop there, or no answer could show it. Ids of items are not looked at: which
 of them were known when is what `topk_bandit.bandits.dry_runs` finds out.
 """
 

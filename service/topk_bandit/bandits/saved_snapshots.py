@@ -121,7 +121,7 @@ class SavedSnapshots:
         """Return the position of the newest kept snapshot that the bandit can be rebuilt from, 0 without any.
 
         Whatever is before it in the log may go: the model comes back from its bytes as they are in the store now, with
-        the digests that they tell. Where another worker kept one at `before` or later none is looked at: nothing will
+        the digests that they have. Where another worker kept one at `before` or later none is looked at: nothing will
         be trimmed by a snapshot that comes after it.
         """
         kept = await self._store.load_snapshots(self._name)
@@ -138,11 +138,11 @@ class SavedSnapshots:
     def _is_fit(self, snapshot: Snapshot, incarnation: str) -> bool:
         try:
             model = decode_model(snapshot.payload, limits=self._limits)
-            told = decode_digests(snapshot.payload)
+            digests = decode_digests(snapshot.payload)
         except (CorruptDataError, NewerDataError):
             return False
         is_it = (model.incarnation, model.version) == (incarnation, snapshot.position)
-        return is_it and not digests_of(model).difference(told)
+        return is_it and not digests_of(model).difference(digests)
 
     async def _compare_with_stored(self, refused: Snapshot) -> None:
         """Compare a snapshot with the one that another worker saved at the same position, if one did."""

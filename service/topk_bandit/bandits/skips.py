@@ -1,6 +1,6 @@
 """Have an event passed over that a bandit's learner can't read or fold, so that it goes on learning.
 
-An event that this worker can fold is never passed over. What the event could have told of items and settings is told
+An event that this worker can fold is never passed over. What the event could have said of items and settings is said
 anew at the log's end, as the store has it; a reward that was in it is not learned.
 """
 
@@ -72,7 +72,7 @@ class Skips:
             model = self._models.peek_model(name)
             if model is None:
                 raise
-            # Only what this service says of its own data is told; of others a caller finds the name in the log.
+            # Only what this service says of its own data is returned; of others a caller finds the name in the log.
             return model, str(error) if isinstance(error, TopkBanditError) else type(error).__name__
 
     async def _put_together(self, name: BanditName, position: int, *, reason: str, model: Model) -> Skip:

@@ -23,7 +23,7 @@ _PERSON = b"learned from"
 
 
 def is_set_aside(incarnation: str, request_id: str, *, rate: float, most: int) -> bool:
-    """Tell whether a slate is not learned from: always the same of one request at one rate.
+    """Return whether a slate is not learned from: always the same of one request at one rate.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def is_set_aside(incarnation: str, request_id: str, *, rate: float, most: int) -
 class SlateRate:
     """The rate of a bandit's slates, of which newer ones count for more.
 
-    It is measured by how its log grows, of which each recorded slate tells, and by how many of the events that were
+    It is measured by how its log grows, which each recorded slate shows, and by how many of the events that were
     folded meanwhile were slates: so it does not matter who recorded them, nor how far behind the model is. Calls that
-    run at a time tell of their slates in any order: what grew is counted once, up to the farthest position.
+    run at a time report their slates in any order: what grew is counted once, up to the farthest position.
     """
 
     def __init__(self) -> None:

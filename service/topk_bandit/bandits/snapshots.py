@@ -177,7 +177,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "noise_at_edge": checkpoint.noise_at_edge,
         "doubt": checkpoint.doubt,
         "changes": checkpoint.changes,
-        "tally": model.tally.told(),
+        "tally": model.tally.as_document(),
         **({"reset_ms": model.reset_ms} if version > FIRST else {}),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],

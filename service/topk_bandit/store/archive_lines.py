@@ -39,7 +39,7 @@ LATEST_MS = 253_402_300_799_999
 """The end of the year 9999: no answer of the service can have a later time."""
 
 _MOST = 10**14
-"""What is counted has room to grow to the 15 digits that stores count in."""
+"""What is counted has space to grow to the 15 digits that stores count in."""
 
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Position = Annotated[int, Meta(ge=1, le=_MOST)]
@@ -116,10 +116,10 @@ def line_text(line: SharedFields) -> str:
 
 def shared_fields(value: ArchivedImport | End) -> SharedFields:
     """Return the line that stands for what is in lines of every kind."""
-    told = [getattr(value, name) for name in value.__dataclass_fields__]
+    values = [getattr(value, name) for name in value.__dataclass_fields__]
     if isinstance(value, End):
-        return SharedFields(end=_EndLayout(*told))
-    return SharedFields(imported=_ImportLayout(*told))
+        return SharedFields(end=_EndLayout(*values))
+    return SharedFields(imported=_ImportLayout(*values))
 
 
 def value_of(
@@ -147,17 +147,17 @@ def value_of(
     """
     try:
         line = decode(text)
-        told = [name for name in line.__struct_fields__ if getattr(line, name) is not UNSET]
-        if told == _EVENT_FIELDS:
+        names = [name for name in line.__struct_fields__ if getattr(line, name) is not UNSET]
+        if names == _EVENT_FIELDS:
             return event(line.position, line.at_ms, bytes(line.event))  # type: ignore[arg-type]
-        if len(told) != 1 or told[0] in _EVENT_FIELDS:
-            raise CorruptDataError(f"has the fields {', '.join(told) or 'of nothing'}")
-        return _value(told[0], getattr(line, told[0]), others)
+        if len(names) != 1 or names[0] in _EVENT_FIELDS:
+            raise CorruptDataError(f"has the fields {', '.join(names) or 'of nothing'}")
+        return _value(names[0], getattr(line, names[0]), others)
     except (ValueError, RecursionError, binascii.Error) as error:
         raise CorruptDataError(f"is no line of an archive: {error}") from None
 
 
-def _value(field: str, told: Any, others: Mapping[str, Callable[[Any], _Value]]) -> _Value | ArchivedImport | End:  # noqa: ANN401
+def _value(field: str, value: Any, others: Mapping[str, Callable[[Any], _Value]]) -> _Value | ArchivedImport | End:  # noqa: ANN401
     if field == "imported":
-        return ArchivedImport(*astuple(told))
-    return End(*astuple(told)) if field == "end" else others[field](told)
+        return ArchivedImport(*astuple(value))
+    return End(*astuple(value)) if field == "end" else others[field](value)

@@ -1,6 +1,6 @@
 """A bandit as lines of JSON: what a store holds of it, then the events of its log, then a line that ends them.
 
-Of a log that is whole, events tell nearly all; of one that was trimmed, items, the ids of retired ones, slates that are
+Of a log that is whole, events say nearly all; of one that was trimmed, items, the ids of retired ones, slates that are
 open and the snapshot before the oldest event come first. They may be read while the log grows: applied to them once
 more, the events that follow make of them what they were at the last one.
 """
@@ -191,12 +191,12 @@ def event_figures(line: str) -> EventFigures | None:
     """Return the figures of a line of an event, None for another one."""
     if not line.startswith(_EVENT):
         return None
-    told = _decode_figures(line)
-    event, slate = told.event, told.event.recommendation
+    figures = _decode_figures(line)
+    event, slate = figures.event, figures.event.recommendation
     value = event.default_reward if event.value is None else event.value
     shown = (event.recommendation_id, None, None, None, None) if slate is None else astuple(slate)
     text = line.partition(_BEFORE_EVENT)[2][:-1]
-    return EventFigures._make((told.position, told.at_ms, event.type, *shown, value, text))
+    return EventFigures._make((figures.position, figures.at_ms, event.type, *shown, value, text))
 
 
 def write_line(value: Line, version: int = OLDEST) -> str:
@@ -205,9 +205,9 @@ def write_line(value: Line, version: int = OLDEST) -> str:
         case LoggedEvent(position, at_ms, event):
             return event_line(position, at_ms, encode_event(event, version).decode())
         case ArchivedBandit():
-            told = {name: getattr(value, name) for name in value.__dataclass_fields__}
+            fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
             line: SharedFields = _Line(
-                bandit=_Bandit(v=SCHEMA, **told | {"settings": Raw(encode_settings(value.settings, version))})
+                bandit=_Bandit(v=SCHEMA, **fields | {"settings": Raw(encode_settings(value.settings, version))})
             )
         case ItemsChanged():
             line = _Line(items=Raw(encode_event(value, version)))
@@ -254,8 +254,8 @@ def _read_event(position: int, at_ms: int, event: bytes) -> Line:
 
 
 def _read_bandit(bandit: _Bandit) -> ArchivedBandit:
-    told = {name: getattr(bandit, name) for name in bandit.__struct_fields__ if name != "v"}
-    return ArchivedBandit(**told | {"settings": decode_settings(bytes(bandit.settings), wholly=True)})
+    fields = {name: getattr(bandit, name) for name in bandit.__struct_fields__ if name != "v"}
+    return ArchivedBandit(**fields | {"settings": decode_settings(bytes(bandit.settings), wholly=True)})
 
 
 def _read_items(items: Raw) -> ItemsChanged:

@@ -222,19 +222,19 @@ def written_event(data: bytes, version: int = OLDEST, *, deadline_ms: int | None
     Parameters
     ----------
     deadline_ms
-        What a `Recommended` has as its deadline, in place of what it tells.
+        What a `Recommended` has as its deadline, in place of its own.
     """
-    told, stored = _read_layout(data), msgspec.json.decode(data)
-    kind = type(told)
-    told.v = stored["v"] = version
+    layout, stored = _read_layout(data), msgspec.json.decode(data)
+    kind = type(layout)
+    layout.v = stored["v"] = version
     if deadline_ms is not None and kind is _LAYOUTS[Recommended]:
-        told.recommendation.deadline_ms = stored["recommendation"]["deadline_ms"] = deadline_ms
-    if find_unknown(told, stored):
+        layout.recommendation.deadline_ms = stored["recommendation"]["deadline_ms"] = deadline_ms
+    if find_unknown(layout, stored):
         return text_of(stored)
     if kind not in _HEADS:
         return encode_event(decode_event(data), version)
     head = _HEADS[kind] % version
-    return head + text_of(told)[len(head) :]
+    return head + text_of(layout)[len(head) :]
 
 
 def encode_snapshot(snapshot: Snapshot, version: int = OLDEST) -> bytes:
@@ -268,7 +268,7 @@ def _settings_document(settings: BanditSettings) -> Document:
     beta, default, taken = settings.exploration.beta, settings.default_reward, settings.reward_range
     schedule, width = ("constant", beta.value) if isinstance(beta, ConstantBeta) else ("paper", beta.scale)
     several, contexts, items = settings.reward_aggregation, settings.context_schema, settings.item_schema
-    # What is left as it is in most bandits is left out, and refused where it is told: equal settings have equal bytes.
+    # What is left as it is in most bandits is left out, and refused where it is given: equal settings have equal bytes.
     beside = {
         "shares_fall_after": settings.exploration.shares_fall_after or None,
         "prior_study": settings.prior_study or None,
@@ -431,7 +431,7 @@ def _make_expired(
 
 def _with_aside(kind: type) -> Callable[..., Any]:
     """Return what makes an event of its fields, the last of which is whether its slate was set aside."""
-    return lambda *told: kind(*told[:-1], aside=bool(told[-1]))
+    return lambda *values: kind(*values[:-1], aside=bool(values[-1]))
 
 
 _PARTS = {
@@ -472,7 +472,7 @@ _LAYOUTS = {
     for kind, tag in _TAGS.items()
 }
 _decode_event: Decoder[Event] = decoder(any_of(_LAYOUTS.values()))
-_read_layout: Decoder[Any] = decoder(any_of(_LAYOUTS.values()), made=lambda told: told)
+_read_layout: Decoder[Any] = decoder(any_of(_LAYOUTS.values()), made=lambda layout: layout)
 # Of most events the layout is written as the event is, but for the order of its first two fields: no event needs to be
 # made of it.
 _HEADS = {
@@ -486,8 +486,8 @@ _decode_features: Decoder[FeaturesLayout] = decoder(Annotated[FeaturesLayout, Me
 
 def _event_document(event: Event) -> Document:
     values = ((name, getattr(event, name)) for name in event.__dataclass_fields__)
-    told = {name: value for name, value in values if name not in _LEFT_OUT or not (value is None or value is False)}
-    return {name: _write_value(value) for name, value in told.items()}
+    kept = {name: value for name, value in values if name not in _LEFT_OUT or not (value is None or value is False)}
+    return {name: _write_value(value) for name, value in kept.items()}
 
 
 def _write_value(value: Any) -> Any:  # noqa: ANN401, what events have
@@ -499,8 +499,8 @@ def _write_value(value: Any) -> Any:  # noqa: ANN401, what events have
 
 def _item_entry(item: Item) -> list[Any]:
     """Return an item as it stands in an event: with features only if it has any."""
-    told = [features_document(item.features)] if item.features.values else []
-    return [item.item_id, item.available, *told]
+    features = [features_document(item.features)] if item.features.values else []
+    return [item.item_id, item.available, *features]
 
 
 def _shown_document(shown: Shown) -> Document:

@@ -26,7 +26,7 @@ NEWEST = 2
 """This program's own."""
 
 OLDEST = max(FIRST, NEWEST - 1)
-"""The oldest that this program writes; what nobody tells the version in force is written so, since all can read it."""
+"""The oldest that this program writes. All can read it: the default where the version in force is not known."""
 
 
 def check_data_version(settings: BanditSettings, version: int) -> None:

@@ -157,10 +157,10 @@ def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Decoder[_Va
 
     def decode_document(data: bytes, *, wholly: bool = False) -> _Value:
         try:
-            told = decode(data)
-            if wholly and (unknown := find_unknown(told, msgspec.json.decode(data))):
+            parsed = decode(data)
+            if wholly and (unknown := find_unknown(parsed, msgspec.json.decode(data))):
                 raise CorruptDataError(f"this program does not know the field {unknown}")
-            return made(told)
+            return made(parsed)
         except (ValueError, RecursionError) as error:
             refuse_newer(_version_of(data))
             raise CorruptDataError(f"stored bytes are damaged: {error}") from error
@@ -168,27 +168,27 @@ def decoder(layout: Any, *, made: Callable[[Any], _Value] = read) -> Decoder[_Va
     return decode_document
 
 
-def find_unknown(told: Any, stored: Any) -> str:  # noqa: ANN401, what documents have
+def find_unknown(layout: Any, stored: Any) -> str:  # noqa: ANN401, what documents have
     """Return the path of the first field of a stored document that its layout does not have; empty if it has all."""
-    return next(_unknown_fields(told, stored, ""), "")
+    return next(_unknown_fields(layout, stored, ""), "")
 
 
-def _unknown_fields(told: Any, stored: Any, path: str) -> Iterator[str]:  # noqa: ANN401
-    if isinstance(told, tuple):
-        for place, (one, other) in enumerate(zip(told, stored, strict=False)):
+def _unknown_fields(layout: Any, stored: Any, path: str) -> Iterator[str]:  # noqa: ANN401
+    if isinstance(layout, tuple):
+        for place, (one, other) in enumerate(zip(layout, stored, strict=False)):
             yield from _unknown_fields(one, other, f"{path}[{place}]")
-    elif isinstance(told, Struct) and isinstance(stored, list):
-        yield from _unknown_fields(astuple(told), stored, path)
-        if len(stored) > len(told.__struct_fields__):
-            yield f"{path}[{len(told.__struct_fields__)}]"
-    elif isinstance(told, Struct):
-        known = {told.__struct_config__.tag_field, *told.__struct_fields__}
+    elif isinstance(layout, Struct) and isinstance(stored, list):
+        yield from _unknown_fields(astuple(layout), stored, path)
+        if len(stored) > len(layout.__struct_fields__):
+            yield f"{path}[{len(layout.__struct_fields__)}]"
+    elif isinstance(layout, Struct):
+        known = {layout.__struct_config__.tag_field, *layout.__struct_fields__}
         inner = f"{path}." if path else ""
         for name, value in stored.items():
             if name not in known:
                 yield f"{inner}{name}"
             elif isinstance(value, list | dict):
-                yield from _unknown_fields(getattr(told, name), value, f"{inner}{name}")
+                yield from _unknown_fields(getattr(layout, name), value, f"{inner}{name}")
 
 
 def refuse_newer(version: int) -> None:
@@ -205,7 +205,7 @@ _decode_versioned = msgspec.json.Decoder(_Versioned).decode
 
 
 def _version_of(data: bytes) -> int:
-    """Return the data version that bytes tell, whatever else is in them; 0 if they tell none."""
+    """Return the data version that bytes have, whatever else is in them; 0 if they have none."""
     try:
         return _decode_versioned(data).v
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """The default store: a local Valkey of this service's own, whose append-only file is in the data folder.
 
-Two file locks, one of the owner and one of the server, tell which of them live; a recorded process id could be stale. A
+Two file locks, one of the owner and one of the server, show which of them live; a recorded process id could be stale. A
 server outlives an owner that was killed, and the next owner attaches to it. The server listens on a unix socket only,
 and two servers never write to one folder.
 """
@@ -208,9 +208,9 @@ def _socket_path(folder: Path) -> Path:
 
 
 def _short_private_folder() -> Path:
-    room = _SOCKET_PATH_BYTES - len("/topk-bandit-12345678/valkey.sock")
+    space = _SOCKET_PATH_BYTES - len("/topk-bandit-12345678/valkey.sock")
     parent = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="topk-bandit-", dir=parent if len(os.fsencode(parent)) <= room else "/tmp"))  # noqa: S108
+    return Path(tempfile.mkdtemp(prefix="topk-bandit-", dir=parent if len(os.fsencode(parent)) <= space else "/tmp"))  # noqa: S108
 
 
 @contextlib.contextmanager
@@ -301,7 +301,7 @@ class EmbeddedStore:
     ========  ==================================  ====================================================================
 
     Killing a container kills the server too. With "always" the server also stops when its disk is full, instead of
-    refusing writes; `ensure_running` starts it once there is room. The methods may be called from several threads.
+    refusing writes; `ensure_running` starts it once there is space. The methods may be called from several threads.
 
     Attributes
     ----------
@@ -339,7 +339,7 @@ class EmbeddedStore:
         Raises
         ------
         ConfigurationError
-            Another process owns the folder, the folder can't be used or has no room, this machine has no server
+            Another process owns the folder, the folder can't be used or has no space, this machine has no server
             program, or the server did not come up.
         """
         if fsync not in get_args(FsyncPolicy):
@@ -375,7 +375,7 @@ class EmbeddedStore:
         """
         with self._changing:
             if not self._owner.is_held:
-                raise ConfigurationError(self._told_stopped())
+                raise ConfigurationError(self._describe_stop())
             try:
                 return self._try_restart()
             except OSError as error:
@@ -390,7 +390,7 @@ class EmbeddedStore:
         self._bring_up()
         return True
 
-    def _told_stopped(self) -> str:
+    def _describe_stop(self) -> str:
         return f"the store in {self.folder} is stopped"
 
     def stop(self) -> None:
@@ -452,14 +452,14 @@ class EmbeddedStore:
             if now_loaded > loaded:
                 loaded, deadline = now_loaded, time.monotonic() + self._patience
             if self._stopping.wait(_POLL_SECONDS):
-                raise ConfigurationError(self._told_stopped())
+                raise ConfigurationError(self._describe_stop())
         server = f"the embedded server (process {_recorded_pid(self._server_lock)})"
         raise ConfigurationError(f"{server} shows no progress since {self._patience:g} s; {self._log_tail(log_start)}")
 
     def _start_once(self, lock: _Lock, *, again: bool, log_start: int) -> None:
         try:
             if again:
-                raise ConfigurationError(self._told_failed(log_start))
+                raise ConfigurationError(self._describe_failure(log_start))
             self._spawn(lock)
         finally:
             lock.close()
@@ -531,13 +531,13 @@ class EmbeddedStore:
         self._pid = its_pid
 
     def _tell_torn(self, sizes: Mapping[str, int], log_start: int) -> None:
-        """Tell of the end of the log that the server cut off because it was no whole write."""
+        """Report the end of the log that the server cut off because it was no whole write."""
         for name, offset in _TORN.findall(self._log_tail(log_start)):
             lost = sizes.get(name, 0) - int(offset)
             problem = "the end of the embedded store's log was torn: what it held is lost, acknowledged or not"
             _logger.error(problem, extra={"file": name, "bytes_lost": lost, "bytes_left": int(offset)})
 
-    def _told_failed(self, log_start: int) -> str:
+    def _describe_failure(self, log_start: int) -> str:
         tail = self._log_tail(log_start)
         if not (damaged := _DAMAGED.search(tail)):
             return f"the embedded server stopped while it started; {tail}"

@@ -56,7 +56,7 @@ class Lines:
 
     @property
     def part(self) -> str:
-        """What tells these lines from others of the import."""
+        """What distinguishes these lines from others of the import."""
         return f"{self.first_line} {blake2b(chr(10).join(self.lines).encode(), digest_size=16).hexdigest()}"
 
 
@@ -107,8 +107,8 @@ class RestoreProgress:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Return what was encoded."""
-        told = json.loads(data)
-        return cls(**{one.name: told[one.name] for one in fields(cls)})
+        values = json.loads(data)
+        return cls(**{one.name: values[one.name] for one in fields(cls)})
 
 
 _Progress = TypeVar("_Progress", bound=RestoreProgress)

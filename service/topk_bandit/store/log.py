@@ -294,7 +294,7 @@ class Appended:
     incarnation, revision
         The bandit's, at that moment.
     before
-        The checksum of the event before, "-" where it can't be told.
+        The checksum of the event before, "-" where it is not known.
     events
         One at least, in order and without gaps.
     checksum
@@ -340,7 +340,7 @@ class TextSlice:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """An event to pass over, and what is told anew because the event could have told it.
+    """An event to pass over, and what is stated anew because the event could have stated it.
 
     Attributes
     ----------
@@ -353,7 +353,7 @@ class Skip:
     incarnation, revision, items_position
         The bandit's, when this was put together.
     settings, items
-        Told anew, at the end of the log; None for what the event can't have changed.
+        Stated anew, at the end of the log; None for what the event can't have changed.
     """
 
     position: int
@@ -407,7 +407,7 @@ class StoreReport:
     clock_ms
         The store's clock.
     memory_bytes, memory_limit_bytes
-        What the data of the fullest server take, and what that server may take: 0 where it does not tell.
+        What the data of the fullest server take, and what that server may take: 0 where it does not say.
     durability
         The class that it is examined for.
     """
@@ -467,7 +467,7 @@ class Store(Protocol):
         quota: int,
         prior: Prior | None = None,
     ) -> BanditRecord:
-        """Create a bandit, with `BanditCreated` as its first event; `prior` is the one that the settings tell of.
+        """Create a bandit, with `BanditCreated` as its first event; `prior` is the one that the settings name.
 
         Creating it again with equal settings returns it as it is.
 
@@ -546,7 +546,7 @@ class Store(Protocol):
     async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
         """Append one `ItemsChanged` with what differs from the items in place; nothing when nothing does.
 
-        An upserted item replaces the one of its id: it has the features that are told now, and no others.
+        An upserted item replaces the one of its id: it has the features that are given now, and no others.
 
         Only a digest of eight bytes is kept of a retired item's id, to recognise it.
 
@@ -557,7 +557,7 @@ class Store(Protocol):
         ConflictError
             ITEM_RETIRED: an upserted item was retired before.
         ExhaustedError
-            ITEM_CAPACITY: more items than the bandit has room for, retired ones not counted.
+            ITEM_CAPACITY: more items than the bandit has space for, retired ones not counted.
         """
         ...
 
@@ -779,7 +779,7 @@ class Store(Protocol):
         ...
 
     async def skip_event(self, name: BanditName, skip: Skip) -> bool:
-        """Put `EventSkipped` in the place of an event that can't be read or folded; append what `skip` tells anew.
+        """Put `EventSkipped` in the place of an event that can't be read or folded; append what `skip` states anew.
 
         What the event was stays in the store, and is not read again. A place that was skipped before stays as it is.
         Returns False, and changes nothing, when items or settings have changed since `skip` was put together.
@@ -831,7 +831,7 @@ class Store(Protocol):
         ...
 
     async def read_contents(self, name: BanditName) -> Contents:
-        """Return what is told of a bandit beside its log, its items and its slates; or raise `NotFoundError`."""
+        """Return what there is of a bandit beside its log, its items and its slates; or raise `NotFoundError`."""
         ...
 
     async def scan_slates(self, name: BanditName, *, cursor: int) -> tuple[int, Sequence[Recorded]]:

@@ -1,7 +1,7 @@
 """The embedded store's log, examined and repaired while no server has it.
 
-What comes after a damaged place can't be told from it and is cut off, after a copy was made. Only the newest file of
-the log can be cut: a server refuses a log with a hole.
+What comes after a damaged place can't be distinguished from it. It is cut off, after a copy was made. Only the newest
+file of the log can be cut: a server refuses a log with a hole.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     "event_not_skippable": lambda name, position: NotReadyError(
         "EVENT_NOT_SKIPPABLE", f"what is left of the log of {name} has no event {position} that can be passed over"
     ),
-    "full": lambda name, told: quota_refusal(Quota.BANDITS, name.tenant, told),
+    "full": lambda name, text: quota_refusal(Quota.BANDITS, name.tenant, text),
     "import_count": lambda name, _: ExhaustedError(
         "IMPORT_COUNT", f"{name} has taken {MOST_IMPORT_PARTS} parts of imports", retry_after=None
     ),
@@ -100,9 +100,9 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
 """By the word that the scripts answer with."""
 
 
-def quota_refusal(quota: Quota, tenant: str, told: str) -> QuotaError:
-    """Return the error for a quota that is used up; `told` has how much the tenant has, and may have."""
-    used, limit = map(int, told.split())
+def quota_refusal(quota: Quota, tenant: str, text: str) -> QuotaError:
+    """Return the error for a quota that is used up; `text` has how much the tenant has, and may have."""
+    used, limit = map(int, text.split())
     return QuotaError(quota, tenant, limit=limit, used=used)
 
 

@@ -204,8 +204,8 @@ def _take_event(step: RestoreStep, restored: Restored, logged: LoggedEvent) -> N
         case BanditCreated(settings, _) | SettingsChanged(settings, _):
             _check_settings(settings, step.version)
             revision = restore.revision + (position > restore.as_of)
-            told = encode_settings(settings, step.version).decode()
-            step.restore = replace(step.restore, settings=told, revision=revision)
+            encoded = encode_settings(settings, step.version).decode()
+            step.restore = replace(step.restore, settings=encoded, revision=revision)
         case EventSkipped():
             pass
         case BanditReset():

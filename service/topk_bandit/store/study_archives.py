@@ -1,6 +1,6 @@
 """A study as lines of JSON: which one it is, its log, its requests and imports, and a line that ends them.
 
-The log tells all but two things: how many questions a request wanted, and by which fingerprint a part of an import is
+The log says all but two things: how many questions a request wanted, and by which fingerprint a part of an import is
 known again. The log is never trimmed, so it is there from its first event on.
 """
 

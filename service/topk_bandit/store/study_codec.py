@@ -217,10 +217,10 @@ class _Answer(Layout):
     choice: int | UnsetType = UNSET
 
     def read(self) -> Answer:
-        told: list[Answer] = [
+        answers: list[Answer] = [
             kind(value) for kind, value in zip(_ANSWERS, astuple(self), strict=True) if value is not UNSET
         ]
-        return told[0] if len(told) == 1 else refuse("answer", f"{len(told)} of a kind")
+        return answers[0] if len(answers) == 1 else refuse("answer", f"{len(answers)} of a kind")
 
 
 _ANSWERS: tuple[Callable[..., Answer], ...] = (RatingsAnswer, RankingAnswer, ChoiceAnswer)

@@ -46,7 +46,7 @@ STUDY_REFUSALS: Mapping[str, Callable[[StudyName, str], TopkBanditError]] = {
         "STUDY_DAMAGED", f"the store has lost the record of {name} and not the rest of it: delete that first"
     ),
     "study_exists": lambda name, _: ConflictError("STUDY_EXISTS", f"{name} exists with other settings"),
-    "study_full": lambda name, told: quota_refusal(Quota.STUDIES, name.tenant, told),
+    "study_full": lambda name, text: quota_refusal(Quota.STUDIES, name.tenant, text),
     "study_imported": lambda name, _: ExhaustedError(
         "STUDY_IMPORTED", f"{name} takes at most {MOST_IMPORTED} answers that were given elsewhere", retry_after=None
     ),

@@ -31,7 +31,7 @@ def time_calls(store: S, hooks: Hooks) -> S:
     store
         A store whose coroutine methods are its calls.
     hooks
-        Are told the name of each call, its seconds, and whether the store was away.
+        Receive the name of each call, its seconds, and whether the store was away.
     """
     return cast("S", _Timed(store, hooks))
 

@@ -70,12 +70,12 @@ class StudyAnalysis:
         )
 
     def learn(self) -> UtilityPosterior:
-        """Return what the answers tell of utilities.
+        """Return what the answers show of utilities.
 
         Raises
         ------
         NotReadyError
-            PREFERENCES_UNDETERMINED: they do not tell utilities.
+            PREFERENCES_UNDETERMINED: they do not determine utilities.
         """
         try:
             return learn_utilities(self.pool.span.coordinates, self._read_answers())

@@ -1,6 +1,6 @@
 """A study in pages of lines as `topk_bandit.store.study_archives` has them.
 
-Pages are read one after the other while the study is in use. The first one tells where the log ends, and what is newer
+Pages are read one after the other while the study is in use. The first one says where the log ends, and what is newer
 than that is left out of all of them.
 """
 
@@ -32,7 +32,7 @@ class StudyPlace(NamedTuple):
     Attributes
     ----------
     incarnation, log_position, asked
-        The study's, as the first page told.
+        The study's, as the first page has it.
     at
         Where to go on within the stage; 0 at first.
     """

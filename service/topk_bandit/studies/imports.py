@@ -45,7 +45,7 @@ class RowsOfAnswers:
 
 
 def read_import(settings: StudySettings, sent: RowsOfAnswers) -> tuple[ImportPart, AnswersImported]:
-    """Return answers as the log keeps them, and what tells their part of the import from others.
+    """Return answers as the log keeps them, and what distinguishes their part of the import from others.
 
     Raises
     ------

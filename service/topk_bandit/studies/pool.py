@@ -38,7 +38,7 @@ def build_pool(settings: StudySettings) -> QuestionPool:
     Raises
     ------
     InvalidArgumentError
-        Naming ``study.items``: no answer could tell the items apart.
+        Naming ``study.items``: no answer could distinguish the items.
     """
     items = features_of_items(settings)
     queries = np.array([query.features for query in settings.queries]) if settings.queries else None

@@ -43,7 +43,7 @@ class CachedStudy:
     learning
         Held while utilities are learned from the answers, so that this is done once.
     learned
-        Incarnation, numbers of answers and of imported ones, and what they tell of utilities; None before that was
+        Incarnation, numbers of answers and of imported ones, and what they show of utilities; None before that was
         asked for.
     """
 
@@ -85,7 +85,7 @@ class CachedStudy:
         model, pool = self.model, self._pool or partial(build_pool, self.model.settings)
         key = model.incarnation, model.design is not None, len(model.imported)
         if self._imported is None or self._imported[0] != key:
-            # As many of a study are always the same ones, so what they tell is computed once.
+            # As many of a study are always the same ones, so what they show is computed once.
             self._imported = key, cache(lambda: count_imported(model, pool()))
         imported = self._imported[1]
         return lambda: StudyAnalysis(model, pool(), imported)

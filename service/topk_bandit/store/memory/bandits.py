@@ -195,7 +195,7 @@ class _Bandit:
         return sha1(repr(self.events[offset]).encode(), usedforsecurity=False).hexdigest()
 
     def has_overdue(self, *, now_ms: int, before_ms: int) -> bool:
-        """Tell whether a slate is to be closed by now, or one that was closed before to be forgotten."""
+        """Return whether a slate is to be closed by now, or one that was closed before to be forgotten."""
         closed = (self.recorded[key].closed_ms for key in self.recorded if key not in self.deadlines)
         return any(one <= now_ms for one in self.deadlines.values()) or any(one < before_ms for one in closed)
 
@@ -314,7 +314,7 @@ class MemoryStore(JournaledStore):
         return name in self._bandits
 
     async def measure(self, tenant: str) -> TenantUse:
-        """See `Store.measure`; the bytes are those of a text that tells the events."""
+        """See `Store.measure`; the bytes are those of a text of the events."""
         found = [await self.measure_bandit(name) for name in self._bandits if name.tenant == tenant]
         return TenantUse(*map(sum, zip(TenantUse(), *found, strict=True)))
 
@@ -369,7 +369,7 @@ class MemoryStore(JournaledStore):
         decided: Sequence[tuple[Known, Commit]],
         *,
         is_durable: bool,  # noqa: ARG002 - it keeps nothing
-        hands_on: bool,  # noqa: ARG002 - whoever listens is told all
+        hands_on: bool,  # noqa: ARG002 - whoever listens gets all
     ) -> Commits:
         if self._before_commit is not None:
             await self._before_commit()

@@ -48,7 +48,7 @@ class Incarnate(Protocol):
 
     @property
     def incarnation(self) -> str:
-        """What tells it from what had the name before."""
+        """What distinguishes it from what had the name before."""
         ...
 
 
@@ -58,7 +58,7 @@ _Record = TypeVar("_Record", bound=Incarnate)
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[_Name, _Record]):
-    """What tells bandits and studies apart.
+    """What distinguishes bandits from studies.
 
     Attributes
     ----------
@@ -115,25 +115,25 @@ class Aggregates(Generic[_Name, _Record]):
         """Run a script and return its answer, or raise what it refuses with."""
         return self._check_reply(name, await self._link.run(script, keys, arguments))
 
-    async def tell(
+    async def write(
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int] = ()
     ) -> tuple[Any, Durability]:
         """Run a script whose writes are acknowledged to somebody; return its answer, and how durable they are."""
         reply, durability = await self._link.run_durably(script, keys, arguments, meta=self._kind.keys(name).meta)
         return self._check_reply(name, reply), durability
 
-    async def tell_all(
+    async def write_all(
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[Sequence[bytes | str | int]]
     ) -> tuple[list[Any], Durability | NotDurableError]:
-        """Do what `tell` does for each of `arguments`, in order; each one's error stands in place of its answer."""
+        """Do what `write` does for each of `arguments`, in order; each one's error stands in place of its answer."""
         meta = self._kind.keys(name).meta
         replies, durability = await self._link.run_all_durably(script, keys, arguments, meta=meta)
         return [self._outcome(name, reply) for reply in replies], durability
 
-    async def tell_all_unconfirmed(
+    async def write_all_unconfirmed(
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[Sequence[bytes | str | int]]
     ) -> list[Any]:
-        """Do what `tell_all` does, without waiting for what is written."""
+        """Do what `write_all` does, without waiting for what is written."""
         return [self._outcome(name, reply) for reply in await self._link.run_all(script, keys, arguments)]
 
     def _outcome(self, name: _Name, reply: Any) -> Any:  # noqa: ANN401 - each script has its own answer
@@ -175,7 +175,7 @@ class Aggregates(Generic[_Name, _Record]):
         return tuple(records)
 
     async def _find_whole(self, name: _Name) -> _Record | None:
-        """Return what has this name, or None, also for one that is damaged: it hides no other, and is told once."""
+        """Return what has this name, or None, also for one that is damaged: it hides no other, and is reported once."""
         try:
             return await self.find(name)
         except CorruptDataError as error:
@@ -202,7 +202,7 @@ class Aggregates(Generic[_Name, _Record]):
         self, script: Script, name: _Name, keys: Sequence[str], arguments: Sequence[bytes | str | int]
     ) -> _Record:
         """Run a script that creates under a reservation; `UnavailableError` when that has lapsed."""
-        (status, *meta), _ = await self.tell(script, name, keys, arguments)
+        (status, *meta), _ = await self.write(script, name, keys, arguments)
         if status == b"lapsed":
             raise UnavailableError(f"creating the {self._kind.noun} took too long; try again")
         return self._kind.read(name, *meta)
@@ -217,8 +217,8 @@ class Aggregates(Generic[_Name, _Record]):
         try:
             record = await self.find(name)
             incarnation = "" if record is None else record.incarnation
-            told = (*self._kind.announcing(name), incarnation)
-            removed, _ = await self._link.run_durably(scripts.DELETE, keys.all, told, meta=keys.meta)
+            arguments = (*self._kind.announcing(name), incarnation)
+            removed, _ = await self._link.run_durably(scripts.DELETE, keys.all, arguments, meta=keys.meta)
             if record is None and not removed:
                 raise self._kind.refusals[self._kind.absent](name, "")
         except CorruptDataError:

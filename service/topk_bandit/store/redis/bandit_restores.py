@@ -46,7 +46,7 @@ class BanditRestores(Restores[BanditName, Restore, BanditRecord]):
         parts = await self.fields(keys.imports, [part_field(*part) for part in imports])
         return Restored(
             {key: read_record(key, packed) for key, packed in zip(slates, records, strict=True) if packed},
-            {part: read_part(part, told) for part, told in zip(imports, parts, strict=True) if told},
+            {part: read_part(part, text) for part, text in zip(imports, parts, strict=True) if text},
         )
 
     async def read_log(self, name: BanditName, *, start: int, limit: int) -> Sequence[LoggedEvent]:
@@ -70,7 +70,7 @@ class BanditRestores(Restores[BanditName, Restore, BanditRecord]):
 
     async def _read_known(self, key: str, names: Sequence[str]) -> dict[str, bytes]:
         found = await self.fields(key, names)
-        return {name: told or b"" for name, told in zip(names, found, strict=True)}
+        return {name: text or b"" for name, text in zip(names, found, strict=True)}
 
 
 def _writes(step: RestoreStep, retired: Mapping[str, bytes], progress: Mapping[str, bytes]) -> Iterator[Write]:

@@ -157,8 +157,8 @@ class RedisStore(JournaledStore):
         durability
             What is awaited before a write is acknowledged; recording a recommendation acknowledges nothing.
         writer
-            What tells this store's writes from those of all others, in one word: `changes` then leaves out what the
-            answers of its calls tell, and what is told to a bandit's only follower, if that has this name, is announced
+            What distinguishes this store's writes from all others, in one word: `changes` then leaves out what the
+            answers of its calls return, and what a bandit's only follower gets, if that has this name, is announced
             to nobody. Empty for one that yields all.
         monotonic
             A clock that never goes back, in seconds.
@@ -220,7 +220,7 @@ class RedisStore(JournaledStore):
         return tuple(found[:limit])
 
     async def _has_any(self, tenant: str) -> bool:
-        """Tell whether a tenant has a bandit or a study."""
+        """Return whether a tenant has a bandit or a study."""
         pages = (self._bandits.page, self.studies().list_studies)
         return any([await page(tenant, after="", limit=1) for page in pages])
 
@@ -514,10 +514,10 @@ def _meta_of(restore: Restore) -> tuple[str | int, ...]:
     same: tuple[str, ...] = ("incarnation", "settings", "revision", "created_ms", "items_position", "first_position")
     same += ("pending",)
     same += ("late_rewards", "clamped_rewards", "lost_events", "lost_rewards", "imported_position", "import_parts")
-    told: dict[str, str | int] = {name: getattr(restore, name) for name in same}
-    told |= {"log_position": restore.position, "snapshot_position": restore.first_position - 1}
-    told["closed"] = NOTHING_CLOSED
-    return _flat(told | settings_fields(settings_of(restore)))
+    fields: dict[str, str | int] = {name: getattr(restore, name) for name in same}
+    fields |= {"log_position": restore.position, "snapshot_position": restore.first_position - 1}
+    fields["closed"] = NOTHING_CLOSED
+    return _flat(fields | settings_fields(settings_of(restore)))
 
 
 def _flat(fields: Mapping[str, str | int]) -> tuple[str | int, ...]:

@@ -31,25 +31,25 @@ class Classes:
         """Return the class that the writes of a bandit probably need."""
         return self._known.get(key, self.usual)
 
-    def note(self, key: str, told: object) -> Durability:
-        """Return the class that they need by what the store has told, and remember it.
+    def note(self, key: str, reply: object) -> Durability:
+        """Return the class that they need by the store's reply, and remember it.
 
         Raises
         ------
         CorruptDataError
-            What was told is no class.
+            The reply is no class.
         TopkBanditError
-            What was told is this error.
+            The reply is this error.
         """
-        if isinstance(told, Exception):
-            raise told
-        if not told:
+        if isinstance(reply, Exception):
+            raise reply
+        if not reply:
             self._known.pop(key, None)
             return self.usual
         try:
-            required = Durability.parse(bytes(told).decode()) if isinstance(told, bytes) else self.usual
+            required = Durability.parse(bytes(reply).decode()) if isinstance(reply, bytes) else self.usual
         except ValueError as error:
-            raise CorruptDataError(f"{key} has the unknown durability {told!r}") from error
+            raise CorruptDataError(f"{key} has the unknown durability {reply!r}") from error
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[key] = required

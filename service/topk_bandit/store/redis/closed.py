@@ -9,17 +9,17 @@ from topk_bandit.store.redis.keys import SLICES
 __all__ = ["NOTHING_CLOSED", "must_turn"]
 
 NOTHING_CLOSED = " ".join(["1", *["0 1"] * SLICES])
-"""What `meta` has in `closed` before anything is; `lua/closed.lua` tells what it says."""
+"""What `meta` has in `closed` before anything is; `lua/closed.lua` says what it means."""
 
-_TOLD = re.compile(rb"([1-9]\d*)((?: \d+ \d+){%d})" % SLICES)
+_CLOSED = re.compile(rb"([1-9]\d*)((?: \d+ \d+){%d})" % SLICES)
 
 
-def must_turn(told: object, *, now_ms: int, retention_ms: int) -> bool:
-    """Tell whether a slice is to be forgotten, or another one begun, by the `closed` of a bandit's `meta`.
+def must_turn(text: object, *, now_ms: int, retention_ms: int) -> bool:
+    """Return whether a slice is to be forgotten, or another one begun, by the `closed` of a bandit's `meta`.
 
     A text of another form says nothing; the script that reads it reports the damage.
     """
-    read = _TOLD.fullmatch(told) if isinstance(told, bytes) else None
+    read = _CLOSED.fullmatch(text) if isinstance(text, bytes) else None
     if read is None:
         return False
     newest, times_ms = int(read[1]) - 1, [int(at_ms) for at_ms in read[2].split()[::2]]

@@ -1,4 +1,4 @@
-"""Clients of one server, of Sentinel and of Redis Cluster behind one protocol; no other module tells them apart.
+"""Clients of one server, of Sentinel and of Redis Cluster behind one protocol; no other module distinguishes them.
 
 All options of the client library that bound a call's time and repetitions are set here. A call is sent once more when
 its connection breaks, because every script may be sent twice, and never when its reply does not come in time.
@@ -391,8 +391,8 @@ async def _send_pipeline(node: ClusterNode, commands: Sequence[Command], *, aski
     A server that is about to get the key is asked before each of them.
     """
     step = 2 if asking else 1
-    told = [part for command in commands for part in (("ASKING",), command)[2 - step :]]
-    sent = [PipelineCommand(position, *command) for position, command in enumerate(told)]
+    all_commands = [part for command in commands for part in (("ASKING",), command)[2 - step :]]
+    sent = [PipelineCommand(position, *command) for position, command in enumerate(all_commands)]
     await node.execute_pipeline(sent)
     return [command.result for command in sent[step - 1 :: step]]
 

@@ -201,16 +201,16 @@ def import_puts(place: int, known: KnownImport, part: ImportPart, outcome: Impor
     """Yield what is kept of a part of an import, and of how far this is after it."""
     progress, recorded = import_fields(place, part.place)
     is_learned = outcome.position < 0
-    told = part_text(part.fingerprint, part.next_row, part.accepted, None if is_learned else outcome.position)
+    text = part_text(part.fingerprint, part.next_row, part.accepted, None if is_learned else outcome.position)
     yield Put(*progress, progress_text(progress_after(known, part)))
-    yield Put(*recorded, told, 0 if is_learned else None)
+    yield Put(*recorded, text, 0 if is_learned else None)
 
 
 def _read_life(fields: Fields) -> Life:
-    told = {name: fields[Field(_META, name)] for name in _LIFE}
-    after, end, events, rewards = (int(told[name] or 0) for name in _LIFE[2:])
+    texts = {name: fields[Field(_META, name)] for name in _LIFE}
+    after, end, events, rewards = (int(texts[name] or 0) for name in _LIFE[2:])
     skipped = frozenset(map(int, _skipped_in(fields)))
-    return Life(told["reset_by"].decode(), skipped, Loss(after, end, LostEvents(events, rewards)))
+    return Life(texts["reset_by"].decode(), skipped, Loss(after, end, LostEvents(events, rewards)))
 
 
 def _skipped_in(fields: Fields) -> dict[str, str]:
@@ -220,6 +220,6 @@ def _skipped_in(fields: Fields) -> dict[str, str]:
 
 def _with_skipped(known: Known, fields: Fields, skip: Skip, version: int) -> str:
     left = {at: entry for at, entry in _skipped_in(fields).items() if int(at) >= known.first_position}
-    told = b"%d-0 %d - %b" % (skip.position, skip.at_ms, encode_event(skip.event, version))
-    left[str(skip.position)] = f"{checksum_of(told)} {told.decode()}"
+    entry = b"%d-0 %d - %b" % (skip.position, skip.at_ms, encode_event(skip.event, version))
+    left[str(skip.position)] = f"{checksum_of(entry)} {entry.decode()}"
     return json.dumps(left, ensure_ascii=False, separators=(",", ":"))

@@ -1,6 +1,6 @@
 """What a server must be for the store to keep its promises: version, role, eviction policy, log, rights, replicas.
 
-Each problem is told with what to do about it; nothing on the server is ever changed.
+Each problem comes with what to do about it; nothing on the server is ever changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def report(
     infos
         The answer to ``INFO`` of each server that takes writes, by its name; a single one may have an empty name.
     settings
-        Their settings, by the same names; nothing of a server that does not tell them.
+        Their settings, by the same names; nothing of a server that does not return them.
     durability
         The class that they have to keep.
     refusals

@@ -109,10 +109,10 @@ class RedisJournal:
         keys, wanted = self._keys.bandit(name).of_decisions, sought_fields(sought)
         arguments: list[str | int] = [int(sought.recalls), len(sought.slates), *sought.slates]
         arguments += (part for one in wanted for part in one)
-        _, now_ms, bandit, item_count, told, held = await self._bandits.ask(scripts.READ, name, keys, arguments)
+        _, now_ms, bandit, item_count, records, held = await self._bandits.ask(scripts.READ, name, keys, arguments)
         known = self._known(name, now_ms, bandit)
         slates, stamps, packed = dict[str, "Recorded | None"](), dict[str, str](), dict[str, bytes]()
-        for key, (kind, *parts) in zip(sought.slates, told, strict=True):
+        for key, (kind, *parts) in zip(sought.slates, records, strict=True):
             slates[key], stamps[key] = None, ""
             if kind == b"open":
                 slates[key], stamps[key], packed[key] = read_record(key, parts[0]), _stamp_of(parts[0]), parts[0]
@@ -129,9 +129,9 @@ class RedisJournal:
         reply = await self._link.run(scripts.READ_DUE, self._keys.bandit(name).of_slates, (limit,))
         if reply[0] == b"no_bandit":
             return None
-        _, now_ms, bandit, told, *next_deadlines_ms = reply
+        _, now_ms, bandit, records, *next_deadlines_ms = reply
         slates, stamps, packed = dict[str, "Recorded | None"](), dict[str, str](), dict[str, bytes]()
-        for key, text in zip((one.decode() for one in told[::2]), told[1::2], strict=True):
+        for key, text in zip((one.decode() for one in records[::2]), records[1::2], strict=True):
             slates[key], stamps[key], packed[key] = _readable(key, text), _stamp_of(text) if text else "", text
         known = replace(self._known(name, now_ms, bandit), slates=slates, stamps=stamps, packed=packed)
         return Due(
@@ -170,9 +170,9 @@ class RedisJournal:
         if len(arguments) == 1 and not is_durable:
             replies = [await self._bandits.ask(scripts.COMMIT, name, of_commits, arguments[0])]
         elif is_durable:
-            replies, durability = await self._bandits.tell_all(scripts.COMMIT, name, of_commits, arguments)
+            replies, durability = await self._bandits.write_all(scripts.COMMIT, name, of_commits, arguments)
         else:
-            replies = await self._bandits.tell_all_unconfirmed(scripts.COMMIT, name, of_commits, arguments)
+            replies = await self._bandits.write_all_unconfirmed(scripts.COMMIT, name, of_commits, arguments)
         outcomes = [self._note(name, one, reply) for one, reply in zip(commits, replies, strict=True)]
         return Commits(outcomes, durability)
 
@@ -203,8 +203,8 @@ class RedisJournal:
         position, now_ms = int(first), int(at_ms)
         settled = settled_slates(sent.commit, first=position, at_ms=now_ms) if sent.kept else {}
         for key, text in sent.kept.items():
-            told = settle(text, first=position, at_ms=now_ms, wait_ms=sent.commit.wait_ms)
-            self._records.put(name, key, _Kept(told, settled[key]))
+            settled_text = settle(text, first=position, at_ms=now_ms, wait_ms=sent.commit.wait_ms)
+            self._records.put(name, key, _Kept(settled_text, settled[key]))
         appended = sent.appended(position, now_ms, before.decode(), checksum.decode()) if sent.events else None
         return Committed(position, now_ms, appended)
 
@@ -227,10 +227,10 @@ class _Sent:
     def __init__(self, known: _Read, commit: Commit, version: int) -> None:
         self.known, self.commit = known, commit
         self.events: list[bytes] = []
-        told = b""
+        recommendation = b""
         for event in commit.events:
             if isinstance(event, Recommended):
-                told, data = encode_recommended(event, version)
+                recommendation, data = encode_recommended(event, version)
             else:
                 data = encode_event(event, version)
             self.events.append(data)
@@ -238,7 +238,7 @@ class _Sent:
         for key, recorded in commit.slates.items():
             if recorded.is_open:
                 packed = known.packed.get(key)
-                self.kept[key] = pack_new(recorded, told) if packed is None else repack(recorded, packed)
+                self.kept[key] = pack_new(recorded, recommendation) if packed is None else repack(recorded, packed)
         read, puts = stamps_in(known.fields), fields_of_commit(known, known.fields, commit, version)
         self.has_fields = bool(read or puts)
         self._fields = Sendable.of(read, puts, first=_FIRST_TEXT + len(self.events) + len(self.kept))

@@ -31,7 +31,7 @@
     {prefix}:probe:<random>          hash     what topk-bandit doctor writes and removes in one step
     {prefix}:designs                 zset     t/s of studies whose design may be unfinished, by when it began in ms
     {prefix}:changes                 channel  "t/b writer" of a bandit whose log grew, or that was deleted; without a
-                                              writer unless it is told by an answer what was appended
+                                              writer unless an answer says what was appended
 
 ``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags: the keys of one bandit share a slot, and so do those of one
 study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into another's
@@ -244,7 +244,7 @@ class KeySpace:
         return f"{self.prefix}:changes"
 
     def announcement(self, name: BanditName, *, writer: str = "") -> str:
-        """Return what is announced when a bandit's log grew, and by whom if that is told of it."""
+        """Return what is announced when a bandit's log grew, and by whom if that gets it in its answer."""
         return f"{_join_ids(name.tenant, name.bandit)} {writer}".rstrip()
 
     def read_announcement(self, announcement: bytes) -> tuple[BanditName, str]:

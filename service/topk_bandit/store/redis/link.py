@@ -1,7 +1,7 @@
 """Send calls to a deployment so that each ends in bounded time, and translate the client library's errors.
 
 `translate` is the only table from those errors to `topk_bandit.domain.errors`. A server that could not be reached is
-not asked again for a moment, and the log tells when that begins and ends. A call that may have been carried out is
+not asked again for a moment, and the log says when that begins and ends. A call that may have been carried out is
 never repeated here.
 """
 
@@ -71,8 +71,8 @@ def translate(error: Exception) -> Exception:
     if isinstance(error, raised.OutOfMemoryError) or code == "OOM":
         return ExhaustedError("STORE_FULL", "the store's memory is used up")
     if isinstance(error, raised.NoPermissionError) or str(error).startswith(_REFUSED_IN_SCRIPTS):
-        told = str(error).removeprefix(_REFUSED_IN_SCRIPTS[0]).partition(" script: ")[0]
-        return NotPermittedError(f"the store's user lacks a permission: {told}")
+        permission = str(error).removeprefix(_REFUSED_IN_SCRIPTS[0]).partition(" script: ")[0]
+        return NotPermittedError(f"the store's user lacks a permission: {permission}")
     if isinstance(error, _AWAY) or code in _AWAY_CODES:
         return UnavailableError(f"the store is away: {error}" if str(error) else "the store is away")
     if code == "WRONGTYPE":
@@ -207,17 +207,17 @@ class Link:
         Returns what each is answered with, an error in its place, and what was achieved of all that is written.
         """
         awaited = self._classes.expect(meta)
-        replies, told = await self._run_and_wait(script, keys, arguments, awaited, meta)
+        replies, wait_replies = await self._run_and_wait(script, keys, arguments, awaited, meta)
         if all(isinstance(reply, Exception) for reply in replies):
             return replies, awaited  # nothing is written
-        required = self._classes.note(meta, told[0])
+        required = self._classes.note(meta, wait_replies[0])
         if required > awaited:
             # Nobody has waited for these writes as they need: the script, which finds its effect there, waits again.
             awaited = required
-            _, told = await self._run_and_wait(script, keys, arguments, awaited, meta)
-            required = self._classes.note(meta, told[0])
+            _, wait_replies = await self._run_and_wait(script, keys, arguments, awaited, meta)
+            required = self._classes.note(meta, wait_replies[0])
         try:
-            return replies, check_achieved(awaited, told[1:], required=required)
+            return replies, check_achieved(awaited, wait_replies[1:], required=required)
         except NotDurableError as error:
             return replies, error
 
@@ -332,7 +332,7 @@ class Link:
         return self._deployment.subscriber()
 
     def silence_of(self, channel: str) -> Outage:
-        """Return what tells that a channel can't be listened to, though the store is there."""
+        """Return what logs that a channel can't be listened to, though the store is there."""
         begins, ends = f"can't listen to {channel}, so that changes are noticed late", f"listening to {channel} again"
         return Outage(begins, ends=ends, monotonic=self._monotonic, within=self._outage(""))
 
@@ -353,12 +353,12 @@ class Link:
                 yield
         except Exception as error:
             await self._note(error, breaker)
-            told = translate(error)
-            if isinstance(told, NotPermittedError):
-                lack.note_failure(told)
-            elif isinstance(told, UnavailableError):
+            translated = translate(error)
+            if isinstance(translated, NotPermittedError):
+                lack.note_failure(translated)
+            elif isinstance(translated, UnavailableError):
                 outage.note_failure(error)
-            raise told from error
+            raise translated from error
         except BaseException:
             breaker.note_abandoned()
             raise
@@ -374,7 +374,7 @@ class Link:
         return self._outages[node]
 
     def _lack(self, node: str) -> Outage:
-        """Return what tells that a server is there, and refuses what our user may not do."""
+        """Return what logs that a server is there, and refuses what our user may not do."""
         if node not in self._lacks:
             named = _name_store(node)
             begins, ends = f"{named} refuses calls", f"{named} refuses calls no more"

@@ -71,8 +71,8 @@ async def _overdue(link: Link, keys: KeySpace, names: Sequence[BanditName], *, r
     owned = [keys.bandit(name) for name in names]
     due = [("ZCOUNT", one.deadlines, "-inf", now_ms) for one in owned]
     closed = [("HGET", one.meta, "closed") for one in owned]
-    told = await link.call_many([*due, *closed])
-    pairs = zip(names, told[: len(names)], told[len(names) :], strict=True)
+    replies = await link.call_many([*due, *closed])
+    pairs = zip(names, replies[: len(names)], replies[len(names) :], strict=True)
     return [
         name
         for name, count, slices in pairs

@@ -59,7 +59,7 @@ COMMANDS = (
 """What is sent, by scripts or without them; a word KEY stands for a key of ours, CHANNEL for what we announce on."""
 
 OPTIONAL = ("CONFIG GET", "MEMORY USAGE")
-"""What is sent and not needed: settings that can't be read are not examined, bytes that can't be told have no quota."""
+"""What is sent and not needed. Settings that can't be read are not examined; uncounted bytes have no quota."""
 
 _SCRIPT = """#!lua flags=no-writes
 local means, refused = {KEY = ARGV[1], CHANNEL = ARGV[2]}, {}
@@ -75,11 +75,11 @@ for place = 3, #ARGV do
 end
 return refused
 """
-_MOST_TOLD = 10
+_MOST_NAMED = 10
 
 
 def permission_check(durability: Durability, *, key: str, channel: str) -> tuple[str, ...]:
-    """Return the command by which a server tells what it refuses, of all that is needed to keep a class."""
+    """Return the command by which a server says what it refuses, of all that is needed to keep a class."""
     waits = [*["WAITAOF 1 0 1"] * durability.synced, *["WAIT 1 1"] * bool(durability.replicas)]
     return ("EVAL", _SCRIPT, "0", key, channel, *COMMANDS, *waits)
 
@@ -89,6 +89,6 @@ def describe_refused(answer: Sequence[Any], *, prefix: str) -> Sequence[str]:
     refused = [name.decode() if isinstance(name, bytes) else str(name) for name in answer]
     if not refused:
         return ()
-    more = f" and {len(refused) - _MOST_TOLD} more" if len(refused) > _MOST_TOLD else ""
-    told = ", ".join(refused[:_MOST_TOLD]) + more
-    return (f"The store's user may not run {told} on what begins with {prefix}: let it, with ACL SETUSER.",)
+    more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+    commands = ", ".join(refused[:_MOST_NAMED]) + more
+    return (f"The store's user may not run {commands} on what begins with {prefix}: let it, with ACL SETUSER.",)

@@ -1,6 +1,6 @@
 """Which server Sentinel calls the primary now, and connections to that one alone.
 
-Sentinel promotes a replica first and tells the old primary seconds later; until then that one takes writes that are
+Sentinel promotes a replica first and informs the old primary seconds later; until then that one takes writes that are
 thrown away. So Sentinel is asked again and again, and what is connected to another server is cut.
 """
 

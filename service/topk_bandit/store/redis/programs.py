@@ -1,6 +1,6 @@
 """Which programs use a store, and which data version is in force for what they write.
 
-Each worker notes itself again and again, and is told the version with it. Nobody but an operator puts the next one in
+Each worker notes itself again and again, and gets the version with it. Nobody but an operator puts the next one in
 force, in one step, and never while a worker is known to run that could not read it. What a program can't read and
 write, it refuses to serve.
 """
@@ -51,18 +51,18 @@ class Programs:
     Parameters
     ----------
     link
-        Where to send calls, and what is told the version to write; whoever opened it closes it.
+        Where to send calls, and what gets the version to write; whoever opened it closes it.
     key
         Where programs are noted.
     worker
-        What tells this worker from all others.
+        What distinguishes this worker from all others.
     about
         What an operator knows it by.
 
     Attributes
     ----------
     store_id
-        What tells the store from all others, as it was noted last; empty before, or where this program can't write.
+        The store's id, as it was noted last; empty before, or where this program can't write.
     known_id
         What this worker knew before, for operators; empty for nothing.
     """
@@ -132,13 +132,13 @@ class Programs:
     async def finalize(self) -> Finalization:
         """Put this program's data version in force, unless a worker runs that could not read it."""
         arguments = (data_versions.NEWEST, HEARD_WITHIN_MS)
-        (word, *told), _ = await self._link.run_durably(scripts.FINALIZE, (self._key,), arguments, meta=self._key)
+        (word, *values), _ = await self._link.run_durably(scripts.FINALIZE, (self._key,), arguments, meta=self._key)
         if word == b"none":
             return Finalization(None, None)
         if word == b"held":
             before = await self.read()
-            return Finalization(before, before, tuple(sorted(_about(one.decode()) for one in told)))
-        return Finalization(int(told[0]), max(int(told[0]), data_versions.NEWEST))
+            return Finalization(before, before, tuple(sorted(_about(one.decode()) for one in values)))
+        return Finalization(int(values[0]), max(int(values[0]), data_versions.NEWEST))
 
 
 def _new_id() -> str:

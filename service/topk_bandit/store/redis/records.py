@@ -70,10 +70,10 @@ def _state_text(recorded: Recorded) -> str:
 
 
 def _read_shown(key: str, context: bytes) -> Any:  # noqa: ANN401 - a context
-    told = (
+    event_text = (
         b'{"v":1,"type":"activated","recommendation_id":%b,"shown":{"context":%b,"slate":[],"at_ms":0},"instead":false}'
     )
-    event = decode_event(told % (json.dumps(key).encode(), context))
+    event = decode_event(event_text % (json.dumps(key).encode(), context))
     return event.shown.context if isinstance(event, Activated) else ()
 
 
@@ -89,18 +89,18 @@ def pack_record(recorded: Recorded, version: int) -> bytes:
     return _text(recorded, str(given.deadline_ms), at_ms, context, encode_recommended(event, version)[0])
 
 
-def pack_new(recorded: Recorded, told: bytes) -> bytes:
-    """Return the text of a record that is dated when it is committed; `told` is its recommendation."""
-    return _text(recorded, _DEADLINE, _NOW, encode_context(recorded.context), told)
+def pack_new(recorded: Recorded, recommendation: bytes) -> bytes:
+    """Return the text of a record that is dated when it is committed, with the text of its recommendation."""
+    return _text(recorded, _DEADLINE, _NOW, encode_context(recorded.context), recommendation)
 
 
 def repack(recorded: Recorded, packed: bytes) -> bytes:
     """Return the text of an open record after a change; all that can't change is as it was in `packed`."""
-    _, deadline_ms, _, _, _, _, at_ms, context, _, told = packed.split(b" ", 9)
-    return _text(recorded, deadline_ms.decode(), at_ms.decode(), context, told)
+    _, deadline_ms, _, _, _, _, at_ms, context, _, recommendation = packed.split(b" ", 9)
+    return _text(recorded, deadline_ms.decode(), at_ms.decode(), context, recommendation)
 
 
-def _text(recorded: Recorded, deadline_ms: str, at_ms: str, context: bytes, told: bytes) -> bytes:
+def _text(recorded: Recorded, deadline_ms: str, at_ms: str, context: bytes, recommendation: bytes) -> bytes:
     parts = (
         _state_text(recorded),
         deadline_ms,
@@ -111,7 +111,7 @@ def _text(recorded: Recorded, deadline_ms: str, at_ms: str, context: bytes, told
         at_ms,
     )
     instead = _pack_list(recorded.instead) if recorded.instead else "-"
-    return b" ".join([*(part.encode() for part in parts), context, instead.encode(), told])
+    return b" ".join([*(part.encode() for part in parts), context, instead.encode(), recommendation])
 
 
 def _position_text(position: int) -> str:
@@ -127,14 +127,14 @@ def settle(packed: bytes, *, first: int, at_ms: int, wait_ms: int) -> bytes:
 
 def _reward_text(reward: PostedReward) -> str:
     value = "-" if reward.value is None else canonical(reward.value)
-    told = _pack_list([reward.reward_id, canonical(reward.posted), value])
-    return f'{told[:-1]},"{_position_text(reward.position)}"]'
+    text = _pack_list([reward.reward_id, canonical(reward.posted), value])
+    return f'{text[:-1]},"{_position_text(reward.position)}"]'
 
 
 def _pack_list(values: Sequence[object]) -> str:
     """Return a list as JSON without any space, as the digest of a slate is made of it."""
-    told = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    return told.replace("/", "\\/").replace(" ", "\\u0020").replace("\x7f", "\\u007f")
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("/", "\\/").replace(" ", "\\u0020").replace("\x7f", "\\u007f")
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,9 +175,9 @@ def _gap_after(start: int) -> CorruptDataError:
     return CorruptDataError(f"the log has a gap after position {start}")
 
 
-def checksum_of(told: bytes) -> str:
+def checksum_of(text: bytes) -> str:
     """Return the checksum of an entry's position, time, deadline and event, as `append` of `lua/common.lua` does."""
-    return sha1(told, usedforsecurity=False).hexdigest()[:_CHECKSUM_DIGITS]
+    return sha1(text, usedforsecurity=False).hexdigest()[:_CHECKSUM_DIGITS]
 
 
 def _checksum_in(entry: bytes) -> str:
@@ -189,11 +189,11 @@ def check_entry(entry: bytes) -> list[bytes]:
 
     In front of them is a checksum of them all, which the script that appended the event computed.
     """
-    checksum, _, told = entry.partition(b" ")
-    if checksum_of(told).encode() != checksum:
-        position = told.partition(b" ")[0].removesuffix(b"-0").decode("ascii", "backslashreplace")
+    checksum, _, text = entry.partition(b" ")
+    if checksum_of(text).encode() != checksum:
+        position = text.partition(b" ")[0].removesuffix(b"-0").decode("ascii", "backslashreplace")
         raise CorruptDataError(f"event {position} does not match its checksum")
-    return told.split(b" ", 3)
+    return text.split(b" ", 3)
 
 
 @verify_reading

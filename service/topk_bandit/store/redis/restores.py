@@ -81,9 +81,9 @@ class Restores(Generic[_Name, _Progress, _Record]):
         """Write what a part brings, and how far the import is with it; return whether it was as far as `before`."""
         keys = self._keys(name)
         operands = [b"" if before.next_line == 0 else before.encode(), after.encode(), b"%d" % self._retention_ms]
-        for command, key, told in writes:
-            operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(told)]
-            operands += [one if isinstance(one, bytes) else str(one).encode() for one in told]
+        for command, key, parts in writes:
+            operands += [command.encode(), str(keys.all.index(getattr(keys, key)) + 1).encode(), b"%d" % len(parts)]
+            operands += [one if isinstance(one, bytes) else str(one).encode() for one in parts]
         meta = self._made.keys(name).meta
         recorded, _ = await self._link.run_durably(scripts.RECORD_RESTORE, keys.all, operands, meta=meta)
         return bool(recorded)
@@ -105,12 +105,12 @@ class Restores(Generic[_Name, _Progress, _Record]):
         """
         keys, partial = self._made.keys(name), self._keys(name)
         pairs = [key for field in partial._fields[1:] for key in (getattr(keys, field), getattr(partial, field))]
-        told = (restore.encode(), restore.import_id, reserved_ms, RESERVATION_MS, *meta)
+        arguments = (restore.encode(), restore.import_id, reserved_ms, RESERVATION_MS, *meta)
         return await self._made.create(
             scripts.FINISH_RESTORE,
             name,
             (keys.meta, partial.progress, *pairs),
-            (*self._made.announcing(name), *told),
+            (*self._made.announcing(name), *arguments),
         )
 
 
@@ -129,11 +129,11 @@ def entry(position: int, at_ms: int, event: bytes, deadline_ms: int | None = Non
 
 def import_writes(imports: Mapping[tuple[str, int], ArchivedImport], progress: Mapping[str, bytes]) -> Iterator[Write]:
     """Yield what is to be written of parts of imports; `progress` is how far each import was."""
-    reached = {name: read_progress(told) for name, told in progress.items()}
+    reached = {name: read_progress(text) for name, text in progress.items()}
     for (import_id, first_row), part in imports.items():
         before = reached[import_id]
         reached[import_id] = ImportProgress(max(before.next_row, part.next_row), before.accepted + part.accepted)
-        told = part_text(part.fingerprint, part.next_row, part.accepted, part.position)
-        yield "HSET", "imports", (part_field(import_id, first_row), told)
+        text = part_text(part.fingerprint, part.next_row, part.accepted, part.position)
+        yield "HSET", "imports", (part_field(import_id, first_row), text)
     for import_id, after in reached.items():
         yield "HSET", "imports", (import_id, progress_text(after))

@@ -70,7 +70,7 @@ class StudyJournal:
             document |= {"owner": commit.lease.owner, "lease_ms": commit.lease.until_ms}
         arguments = (message_of(document), *events, *fields.texts)
         sent = scripts.STUDY_COMMIT, name, self._keys.study(name).all, arguments
-        reply = (await self._studies.tell(*sent))[0] if is_durable else await self._studies.ask(*sent)
+        reply = (await self._studies.write(*sent))[0] if is_durable else await self._studies.ask(*sent)
         return None if reply[0] == b"stale" else int(reply[1])
 
 
@@ -85,11 +85,11 @@ def _sought_fields(sought: SoughtStudy) -> list[Field]:
 
 @verify_reading
 def _read_known(name: StudyName, sought: SoughtStudy, now_ms: bytes, meta: list[bytes], fields: Fields) -> _Read:
-    told = fields_of(meta)
+    texts = fields_of(meta)
     answers = {question: fields[Field(_ANSWERS, str(question))] for question in sought.questions}
-    same = {Field(_META, one): told[one.encode()] for one in COMPARED}
+    same = {Field(_META, one): texts[one.encode()] for one in COMPARED}
     if sought.part is not None:
-        same[Field(_META, "imported")] = told[b"imported"]
+        same[Field(_META, "imported")] = texts[b"imported"]
     return _Read(
         read_study(name, meta),
         int(now_ms),

@@ -60,7 +60,7 @@ def read_entries(entries: Sequence[bytes], *, start: int) -> tuple[LoggedStudyEv
 @verify_reading
 def read_requests(requests: Hash) -> tuple[StudyRequest, ...]:
     """Return the requests among entries of a requests hash."""
-    return tuple(StudyRequest(one.decode(), *map(int, told.split())) for one, told in fields_of(requests).items())
+    return tuple(StudyRequest(one.decode(), *map(int, text.split())) for one, text in fields_of(requests).items())
 
 
 def _read_logged(entry: bytes) -> LoggedStudyEvent:

@@ -46,14 +46,14 @@ class StudyRestores(Restores[StudyName, StudyRestore, StudyRecord]):
         ids = sorted({part.import_id for part in fresh})
         known = dict(zip(ids, await self.fields(key, ids), strict=True))
         parts = {(part.import_id, part.first_row): part for part in fresh}
-        imported = import_writes(parts, {one: told or b"" for one, told in known.items()})
+        imported = import_writes(parts, {one: text or b"" for one, text in known.items()})
         writes = (*_writes(step, self._link.data_version), *imported)
         return await self.write(name, writes, before=before, after=step.restore)
 
     async def _unknown(self, key: str, parts: Sequence[ArchivedImport]) -> list[ArchivedImport]:
         """Return the parts that are not restored yet: one may come twice."""
         there = await self.fields(key, [part_field(part.import_id, part.first_row) for part in parts])
-        return [part for part, told in zip(parts, there, strict=True) if told is None]
+        return [part for part, text in zip(parts, there, strict=True) if text is None]
 
 
 def _writes(step: StudyRestoreStep, version: int) -> Iterator[Write]:
@@ -67,7 +67,7 @@ def _writes(step: StudyRestoreStep, version: int) -> Iterator[Write]:
 
 def meta_of(record: StudyRecord, version: int) -> tuple[bytes | str | int, ...]:
     """Return the fields of a study's meta hash, each its name and its value, in the layout of a data version."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "incarnation": record.incarnation,
         "settings_digest": record.settings_digest,
         "shape": encode_shape(record.shape, version),
@@ -82,4 +82,4 @@ def meta_of(record: StudyRecord, version: int) -> tuple[bytes | str | int, ...]:
         "progress": b"" if record.progress is None else encode_progress(record.progress, version),
         "failure": b"" if record.failure is None else encode_study_event(record.failure, version),
     }
-    return tuple(part for field in told.items() for part in field)
+    return tuple(part for field in fields.items() for part in field)

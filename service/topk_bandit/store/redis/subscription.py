@@ -1,7 +1,7 @@
-"""Listen to one channel until told to stop, across lost connections.
+"""Listen to one channel until it is to stop, across lost connections.
 
 What is published while no connection listens is lost, so None is yielded each time that listening begins anew. An error
-of a connection is told to the log, once while it lasts, and never raised.
+of a connection is logged, once while it lasts, and never raised.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Subscription:
     connect
         Returns a fresh client for each attempt.
     silence
-        Is told of what fails and of what succeeds.
+        Receives what fails and what succeeds.
     """
 
     def __init__(self, connect: Callable[[], Redis], *, channel: str, silence: Outage) -> None:

@@ -54,17 +54,17 @@ def part_text(fingerprint: str, next_row: int, accepted: int, position: int | No
 
 
 @verify_reading
-def read_part(part: tuple[str, int], told: bytes) -> ArchivedImport:
+def read_part(part: tuple[str, int], text: bytes) -> ArchivedImport:
     """Return a part of an import."""
-    fingerprint, *numbers = told.decode().split()
+    fingerprint, *numbers = text.decode().split()
     return ArchivedImport(*part, fingerprint, *map(int, numbers))
 
 
 @verify_reading
 def read_parts(entries: Hash) -> tuple[ArchivedImport, ...]:
     """Return the parts of imports among entries of an imports hash."""
-    split = ((field.decode().partition("\n"), told) for field, told in fields_of(entries).items())
-    return tuple(read_part((import_id, int(row)), told) for (import_id, mark, row), told in split if mark)
+    split = ((field.decode().partition("\n"), text) for field, text in fields_of(entries).items())
+    return tuple(read_part((import_id, int(row)), text) for (import_id, mark, row), text in split if mark)
 
 
 def progress_text(progress: ImportProgress) -> str:
@@ -73,14 +73,14 @@ def progress_text(progress: ImportProgress) -> str:
 
 
 @verify_reading
-def read_progress(told: bytes) -> ImportProgress:
+def read_progress(text: bytes) -> ImportProgress:
     """Return how far an import is; nothing is kept of one that has not begun."""
-    return ImportProgress(*map(int, told.split())) if told else ImportProgress()
+    return ImportProgress(*map(int, text.split())) if text else ImportProgress()
 
 
 @verify_reading
 def read_contents(name: BanditName, meta: Hash, retired: Hash) -> Contents:
-    """Return what is told of a bandit beside its log, its items and its slates."""
+    """Return what there is of a bandit beside its log, its items and its slates."""
     digests = (
         f"{bucket.decode()}{rest.hex()}" for bucket, joined in fields_of(retired).items() for rest in rests_in(joined)
     )

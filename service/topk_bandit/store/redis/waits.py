@@ -1,7 +1,7 @@
 """What is sent behind a write to wait until disk and replicas have it, and what the answers mean.
 
 WAIT and WAITAOF are about what their own connection wrote, so they travel with the script. WAITAOF is asked about this
-server alone: a replica tells once a second how far its own file is.
+server alone: a replica reports once a second how far its own file is.
 """
 
 from __future__ import annotations

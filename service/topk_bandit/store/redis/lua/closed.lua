@@ -1,4 +1,4 @@
--- What is kept of recommendations that are closed, so that calls about them that are sent again are told from others: some
+-- What is kept of recommendations that are closed, so that calls about them that are sent again are distinguished from others: some
 -- 50 bytes each, in four slices that follow each other in time. Each is forgotten as a whole; see `turn` in filing.lua.
 --
 -- Meta has of them in `closed`: which one records go into, from 1 on; and of each when it began, if it is that one, or when it
@@ -24,20 +24,20 @@ local function number_text(number)
 end
 
 -- Return the first bytes of the SHA-1 of a text.
-local function digest_of(told)
-  local digits = redis.sha1hex(told)
+local function digest_of(value)
+  local digits = redis.sha1hex(value)
   return struct.pack('>I4I4I1', tonumber(string.sub(digits, 1, 8), 16), tonumber(string.sub(digits, 9, 16), 16),
     tonumber(string.sub(digits, 17, 18), 16))
 end
 
 -- Return what an entry says, as texts.
 local function unpack_filed(entry)
-  local _, told = cmsgpack.unpack_one(entry, DIGEST_BYTES)
-  local kind, fingerprint, slate, deadline_ms = struct.unpack('>I1I4I3I6', told[1])
-  local position = text(told[3] == 0 and 0 or told[2] + told[3])
-  local filed = {text(kind), text(fingerprint), text(slate), text(deadline_ms), text(told[2]), position}
-  for i = 4, #told do
-    local key, posted, counted, at = unpack(told[i])
+  local _, left = cmsgpack.unpack_one(entry, DIGEST_BYTES)
+  local kind, fingerprint, slate, deadline_ms = struct.unpack('>I1I4I3I6', left[1])
+  local position = text(left[3] == 0 and 0 or left[2] + left[3])
+  local filed = {text(kind), text(fingerprint), text(slate), text(deadline_ms), text(left[2]), position}
+  for i = 4, #left do
+    local key, posted, counted, at = unpack(left[i])
     local shown = counted == true and posted or counted
     filed[#filed + 1] = {key, number_text(posted), shown and number_text(shown) or '-', at == true and position or text(at)}
   end
@@ -59,8 +59,8 @@ end
 local slices = {at_ms = {}, counts = {}}
 
 -- Read `closed` of meta, which a script reads with the rest that it needs.
-local function read_slices(told)
-  local newest, others = string.match(told or '', '^([1-4])( .*)$')
+local function read_slices(closed)
+  local newest, others = string.match(closed or '', '^([1-4])( .*)$')
   for at_ms, count in string.gmatch(others or '', ' (%d+) (%d+)') do
     slices.at_ms[#slices.at_ms + 1], slices.counts[#slices.counts + 1] = tonumber(at_ms), tonumber(count)
   end
@@ -126,7 +126,7 @@ end
 
 -- Return {'open', its record}, {'filed', the stamp of its entry, what that says, its event}, or {'none'} of a recommendation. The
 -- event is empty where it is not asked for, or not kept any more.
-local function told_slate(id, recalls)
+local function known_slate(id, recalls)
   local packed = redis.call('HGET', keys.recommendations, id)
   if packed then
     return {'open', packed}

@@ -70,7 +70,7 @@ local function commit(answer)
   return answer
 end
 
--- Announce, unless the bandit has one follower and the announcement's writer is it: the answer tells that one what was
+-- Announce, unless the bandit has one follower and the announcement's writer is it: the answer gives that one what was
 -- appended. `meta` is given where it does.
 local function announce(meta)
   local writer = meta and string.match(ARGV[2], ' (%S+)$')
@@ -136,7 +136,7 @@ local function entry_text(entry)
   return (checksum or '-') .. ' ' .. entry[1] .. ' ' .. (at_ms or '-') .. ' ' .. (deadline_ms or '-') .. ' ' .. (event or '-')
 end
 
--- Return the checksum of the entry before what this script has appended, "-" where it can't be told.
+-- Return the checksum of the entry before what this script has appended, "-" where it is not known.
 local function checksum_before(first)
   local follows = before and before[1] == text((tonumber(first) or 0) - 1) .. '-0'
   return follows and before[2][6] or '-'

@@ -11,11 +11,11 @@ local function without(bucket, digest)
 end
 
 local function write_slices()
-  local told = text(slices.newest)
+  local closed = text(slices.newest)
   for i = 1, SLICES do
-    told = told .. ' ' .. text(slices.at_ms[i]) .. ' ' .. text(slices.counts[i])
+    closed = closed .. ' ' .. text(slices.at_ms[i]) .. ' ' .. text(slices.counts[i])
   end
-  write('HSET', keys.meta, 'closed', told)
+  write('HSET', keys.meta, 'closed', closed)
 end
 
 -- Write a slice that has nothing. It is there all the same, once there was one: while a slot moves to another server of a
@@ -36,14 +36,14 @@ local function close_record(id, record, settled)
   write('HDEL', keys.recommendations, id)
   local state, fingerprint, slate, deadline_ms, logged, position = unpack(record)
   position = settled(position)
-  local told = {struct.pack('>I1I4I3I6', state, fingerprint, slate, deadline_ms), logged, position == 0 and 0 or position - logged}
+  local left = {struct.pack('>I1I4I3I6', state, fingerprint, slate, deadline_ms), logged, position == 0 and 0 or position - logged}
   for i = 7, #record do
     local key, posted, counted, at = unpack(record[i])
     key = string.gsub(key, '..', function(byte) return string.char(tonumber(byte, 16)) end)
     at = settled(at)
-    told[#told + 1] = {key, posted, counted, at == position or at}
+    left[#left + 1] = {key, posted, counted, at == position or at}
   end
-  closing[#closing + 1] = digest_of(id) .. cmsgpack.pack(told)
+  closing[#closing + 1] = digest_of(id) .. cmsgpack.pack(left)
 end
 
 -- Split the bucket whose turn it is; `buckets` has those that are read, by their number.

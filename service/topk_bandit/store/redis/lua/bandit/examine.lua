@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Tell what there is of a bandit, without reading what is large.
+-- Return what there is of a bandit, without reading what is large.
 -- KEYS[1] meta         read: all
 -- KEYS[2] log          read: its newest entry
 -- KEYS[3..] others     read: of what kind each is

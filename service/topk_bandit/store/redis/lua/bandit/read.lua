@@ -5,7 +5,7 @@
 -- ARGV[2] how many ids of recommendations follow
 -- ARGV[..] behind these: which key has it, and what field, of each field
 -- Returns {'known', the time, the bandit as `known_bandit` has it, how many items it has, a list with each recommendation as
--- `told_slate` has it, and a list with each field, which is empty where it is not there}, or {'no_bandit'}.
+-- `known_slate` has it, and a list with each field, which is empty where it is not there}, or {'no_bandit'}.
 
 local bandit = known_bandit()
 if not bandit then
@@ -13,7 +13,7 @@ if not bandit then
 end
 local slates, fields, last = {}, {}, 2 + ARGV[2]
 for i = 3, last do
-  slates[#slates + 1] = told_slate(ARGV[i], ARGV[1] == '1')
+  slates[#slates + 1] = known_slate(ARGV[i], ARGV[1] == '1')
 end
 for i = last + 1, #ARGV, 2 do
   fields[#fields + 1] = redis.call('HGET', KEYS[tonumber(ARGV[i])], ARGV[i + 1]) or ''

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read what is told of a bandit beside its log, its items and its slates.
+-- Read what there is of a bandit beside its log, its items and its slates.
 -- KEYS[1] meta      read: all
 -- KEYS[2] retired   read: all
 -- Returns {'ok', meta, retired} or {'no_bandit'}.

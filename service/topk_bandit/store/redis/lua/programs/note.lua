@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Note that a worker runs, and tell which data version is in force; the first worker of a store decides it.
+-- Note that a worker runs, and return which data version is in force; the first worker of a store decides it.
 -- KEYS[1] programs   read: data version, workers; written: this one, if it can write so; those silent for long go
 -- ARGV[1] worker
 -- ARGV[2] newest data version that it writes
