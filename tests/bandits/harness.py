@@ -343,7 +343,7 @@ class Shop:
         return await self.worker.recommender.recommend(NAME, wanted)
 
     async def _miss_deadlines(self) -> None:
-        """Close some slates without a reward, others with a late one; by turns with and without a default."""
+        """Close some slates without a reward, others with a late one; alternately with and without a default."""
         default = 0.25 if self.rounds % 120 == 30 else None
         await self._update(reward_wait_ms=1, default_reward=default)
         missed = [(await self.recommend()).recommendation_id for _ in range(6)]
@@ -359,7 +359,7 @@ class Shop:
         await self._insist(self.worker.bandits.upsert_items(NAME, [*changed, Item("early")] if turn < 5 else changed))
         if turn in {5, 9}:
             await self._insist(self.worker.bandits.retire_items(NAME, ["early"] if turn == 5 else ["i7"]))
-        # Two a turn: more than the bandit has room for, if retired ones kept their places.
+        # Two a turn: more than the bandit has capacity for, if retired ones kept their places.
         brief = [one.item_id for one in await self.worker.store.list_items(NAME) if one.item_id.startswith("brief")]
         if brief:
             await self._insist(self.worker.bandits.retire_items(NAME, brief))
@@ -377,8 +377,8 @@ class Shop:
         uniform, near = self.rng.random(2) / 3
         half_life_ms = (0, HOUR_MS, 500)[self.rounds // 70 % 3]
         exploration = Exploration(beta, float(uniform), float(near))
-        room = SETTINGS.item_capacity + self.rounds // 140
-        await self._update(exploration=exploration, half_life_ms=half_life_ms, item_capacity=room)
+        capacity = SETTINGS.item_capacity + self.rounds // 140
+        await self._update(exploration=exploration, half_life_ms=half_life_ms, item_capacity=capacity)
 
     async def _change_prior(self, turn: int) -> None:
         """Name a study of constants, one of contexts, none, then newer constants, those again, and so on."""
@@ -439,7 +439,7 @@ def _plain(value: object) -> object:
 
 
 def _plain_posterior(posterior: Posterior) -> object:
-    """Leave out the room that arrays have beyond the rows in use, and whom it is shared with."""
+    """Leave out the capacity that arrays have beyond the rows in use, and whom it is shared with."""
     n = posterior.n_rows
     scalars = (posterior.noise_variance, posterior.offset, posterior.slope, posterior.amplitude, n, *posterior._sums)
     return (

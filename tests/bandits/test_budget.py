@@ -209,17 +209,17 @@ def test_a_model_that_was_away_is_the_one_that_stayed(stores: Stores, rounds: in
     run(stores, scenario)
 
 
-def test_too_many_models_take_turns(stores: Stores) -> None:
-    """There is room for no more than one; whoever is asked for is there, and none differs for it."""
+def test_too_many_models_replace_each_other(stores: Stores) -> None:
+    """There is space for no more than one; whoever is asked for is there, and none differs for it."""
 
     async def scenario(store: Store) -> None:
-        async with running_worker(store) as keeper:
+        async with running_worker(store) as reference:
             for name in (A, B, C):
-                await keeper.bandits.create_bandit(name, SETTINGS)
-                await keeper.bandits.upsert_items(name, [Item(f"i{n}") for n in range(5)])
+                await reference.bandits.create_bandit(name, SETTINGS)
+                await reference.bandits.upsert_items(name, [Item(f"i{n}") for n in range(5)])
                 for number in range(30):
-                    shown = await keeper.recommender.recommend(name, request(f"r{number}"))
-                    await keeper.recommender.reward(name, shown.recommendation_id, float(number))
+                    shown = await reference.recommender.recommend(name, request(f"r{number}"))
+                    await reference.recommender.reward(name, shown.recommendation_id, float(number))
             async with running_worker(store, budget=MemoryBudget(worker_bytes=1)) as worker:
                 for turn in range(4):
                     for name in (A, B, C):
@@ -228,7 +228,7 @@ def test_too_many_models_take_turns(stores: Stores) -> None:
                         assert [one for one in (A, B, C) if not rests(worker, one)] == [name]
                 assert worker.hooks.rests == ["memory"] * 11
                 for name in (A, B, C):
-                    assert_same(await worker.models.follow(name), await keeper.models.follow(name))
+                    assert_same(await worker.models.follow(name), await reference.models.follow(name))
 
     run(stores, scenario)
 

@@ -1,4 +1,4 @@
-"""A bandit's room for items is raised while it lives, and what it learned stays."""
+"""A bandit's capacity for items is raised while it lives, and what it learned stays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def raised(worker: Worker, item_capacity: int) -> BanditRecord:
     return await worker.bandits.update_bandit(NAME, lambda settings: replace(settings, item_capacity=item_capacity))
 
 
-def test_items_that_found_no_room_find_it_once_the_capacity_is_raised(stores: Stores) -> None:
+def test_items_that_found_no_capacity_find_it_once_the_capacity_is_raised(stores: Stores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             shop = Shop(worker, stores, np.random.default_rng(1))

@@ -1,4 +1,4 @@
-"""Rewards that are amended and voided: what a log with corrections comes to, and who may be told that they hold."""
+"""Rewards that are amended and voided: what a log with corrections comes to, and who may hear that they hold."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def assert_learned_alike(one: Model, other: Model) -> None:
     mine, theirs = one.state.posterior, other.state.posterior
     rankings = np.array([np.random.default_rng(seed).permutation(8)[:3] for seed in range(20)], dtype=np.int32)
     for context in (np.array([1.0, 0.5]), np.array([-2.0, 1.0])):
-        told, expected = (model.state.predict(context, rankings) for model in (one, other))
-        assert np.abs(told.mean - expected.mean).max() <= 1e-9 * np.sqrt(theirs.amplitude)
-        assert np.abs(told.variance - expected.variance).max() <= 1e-9 * theirs.amplitude
+        actual, expected = (model.state.predict(context, rankings) for model in (one, other))
+        assert np.abs(actual.mean - expected.mean).max() <= 1e-9 * np.sqrt(theirs.amplitude)
+        assert np.abs(actual.variance - expected.variance).max() <= 1e-9 * theirs.amplitude
     assert mine.n_rows == theirs.n_rows
 
 
@@ -185,7 +185,7 @@ async def miss_deadlines(shop: Shop) -> None:
 
 
 def test_corrections_while_others_write_are_never_missed_and_replayed_to_the_bit(stores: Stores) -> None:
-    told: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
 
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
@@ -209,19 +209,19 @@ def test_corrections_while_others_write_are_never_missed_and_replayed_to_the_bit
                     key = done[-1 - number % min(len(done), 6)]
                     turns.release()
                     turns.release()
-                    told[await attempt(shop, key, None if number % 3 == 0 else float(shop.rng.normal()))] += 1
+                    outcomes[await attempt(shop, key, None if number % 3 == 0 else float(shop.rng.normal()))] += 1
                     await asyncio.sleep(0)
 
             await asyncio.gather(trade(120), amend(60))
             live = await worker.models.follow(NAME)
             await archive.look()
             assert live.tally.missed_corrections == 0
-            assert live.tally.amended + live.tally.voided == told["accepted"]
+            assert live.tally.amended + live.tally.voided == outcomes["accepted"]
             _replay(live, archive.events)
 
     run(stores, scenario)
-    assert told["accepted"] > 15, told
-    assert told["REWARD_FOLDED"] > 2
+    assert outcomes["accepted"] > 15, outcomes
+    assert outcomes["REWARD_FOLDED"] > 2
 
 
 @pytest.mark.slow

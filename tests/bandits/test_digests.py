@@ -211,7 +211,7 @@ def test_an_origin_is_told_once_and_in_few_words() -> None:
     assert after.endswith(" to 7")
     assert resume_arithmetic(after, position=9) == after, "it goes on as it was"
     assert resume_arithmetic("abacus", position=8) != after != resume_arithmetic("slide rule", position=7)
-    for position in range(8, 20):  # two unlike workers by turns
+    for position in range(8, 20):  # two unlike workers alternately
         after = resume_arithmetic(f"abacus, after {after.partition(', after ')[2]}", position=position)
     assert len(after) < len(ours) + 40
 
@@ -224,8 +224,8 @@ def test_stats_tell_the_digests_of_the_answering_worker(stores: Stores) -> None:
             await shop.trade(80)
             mine, theirs = await worker.bandits.stats(NAME), await other.bandits.stats(NAME)
             assert mine.model_version == theirs.model_version
-            told = digests_of(await worker.models.follow(NAME))
+            digests = digests_of(await worker.models.follow(NAME))
             for stats in (mine, theirs):
-                assert (stats.log_digest, stats.posterior_digest, stats.arithmetic) == told
+                assert (stats.log_digest, stats.posterior_digest, stats.arithmetic) == digests
 
     run(stores, scenario)

@@ -1,4 +1,4 @@
-"""Why slates were given out: told by the model that decided, which is folded again if it has moved on."""
+"""Why slates were given out: explained by the model that decided, which is folded again if it has moved on."""
 
 from __future__ import annotations
 
@@ -71,25 +71,25 @@ def test_every_slate_is_chosen_again_and_its_parts_add_up_to_its_mean() -> None:
             assert len(known) >= SLATES
             sources, explored = set(), 0
             for event in known[-SLATES:]:
-                told = event.recommendation
-                explanation = await operators.explain_recommendation(NAME, told.recommendation_id)
-                assert (explanation.request, explanation.recommendation) == (event.request, told)
+                recommendation = event.recommendation
+                explanation = await operators.explain_recommendation(NAME, recommendation.recommendation_id)
+                assert (explanation.request, explanation.recommendation) == (event.request, recommendation)
                 reasons = explanation.reasons
                 assert reasons is not None
                 assert reasons.chosen_again
                 assert abs(total(reasons) - reasons.shown.mean) < 1e-9
-                if told.observations > 20:  # before that a few new items stand for the rest, and rewards may be alike
+                if recommendation.observations > 20:  # before that rewards may be alike
                     assert len(reasons.next_best) == NEXT_BEST
-                    assert abs(reasons.shown.mean - told.mean) < 1e-9
-                assert abs(reasons.shown.standard_deviation - told.standard_deviation) < 1e-9
+                    assert abs(reasons.shown.mean - recommendation.mean) < 1e-9
+                assert abs(reasons.shown.standard_deviation - recommendation.standard_deviation) < 1e-9
                 for one in (reasons.shown, *reasons.next_best):  # what waits for its reward narrows only the bounds
                     assert one.mean <= one.upper_bound
                     assert one.upper_bound <= one.mean + math.sqrt(reasons.beta) * one.standard_deviation + 1e-9
-                assert reasons.shown.slate == told.slate
-                assert told.slate not in [one.slate for one in reasons.next_best]
-                if told.best_slate and reasons.shown.score is not None:
+                assert reasons.shown.slate == recommendation.slate
+                assert recommendation.slate not in [one.slate for one in reasons.next_best]
+                if recommendation.best_slate and reasons.shown.score is not None:
                     explored += 1
-                    assert told.best_slate in [one.slate for one in reasons.next_best]
+                    assert recommendation.best_slate in [one.slate for one in reasons.next_best]
                     assert reasons.shown.score <= (reasons.next_best[0].score or 0.0) + 1e-4
                 sources.add(explanation.source)
             assert ModelSource.REPLAYED in sources
@@ -141,9 +141,9 @@ def test_a_trimmed_log_tells_what_it_still_can() -> None:
                 await operators.explain_recommendation(NAME, gone[-1].recommendation.recommendation_id)
             assert raised.value.reason == "LOG_TRIMMED"
             for event in (*before, left[-1]):
-                told = await operators.explain_recommendation(NAME, event.recommendation.recommendation_id)
-                assert told.recommendation == event.recommendation
-                assert (told.reasons is None) == (told.source is ModelSource.TRIMMED) == (event in before)
+                explanation = await operators.explain_recommendation(NAME, event.recommendation.recommendation_id)
+                assert explanation.recommendation == event.recommendation
+                assert (explanation.reasons is None) == (explanation.source is ModelSource.TRIMMED) == (event in before)
 
     run(stores, scenario)
 
@@ -210,10 +210,10 @@ def test_a_baseline_slate_has_parts_and_nothing_beside_it() -> None:
             given = await worker.recommender.recommend(NAME, asked)
             assert given.baseline
             await shop.trade(3)
-            told = await operators.explain_recommendation(NAME, given.recommendation_id)
-            assert told.reasons is not None
-            assert told.reasons.chosen_again
-            assert (told.reasons.next_best, told.reasons.beta) == ((), 0.0)
-            assert abs(total(told.reasons) - told.reasons.shown.mean) < 1e-9
+            explanation = await operators.explain_recommendation(NAME, given.recommendation_id)
+            assert explanation.reasons is not None
+            assert explanation.reasons.chosen_again
+            assert (explanation.reasons.next_best, explanation.reasons.beta) == ((), 0.0)
+            assert abs(total(explanation.reasons) - explanation.reasons.shown.mean) < 1e-9
 
     run(stores, scenario)

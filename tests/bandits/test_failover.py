@@ -31,7 +31,7 @@ TIMES = usual_or_long(1, long=10)
 
 @dataclass
 class Ledger:
-    """What a storefront was told of rewards, by recommendation."""
+    """What a storefront was answered to rewards, by recommendation."""
 
     acknowledged: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
@@ -147,13 +147,13 @@ def test_what_a_cut_replica_lacks_is_counted() -> None:
 @pytest.mark.long_form
 def test_nothing_that_was_acknowledged_as_replicated_is_lost() -> None:
     async def scenario(workers: list[Worker], pair: SentinelPair, ledger: Ledger) -> None:
-        worker, told = workers[0], len(ledger.acknowledged)
-        assert told == 10
+        worker, acknowledged = workers[0], len(ledger.acknowledged)
+        assert acknowledged == 10
         await asyncio.to_thread(pair.cut)
         with waiting_little("WAIT"):
             await ledger.visits(worker, count=3)
         assert ledger.not_durable == 3
-        assert len(ledger.acknowledged) == told
+        assert len(ledger.acknowledged) == acknowledged
         old = (await worker.store.get_bandit(NAME)).log_position
         await asyncio.to_thread(pair.lose_primary)
         await until_away(worker, old)
@@ -166,7 +166,7 @@ def test_nothing_that_was_acknowledged_as_replicated_is_lost() -> None:
 @pytest.mark.long_form
 @pytest.mark.parametrize("durability", [FSYNC, REPLICATED], ids=str)
 def test_a_planned_failover_is_followed_at_once(durability: Durability) -> None:
-    """Sentinel tells the old primary long after it has promoted the other one; here it never does."""
+    """Sentinel informs the old primary long after it has promoted the other one; here it never does."""
 
     async def scenario(workers: list[Worker], pair: SentinelPair, ledger: Ledger) -> None:
         worker = workers[0]

@@ -277,7 +277,7 @@ def lacking(written: Entries, at: int) -> Entries:
 def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
     spoil: Callable[[Entries, int], Entries], problem: str, later: int
 ) -> None:
-    """What is before it is folded, lag is told from the log's end, and slates are chosen."""
+    """What is before it is folded, lag is counted from the log's end, and slates are chosen."""
 
     def write_log(client: redis.Redis, key: str, entries: Entries) -> None:
         client.delete(key)
@@ -391,7 +391,7 @@ def test_a_broken_log_is_said_and_slates_are_still_chosen(stores: Stores, caplog
                     await worker.models.follow(NAME)
                 again = await worker.recommender.recommend(NAME, request("again"))
                 assert (len(again.slate), again.observations) == (3, 0)
-                await until_async(lambda: "a log can't be followed" in caplog.text, what="the log tells of it")
+                await until_async(lambda: "a log can't be followed" in caplog.text, what="the log has it")
             assert worker.hooks.failed_folds >= 2
             assert_same(await worker.models.follow(NAME), await rebuilt(store))
 

@@ -49,12 +49,12 @@ def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
             assert client.hlen(keys.recommendations) == 1, "of all others only the least is left"
             assert client.hlen(keys.closed[0]) > MANY / 30
             async with running_worker(store) as worker:
-                keeper = Housekeeper(store, worker.models, pause_seconds=0.0)
-                await keeper.go_round()
+                housekeeper = Housekeeper(store, worker.models, pause_seconds=0.0)
+                await housekeeper.go_round()
                 assert isinstance((await whole_log(store, idle))[-1].event, Expired)
                 for _ in range(2):  # one slice ends, and is forgotten when it has been kept for long enough
                     await stores.pass_time(2 * RETENTION_MS)
-                    await keeper.go_round()
+                    await housekeeper.go_round()
                 assert worker.models.peek_model(idle) is None, "nothing was loaded for it"
             assert client.hlen(keys.recommendations) == 0
             assert [client.hgetall(key) for key in keys.closed] == [{b"0": b""}] * len(keys.closed)

@@ -60,11 +60,13 @@ def past(count: int, *, seed: int = 0, named: bool = False) -> tuple[PastSlate, 
     rows = []
     for number in range(count):
         slate, context = rng.permutation(N_ITEMS)[:3], rng.normal(size=2)
-        told: Context = tuple(context.tolist())
+        value: Context = tuple(context.tolist())
         if named:
-            told = Features.of({"price": float(rng.uniform(0.0, 10.0)), "country": str(rng.choice(["DE", "FR", "IT"]))})
+            value = Features.of(
+                {"price": float(rng.uniform(0.0, 10.0)), "country": str(rng.choice(["DE", "FR", "IT"]))}
+            )
         reward = WORTH[slate] @ [1.0, 0.6, 0.3] * (1.0 if named else float(context[0])) + 0.3 * rng.normal()
-        rows.append(PastSlate(told, tuple(f"i{n}" for n in slate), float(reward), 1000 * number, 0.25))
+        rows.append(PastSlate(value, tuple(f"i{n}" for n in slate), float(reward), 1000 * number, 0.25))
     return tuple(rows)
 
 

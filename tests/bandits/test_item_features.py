@@ -167,9 +167,9 @@ def test_features_that_are_not_of_the_schema_are_refused(
 ) -> None:
     async def scenario(worker: Worker) -> None:
         await worker.bandits.create_bandit(NAME, replace(SETTINGS, item_schema=schema))
-        told = Features.of(features)  # type: ignore[arg-type]
+        features_of_b = Features.of(features)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError) as refused:
-            await worker.bandits.upsert_items(NAME, [Item("a"), Item("b", features=told)])
+            await worker.bandits.upsert_items(NAME, [Item("a"), Item("b", features=features_of_b)])
         assert refused.value.field == field
         assert (await worker.store.get_bandit(NAME)).log_position == 1
 

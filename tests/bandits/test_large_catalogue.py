@@ -1,4 +1,4 @@
-"""A bandit with more items than its rows can tell of: what it keeps beside them is the same however it came there."""
+"""A bandit with more items than its rows can show: what it keeps beside them is the same however it came there."""
 
 from __future__ import annotations
 

@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 END = LogEnd("first", 1, 7, "c7")
 
 
-def told(position: int, count: int = 1, *, before: str = "", n_bytes: int = 100, **other: object) -> Appended:
-    """Return what a call tells that has appended so many events behind the one whose checksum is `before`."""
+def appended_at(position: int, count: int = 1, *, before: str = "", n_bytes: int = 100, **other: object) -> Appended:
+    """Return what a call returns that has appended so many events behind the one whose checksum is `before`."""
     events = tuple(LoggedEvent(position + n, 1000, Lapsed(f"r{position + n}")) for n in range(count))
     whole = Appended("first", 1, before or f"c{position - 1}", events, f"c{events[-1].position}", n_bytes)
     return replace(whole, **other)  # type: ignore[arg-type]
 
 
-def holding(*appended: Appended) -> OwnEvents:
+def own_events(*appended: Appended) -> OwnEvents:
     own = OwnEvents()
     for one in appended:
         own.hold(one)
@@ -77,8 +77,8 @@ def positions(own: OwnEvents, end: LogEnd = END) -> list[int] | None:
     return [logged.position for logged in part.events]
 
 
-def test_what_follows_the_last_fold_is_a_slice_of_the_log_in_whatever_order_it_was_told() -> None:
-    own = holding(told(9, 2), told(8), told(11))
+def test_what_follows_the_last_fold_is_a_slice_of_the_log_in_whatever_order_it_was_returned() -> None:
+    own = own_events(appended_at(9, 2), appended_at(8), appended_at(11))
     part = own.after(END)
     assert part is not None
     assert [logged.position for logged in part.events] == [8, 9, 10, 11]
@@ -92,37 +92,37 @@ def test_what_follows_the_last_fold_is_a_slice_of_the_log_in_whatever_order_it_w
 @pytest.mark.parametrize(
     "odd",
     [
-        told(7),  # it was folded already, or it is another log's
-        told(9),  # something of another worker stands between
-        told(8, before="d7"),  # what was folded is not there any more
-        told(8, incarnation="second"),
-        told(8, revision=2),  # an event may have been passed over, or settings were changed
-        told(8, before="-"),
-        told(8, n_bytes=MOST_BYTES + 1),
-        told(8, MOST_EVENTS + 1),
+        appended_at(7),  # it was folded already, or it is another log's
+        appended_at(9),  # something of another worker stands between
+        appended_at(8, before="d7"),  # what was folded is not there any more
+        appended_at(8, incarnation="second"),
+        appended_at(8, revision=2),  # an event may have been passed over, or settings were changed
+        appended_at(8, before="-"),
+        appended_at(8, n_bytes=MOST_BYTES + 1),
+        appended_at(8, MOST_EVENTS + 1),
     ],
 )
 def test_the_log_is_read_where_it_may_have_something_else(odd: Appended) -> None:
-    assert positions(holding(odd)) is None
+    assert positions(own_events(odd)) is None
 
 
 def test_what_two_calls_say_of_one_place_is_of_two_logs() -> None:
-    assert positions(holding(told(8), told(8, checksum="d8"))) is None
-    assert positions(holding(told(8), told(8))) == [8]
+    assert positions(own_events(appended_at(8), appended_at(8, checksum="d8"))) is None
+    assert positions(own_events(appended_at(8), appended_at(8))) == [8]
 
 
 def test_a_place_that_a_call_under_way_may_fill_is_waited_for() -> None:
-    own = holding(told(8), told(10))
+    own = own_events(appended_at(8), appended_at(10))
     own.begin()
     assert positions(own) == [8]
     own.end()
     assert positions(own) is None
-    own.hold(told(9))
+    own.hold(appended_at(9))
     assert positions(own) == [8, 9, 10]
 
 
 def test_another_log_is_begun_anew() -> None:
-    own = holding(told(20))
+    own = own_events(appended_at(20))
     assert positions(own) is None
     own.forget()
     assert positions(own) == []
@@ -130,7 +130,7 @@ def test_another_log_is_begun_anew() -> None:
 
 @dataclass
 class Pair:
-    """A follower of a log that two write to: what one of them is told of its writes, the follower is told too."""
+    """A follower of a log that two write to: what one of them gets back of its writes, the follower gets too."""
 
     store: Store
     follower: Follower
@@ -179,9 +179,9 @@ class Pair:
         return written.appended[0]
 
     def take(self, appended: Appended | None, fate: str) -> None:
-        if appended is not None and fate == "told":
+        if appended is not None and fate == "returned":
             self.follower.own.hold(appended)
-        elif appended is not None and fate == "told late":
+        elif appended is not None and fate == "returned late":
             self.late.append(appended)
 
     async def look(self) -> None:
@@ -213,7 +213,7 @@ def pair_on(store: Store, seed: int) -> Iterator[Pair]:
 
 
 ACTS = ("recommend", "recommend", "recommend", "reward", "reward", "items", "reset", "expire", "look", "look", "read")
-FATES = ("told", "told", "told", "told late", "lost", "another's")
+FATES = ("returned", "returned", "returned", "returned late", "lost", "another's")
 
 
 async def play(store: Store, acts: list[tuple[str, str]], seed: int) -> Pair:
@@ -260,17 +260,17 @@ def test_a_log_that_only_this_worker_writes_to_is_not_read(stores: Stores) -> No
             await pair.follower.follow()
             reads = pair.hooks.store_calls["read_log"]
             for _ in range(30):
-                await pair.act(pair.rng.choice(["recommend", "reward"]), "told")
+                await pair.act(pair.rng.choice(["recommend", "reward"]), "returned")
                 await pair.look()
             assert pair.follower.model is not None
             assert pair.follower.model.version > 20
             assert pair.hooks.store_calls["read_log"] == reads
             # After what another wrote it is read once, and then not any more.
             await pair.act("recommend", "another's")
-            await pair.act("reward", "told")
+            await pair.act("reward", "returned")
             await pair.look()
             assert pair.hooks.store_calls["read_log"] == reads + 1
-            await pair.act("recommend", "told")
+            await pair.act("recommend", "returned")
             await pair.look()
             assert pair.hooks.store_calls["read_log"] == reads + 1
             assert_same(await pair.follower.follow(), await rebuilt(store))
@@ -279,13 +279,13 @@ def test_a_log_that_only_this_worker_writes_to_is_not_read(stores: Stores) -> No
 
 
 def test_an_event_that_is_passed_over_is_noticed_by_the_next_own_one(stores: Stores) -> None:
-    """The log's end stays as it was, so that positions and checksums tell nothing."""
+    """The log's end stays as it was, so that positions and checksums show nothing."""
 
     async def scenario(store: Store) -> None:
         with pair_on(store, 4) as pair:
             await pair.open_shop()
             for act in ("recommend", "reward", "recommend"):
-                await pair.act(act, "told")
+                await pair.act(act, "returned")
                 await pair.look()
             known = await store.get_bandit(NAME)
             skip = Skip(
@@ -297,7 +297,7 @@ def test_an_event_that_is_passed_over_is_noticed_by_the_next_own_one(stores: Sto
                 items_position=known.items_position,
             )
             assert await store.skip_event(NAME, skip)
-            await pair.act("recommend", "told")
+            await pair.act("recommend", "returned")
             await pair.look()
             assert_same(pair.follower.model, await rebuilt(store))  # type: ignore[arg-type]
             assert pair.hooks.counts["logs replaced"] == 1
@@ -311,29 +311,29 @@ def server() -> Iterator[RunningServer]:
         yield server
 
 
-@pytest.mark.parametrize("told_then", [False, True], ids=["silent", "told"])
+@pytest.mark.parametrize("returned", [False, True], ids=["silent", "returned"])
 @pytest.mark.parametrize("more", [0, 1, 3])
-def test_a_log_that_came_back_shorter_is_not_gone_on_with(server: RunningServer, more: int, *, told_then: bool) -> None:
+def test_a_log_that_came_back_shorter_is_not_gone_on_with(server: RunningServer, more: int, *, returned: bool) -> None:
     """A failover gives the log of a moment before, and others are the first to write to it, up to the same place."""
 
     async def scenario(store: Store) -> None:
         with pair_on(store, 5) as pair, server.client() as client:
             await pair.open_shop()
             for act in ("recommend", "recommend", "reward"):
-                await pair.act(act, "told")
+                await pair.act(act, "returned")
                 await pair.look()
             keys = [key for key in KeySpace(stores.prefix).bandit(NAME).all if client.exists(key)]
             kept, opened = {key: client.dump(key) for key in keys}, list(pair.open)
             for _ in range(3):
-                await pair.act("recommend", "told")
-            if told_then:
+                await pair.act("recommend", "returned")
+            if returned:
                 await pair.look()
             for key, value in kept.items():
                 client.restore(key, 0, value, replace=True)  # type: ignore[arg-type]
             pair.open = opened
             for _ in range(more):
                 await pair.act("recommend", "another's")
-            await pair.act("recommend", "told")
+            await pair.act("recommend", "returned")
             await pair.look()
             assert_same(await pair.follower.follow(), await rebuilt(store))
 
@@ -345,12 +345,12 @@ def test_a_bandit_that_was_deleted_and_created_again_is_another(stores: Stores) 
     async def scenario(store: Store) -> None:
         with pair_on(store, 6) as pair:
             await pair.open_shop()
-            await pair.act("recommend", "told")
+            await pair.act("recommend", "returned")
             await store.delete_bandit(NAME)
             await pair.follower.follow(reads=False)
             await store.create_bandit(NAME, SETTINGS, incarnation="second", quota=1)
             await store.change_items(NAME, upserted=[Item(f"i{n}") for n in range(6)], retired=[])
-            pair.take(await pair.record(await rebuilt(store)), "told")
+            pair.take(await pair.record(await rebuilt(store)), "returned")
             model = await pair.follower.follow(reads=False)
             assert model.incarnation == "second"
             assert_same(model, await rebuilt(store))
@@ -359,7 +359,7 @@ def test_a_bandit_that_was_deleted_and_created_again_is_another(stores: Stores) 
 
 
 def test_a_reply_that_was_lost_has_the_log_read(server: RunningServer) -> None:
-    """The client library sends the call again, which finds its effect there and tells nothing."""
+    """The client library sends the call again, which finds its effect there and returns nothing."""
 
     async def main() -> None:
         async with lossy_proxy(server.port) as proxy:

@@ -79,8 +79,8 @@ def log(
             recommendation_id, then, reward = waiting.pop(int(rng.integers(len(waiting))))
             expired, rewarded = Expired(recommendation_id, None, None), Rewarded(recommendation_id, reward, then)
             events.append(expired if rng.random() < 0.1 else rewarded)
-    told = [(position, 1000 + position, encode_event(event).decode()) for position, event in enumerate(events, 1)]
-    return job(f"birth-{seed}", told, rows=rows)
+    entries = [(position, 1000 + position, encode_event(event).decode()) for position, event in enumerate(events, 1)]
+    return job(f"birth-{seed}", entries, rows=rows)
 
 
 SHOPS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -165,7 +165,7 @@ def test_a_snapshot_of_another_processor_is_gone_on_from(
 
 
 def test_unlike_processors_differ_in_bits(whole: dict[str, dict[str, Any]]) -> None:
-    """The bound is not met by computing alike: the libraries did as they were told."""
+    """The bound is not met by computing alike: the libraries did as they were set."""
     last = {kind: done["dense"]["looks"][-1]["digests"]["posterior"] for kind, done in whole.items()}
     assert last["this one"] == last["this one again"]
     alike = {kind for kind in map(str, KINDS) if last[kind] == last["this one"]}

@@ -33,7 +33,7 @@ def log_of(rewards: list[bool], *, at_ms: int, start: int = 1) -> list[LoggedEve
 def test_what_is_gone_is_what_the_two_logs_do_not_share(
     old: list[bool], kept: int, new: list[bool], first: int, unread: int, trimmed: int
 ) -> None:
-    """The newest `unread` events were told to a caller, and the log was never read so far.
+    """The newest `unread` events were returned to a caller, and the log was never read so far.
 
     Of the other log the first `trimmed` are in a snapshot only.
     """
@@ -50,7 +50,7 @@ def test_what_is_gone_is_what_the_two_logs_do_not_share(
         after[max(recent.start - 1, trimmed) :], first_position=trimmed + 1, log_position=len(after)
     )
     assert recent.contradicts(after) == any(kept < p <= len(old) for p in range(max(first, kept + 1), len(after) + 1))
-    # What came before all that is remembered is not told, nor what was trimmed.
+    # What came before all that is remembered is not reported, nor what was trimmed.
     shared = max(kept, min(first - 1, len(after)), trimmed)
     expected = [p for p in range(max(shared + 1, recent.start), len(old) + 1) if old[p - 1]]
     assert gone == Gone(after=shared, end=max(len(old), shared), rewards=tuple(expected))

@@ -75,8 +75,8 @@ def test_a_recorded_log_is_replayed_to_the_posterior_that_it_had() -> None:
 
 
 def test_the_program_that_recorded_it_could_read_what_is_written_for_it() -> None:
-    told = [json.loads(entry.split(" ", 4)[4]) for entry in RECORDED["entries"]]
-    assert [json.loads(encode_event(undated(logged.event), RECORDED_VERSION)) for logged in LOG.events] == told
+    recorded = [json.loads(entry.split(" ", 4)[4]) for entry in RECORDED["entries"]]
+    assert [json.loads(encode_event(undated(logged.event), RECORDED_VERSION)) for logged in LOG.events] == recorded
     model = decode_model(SNAPSHOT_BEFORE.payload, limits=LIMITS)
     payloads = encode_model(model, RECORDED_VERSION), SNAPSHOT_BEFORE.payload
     with np.load(BytesIO(payloads[0])) as ours, np.load(BytesIO(payloads[1])) as theirs:
@@ -113,12 +113,12 @@ def undated(event: Event) -> Event:
 
 def test_a_recorded_snapshot_is_read_and_gone_on_from() -> None:
     models = replayed(LOG.incarnation, LOG.events)
-    told, snapshot = decode_digests(SNAPSHOT.payload), decode_model(SNAPSHOT.payload, limits=LIMITS)
-    assert digests_of(snapshot).difference(told) == ""
+    digests, snapshot = decode_digests(SNAPSHOT.payload), decode_model(SNAPSHOT.payload, limits=LIMITS)
+    assert digests_of(snapshot).difference(digests) == ""
     model = snapshot
     for logged in LOG.events[SNAPSHOT.position :]:
         model = fold(model, logged)
-    if told.arithmetic == describe_arithmetic():
+    if digests.arithmetic == describe_arithmetic():
         assert_same(snapshot, models[SNAPSHOT.position - 1])
         assert_same(model, models[-1])
     then, now = RECORDED["look"], look(model)

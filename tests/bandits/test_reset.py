@@ -132,9 +132,9 @@ def test_wild_rewards_leave_no_trace() -> None:
 
 def assert_predicts_alike(one: Model, other: Model) -> None:
     rankings = np.array([np.random.default_rng(seed).permutation(8)[:3] for seed in range(20)], dtype=np.int32)
-    told, expected = (model.state.predict(np.array([1.0, 0.5]), rankings) for model in (one, other))
-    assert np.allclose(told.mean, expected.mean, rtol=1e-9)
-    assert np.allclose(told.variance, expected.variance, rtol=1e-9)
+    actual, expected = (model.state.predict(np.array([1.0, 0.5]), rankings) for model in (one, other))
+    assert np.allclose(actual.mean, expected.mean, rtol=1e-9)
+    assert np.allclose(actual.variance, expected.variance, rtol=1e-9)
 
 
 @pytest.mark.slow

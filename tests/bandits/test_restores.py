@@ -284,12 +284,12 @@ def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, trad
     ],
 )
 def test_a_file_that_no_service_wrote_is_refused(stores: Stores, traded: Traded, field: str, value: object) -> None:
-    """Its digests are true, but no answer could tell its times, and no worker could hold its model."""
+    """Its digests are true, but no answer could show its times, and no worker could hold its model."""
 
     async def scenario(store: Store) -> None:
         lines = traded[False]
-        told = re.compile(rf'"{field}":("[^"]*"|\d+)')
-        forged = [told.sub(lambda _: f'"{field}":{json.dumps(value)}', line) for line in lines[:-1]]
+        pattern = re.compile(rf'"{field}":("[^"]*"|\d+)')
+        forged = [pattern.sub(lambda _: f'"{field}":{json.dumps(value)}', line) for line in lines[:-1]]
         assert forged != lines[:-1]
         with pytest.raises(InvalidArgumentError, match=r"lines\[\d+\]"):
             await Sender(store, limits=LIMITS).send(NAME, ended(forged))
@@ -299,7 +299,7 @@ def test_a_file_that_no_service_wrote_is_refused(stores: Stores, traded: Traded,
 
 
 @pytest.mark.parametrize(
-    ("told", "instead", "field"),
+    ("pattern", "instead", "field"),
     [
         (r'"value":[-0-9.e]+', '"value":1e308', "reward"),
         (r'"context":\[[^\]]*\]', '"context":[1.0]', "context"),
@@ -310,13 +310,13 @@ def test_a_file_that_no_service_wrote_is_refused(stores: Stores, traded: Traded,
     ],
 )
 def test_what_no_learner_could_take_is_refused(
-    stores: Stores, traded: Traded, told: str, instead: str, field: str
+    stores: Stores, traded: Traded, pattern: str, instead: str, field: str
 ) -> None:
     async def scenario(store: Store) -> None:
         lines = traded[False]
         event = re.compile(r'\{"position":.*"type":"(recommended|rewarded)"')
-        place = max(place for place, line in enumerate(lines) if event.match(line) and re.search(told, line))
-        forged = [*lines[:place], re.sub(told, instead, lines[place]), *lines[place + 1 : -1]]
+        place = max(place for place, line in enumerate(lines) if event.match(line) and re.search(pattern, line))
+        forged = [*lines[:place], re.sub(pattern, instead, lines[place]), *lines[place + 1 : -1]]
         with pytest.raises(InvalidArgumentError) as raised:
             await Sender(store, limits=LIMITS).send(NAME, ended(forged))
         assert raised.value.field == f"lines[{place}].{field}"
@@ -339,9 +339,9 @@ UNFOLDABLE = [
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-@pytest.mark.parametrize(("kind", "told", "instead", "field"), UNFOLDABLE)
+@pytest.mark.parametrize(("kind", "pattern", "instead", "field"), UNFOLDABLE)
 def test_an_event_at_which_every_learner_would_stop_is_refused(
-    traded: Traded, kind: str, told: str, instead: str, field: str, *, trimmed: bool
+    traded: Traded, kind: str, pattern: str, instead: str, field: str, *, trimmed: bool
 ) -> None:
     """Its place in the log matters, so the parts before it are known also to a worker that did not take them."""
 
@@ -352,7 +352,7 @@ def test_an_event_at_which_every_learner_would_stop_is_refused(
             assert trimmed
             return
         place = places[-1]
-        forged = ended([*lines[:place], re.sub(told, instead, lines[place]), *lines[place + 1 : -1]])
+        forged = ended([*lines[:place], re.sub(pattern, instead, lines[place]), *lines[place + 1 : -1]])
         assert forged != lines
         senders = [Sender(store, limits=LIMITS) for _ in range(2)]
         for number, first in enumerate(range(0, place // 9 * 9, 9)):

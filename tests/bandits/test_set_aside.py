@@ -123,8 +123,8 @@ def test_calls_that_run_at_a_time_are_counted_once() -> None:
     rng, rate = np.random.default_rng(4), SlateRate()
     for at in range(0, 8000, 32):
         # Of 32 slates at a time, whose replies come in any order, 400 come in a second.
-        for n, told in enumerate(rng.permutation(32)):
-            rate.observe((at + n) / 400.0, position=2 * (at + int(told)), version=2 * at, slates=at)
+        for n, place in enumerate(rng.permutation(32)):
+            rate.observe((at + n) / 400.0, position=2 * (at + int(place)), version=2 * at, slates=at)
     assert rate.per_second == pytest.approx(400.0, rel=0.05)
 
 
@@ -318,9 +318,9 @@ def check_marks(archive: Archive, set_aside: int) -> None:
         if isinstance(logged.event, Recommended)
     }
     assert 0.35 * len(given) < set_aside == sum(given.values()) < 0.75 * len(given)
-    told = [logged.event for logged in archive.events if isinstance(logged.event, Rewarded | Expired | Activated)]
-    assert all(event.aside == given[event.recommendation_id] for event in told)
-    assert min(Counter(event.aside for event in told).values()) > 20
+    events = [logged.event for logged in archive.events if isinstance(logged.event, Rewarded | Expired | Activated)]
+    assert all(event.aside == given[event.recommendation_id] for event in events)
+    assert min(Counter(event.aside for event in events).values()) > 20
 
 
 def test_a_slate_that_is_set_aside_is_a_slate_like_all_others(stores: Stores) -> None:
@@ -390,9 +390,9 @@ def test_several_rewards_come_to_one_that_is_counted(stores: Stores) -> None:
             await worker.recommender.reward(NAME, slate, 0.5, reward_id="visit", final=True)
             await worker.recommender.correct_reward(NAME, slate, None, reward_id="purchase")
             stats = await worker.bandits.stats(NAME)
-            told = [logged.event for logged in await whole(store)]
+            events = [logged.event for logged in await whole(store)]
         assert (stats.set_aside, stats.observations, stats.mean_reward) == (1, 0, 1.5)
-        assert [event.aside for event in told if isinstance(event, RewardCollected | Rewarded)] == [True] * 3
+        assert [event.aside for event in events if isinstance(event, RewardCollected | Rewarded)] == [True] * 3
 
     run(stores, scenario)
 

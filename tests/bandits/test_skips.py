@@ -81,9 +81,9 @@ def passed_over(models: Sequence[Model], log: Sequence[LoggedEvent], position: i
         except CorruptDataError:
             model = fold(model, skipped)
     present = known_items(last)
-    told = tuple(Item(item_id, available=shown) for item_id, shown in present.items())
+    items = tuple(Item(item_id, available=shown) for item_id, shown in present.items())
     before = known_items(models[position - 2])
-    anew: list[Event] = [SettingsChanged(last.settings), ItemsChanged(told, tuple(sorted(before.keys() - present)))]
+    anew: list[Event] = [SettingsChanged(last.settings), ItemsChanged(items, tuple(sorted(before.keys() - present)))]
     for event in anew:
         model = fold(model, LoggedEvent(model.version + 1, last.last.at_ms, event))
     return model
@@ -148,7 +148,7 @@ KINDS = {"recommended": Recommended, "rewarded": Rewarded, "items": ItemsChanged
 
 
 class Silent:
-    """A store that tells nobody of changes."""
+    """A store that announces no changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -163,7 +163,7 @@ class Silent:
 
 @asynccontextmanager
 async def another_worker(store: Store) -> AsyncIterator[tuple[Worker, Operators]]:
-    """Run a worker that looks at a log when it is told to, and never by itself."""
+    """Run a worker that looks at a log when it is asked to, and never by itself."""
     with ThreadPoolExecutor(1) as executor:
         async with running_worker(cast("Store", Silent(store)), home=home_of(store), look_seconds=600.0) as worker:
             yield worker, operators_of(worker, executor)

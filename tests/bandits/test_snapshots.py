@@ -388,7 +388,7 @@ def test_a_bandit_that_is_deleted_and_made_anew_is_another_one(stores: Stores) -
 
 
 def test_a_bandit_made_anew_between_two_looks_is_noticed(stores: Stores) -> None:
-    """The new log is longer than the old one was, so that only its events and its incarnation tell them apart."""
+    """The new log is longer than the old one was, so that only its events and its incarnation distinguish them."""
 
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker, running_worker(store, look_seconds=600.0) as follower:

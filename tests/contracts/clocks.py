@@ -39,7 +39,7 @@ class StoreClock:
 
 @dataclass(frozen=True)
 class ToldTime:
-    """A script that is told the time by its last argument; all else of it is what the service sends."""
+    """A script that gets the time as its last argument; all else of it is what the service sends."""
 
     script: Script
 
@@ -79,5 +79,5 @@ class ClockedLink(Link):
 
     async def ask_primaries(self, command: str) -> Mapping[str, Any]:
         replies = await super().ask_primaries(command)
-        told = self.clock.now_ms // 1000, self.clock.now_ms % 1000 * 1000
-        return dict.fromkeys(replies, told) if command == "TIME" else replies
+        reply = self.clock.now_ms // 1000, self.clock.now_ms % 1000 * 1000
+        return dict.fromkeys(replies, reply) if command == "TIME" else replies

@@ -578,14 +578,14 @@ class StoreContract(ProvisionalContract):
             with pytest.raises(NotFoundError):
                 await store.skip_event(ABSENT, skip)
             assert await whole_log(store, NAME) == before
-            told = ItemsChanged(upserted=ITEMS, retired=("fig",)), SettingsChanged(SETTINGS)
-            assert await store.skip_event(NAME, replace(skip, items=told[0], settings=told[1]))
+            stated = ItemsChanged(upserted=ITEMS, retired=("fig",)), SettingsChanged(SETTINGS)
+            assert await store.skip_event(NAME, replace(skip, items=stated[0], settings=stated[1]))
             after = await store.get_bandit(NAME)
             assert (after.log_position, after.items_position, after.revision) == (6, 6, 2)
             passed_over = LoggedEvent(3, skip.at_ms, skip.event)
             log = await whole_log(store, NAME)
             assert log[:4] == [*before[:2], passed_over, before[3]]
-            assert [logged.event for logged in log[4:]] == [told[1], told[0]]
+            assert [logged.event for logged in log[4:]] == [stated[1], stated[0]]
             assert await store.skip_event(NAME, skip), "what was passed over stays so"
             assert await store.get_bandit(NAME) == after
             for start, limit in ((1, 9), (3, 1), (2, 2), (4, 9)):
@@ -679,16 +679,16 @@ class StoreContract(ProvisionalContract):
             "none": (),
             "look": (0.0, -1e300),
         }
-        told = Item("fig", available=False, features=Features.of(values))
-        dearer = replace(told, features=Features.of(values | {"price": 3.0}))
+        priced = Item("fig", available=False, features=Features.of(values))
+        dearer = replace(priced, features=Features.of(values | {"price": 3.0}))
 
         async def scenario(store: Store) -> None:
             await create(store)
-            for item in (told, told, dearer, Item("fig", available=False)):
+            for item in (priced, priced, dearer, Item("fig", available=False)):
                 await store.change_items(NAME, upserted=[item], retired=[])
                 assert await store.list_items(NAME) == (item,)
             assert [logged.event for logged in await whole_log(store, NAME)][1:] == [
-                ItemsChanged(upserted=(item,)) for item in (told, dearer, Item("fig", available=False))
+                ItemsChanged(upserted=(item,)) for item in (priced, dearer, Item("fig", available=False))
             ]
 
         run(stores, scenario)
@@ -705,7 +705,7 @@ class StoreContract(ProvisionalContract):
 
         run(stores, scenario)
 
-    def test_retired_items_leave_their_room_to_others(self, stores: Stores) -> None:
+    def test_retired_items_leave_their_capacity_to_others(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store, having=settings(item_capacity=2))
             await store.change_items(NAME, upserted=[Item("a"), Item("b")], retired=[])
@@ -722,7 +722,7 @@ class StoreContract(ProvisionalContract):
 
         run(stores, scenario)
 
-    def test_items_change_where_there_are_more_than_new_settings_have_room_for(self, stores: Stores) -> None:
+    def test_items_change_where_there_are_more_than_new_settings_have_capacity_for(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store, having=settings(item_capacity=3))
             await store.change_items(NAME, upserted=[Item("a"), Item("b"), Item("c")], retired=[])
@@ -1107,8 +1107,8 @@ class StoreContract(ProvisionalContract):
                 (Reward("rec-1", 0.5, "click"), RewardReceipt(RewardOutcome.DUPLICATE, 6)),
                 (Reward("z-other", 0.0, "order"), ConflictError),
             ]
-            told = (await store.record_rewards(NAME, [reward for reward, _ in posted])).answer
-            assert [type(one) if isinstance(one, Exception) else one for one in told] == [
+            answers = (await store.record_rewards(NAME, [reward for reward, _ in posted])).answer
+            assert [type(one) if isinstance(one, Exception) else one for one in answers] == [
                 outcome for _, outcome in posted
             ]
             assert [type(one) for one in (await store.record_rewards(ABSENT, [Reward("rec-1", 1.0)])).answer] == [

@@ -535,13 +535,13 @@ class StudyContract:
     def test_a_restored_study_is_the_one_that_was(self, studies: Stores, at_once: int) -> None:
         async def scenario(store: StudyStore) -> None:
             await filled_plainly(store)
-            before, told = await store.get_study(STUDY), await kept(store, STUDY)
+            before, contents = await store.get_study(STUDY), await kept(store, STUDY)
             lines = await archived_study(store, STUDY)
             await store.delete_study(STUDY)
             receipt = await StudySender(store).send(STUDY, lines, at_once=at_once)
             assert (receipt.next_line, receipt.made) == (len(lines), before)
             assert await store.get_study(STUDY) == before
-            assert await kept(store, STUDY) == told
+            assert await kept(store, STUDY) == contents
             assert await archived_study(store, STUDY) == lines
             assert await store.list_studies(STUDY.tenant, after="", limit=9) == (before,)
             assert (await ask(store, 0, 1, asked=2)).status is AskStatus.REPEATED

@@ -134,8 +134,8 @@ def test_several_rewards_of_each_are_found_again_by_their_ids(valkey: RunningSer
             given = given_of(number, SHAPES["short"])
             await store.record_recommendation(NAME, request(), given, incarnation="first", items_position=0)
             for one in range(rewards):
-                told = {"reward_id": f"reward {one}", "final": one == rewards - 1}
-                await store.record_reward(NAME, id_of(number), number + one / 7.0, **told)
+                options = {"reward_id": f"reward {one}", "final": one == rewards - 1}
+                await store.record_reward(NAME, id_of(number), number + one / 7.0, **options)
         for number in range(0, many, 7):
             for one in range(rewards):
                 value, reward_id = number + one / 7.0, f"reward {one}"
@@ -156,8 +156,8 @@ def test_forgetting_is_no_more_work_the_more_there_is_to_forget(valkey: RunningS
 
     def sent() -> Counter[str]:
         with valkey.client() as client:
-            told = client.info("commandstats")
-            return Counter({name: told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in COMMANDS})
+            stats = client.info("commandstats")
+            return Counter({name: stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in COMMANDS})
 
     def scenario_of(stores: RedisStores, many: int, took: list[Counter[str]], left: list[int]) -> None:
         async def scenario(store: Store) -> None:

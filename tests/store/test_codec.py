@@ -317,13 +317,13 @@ def test_what_a_newer_program_wrote_is_not_taken_for_damaged() -> None:
 
 def test_shares_that_never_fall_are_left_out_and_told_in_no_other_way() -> None:
     kept = replace(SETTINGS, exploration=replace(SETTINGS.exploration, shares_fall_after=9))
-    told = codec.encode_settings(kept)
-    assert codec.decode_settings(told) == kept
+    encoded = codec.encode_settings(kept)
+    assert codec.decode_settings(encoded) == kept
     assert b"shares_fall_after" not in codec.encode_settings(
         replace(kept, exploration=replace(kept.exploration, shares_fall_after=0))
     )
     with pytest.raises(CorruptDataError, match="shares_fall_after"):
-        codec.decode_settings(told.replace(b'"shares_fall_after":9', b'"shares_fall_after":0'))
+        codec.decode_settings(encoded.replace(b'"shares_fall_after":9', b'"shares_fall_after":0'))
 
 
 OF_ANY_TYPE = [None, True, 17, 1.5, "text", [None], {"x": None}]

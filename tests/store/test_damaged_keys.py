@@ -140,8 +140,8 @@ async def recommend(store: Store, *ids: str, items_position: int = 2) -> None:
 async def skip(store: Store, position: int) -> None:
     record = await store.get_bandit(NAME)
     looked_at = record.incarnation, record.revision, record.items_position
-    told = SettingsChanged(record.settings), ItemsChanged(tuple(await store.list_items(NAME)))
-    assert await store.skip_event(NAME, Skip(position, EventSkipped("why", 1), 1, *looked_at, *told))
+    stated = SettingsChanged(record.settings), ItemsChanged(tuple(await store.list_items(NAME)))
+    assert await store.skip_event(NAME, Skip(position, EventSkipped("why", 1), 1, *looked_at, *stated))
 
 
 async def use_bandits(store: Store, pass_time: Callable[[int], Awaitable[None]]) -> Sequence[str]:
@@ -255,9 +255,9 @@ def calls(server: RunningServer) -> list[Call]:
     with pytest.MonkeyPatch.context() as patch:
         run, run_all, run_durably = ClockedLink.run, ClockedLink.run_all, ClockedLink.run_all_durably
 
-        async def noted(link: ClockedLink, script: Script, *told: Any) -> Any:  # noqa: ANN401
-            recorder.note(link, script, *told)
-            return await run(link, script, *told)
+        async def noted(link: ClockedLink, script: Script, *arguments: Any) -> Any:  # noqa: ANN401
+            recorder.note(link, script, *arguments)
+            return await run(link, script, *arguments)
 
         def note_all(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
             async def noted_too(link: ClockedLink, script: Script, keys: Any, arguments: Any, **how: str) -> Any:  # noqa: ANN401
@@ -340,4 +340,4 @@ def test_a_script_that_errors_leaves_all_keys_as_they_were(server: RunningServer
                     if contents(client) != before:
                         kept.append((key.rpartition(":")[2], word, str(error)[:80]))
     assert not kept, f"{len(kept)} of {errors}: {kept[:12]}"
-    assert errors > 0 or name == "EXAMINE"  # which tells of damage, and is never stopped by it
+    assert errors > 0 or name == "EXAMINE"  # which reports damage, and is never stopped by it

@@ -170,8 +170,8 @@ async def receipt_of(store: Store, one: str) -> Durability:
     return receipt.durability
 
 
-@pytest.mark.parametrize("usual", CLASSES.values(), ids=CLASSES)
-def test_a_bandit_may_have_a_class_of_its_own(pair: tuple[RunningServer, RunningServer], usual: Durability) -> None:
+@pytest.mark.parametrize("default", CLASSES.values(), ids=CLASSES)
+def test_a_bandit_may_have_a_class_of_its_own(pair: tuple[RunningServer, RunningServer], default: Durability) -> None:
     """Whoever has not heard of a change waits for what it knew, notices, and waits for what is asked for."""
 
     async def scenario(store: Store, other: Store) -> None:
@@ -180,7 +180,7 @@ def test_a_bandit_may_have_a_class_of_its_own(pair: tuple[RunningServer, Running
         ids = iter("abcdefghi")
         for own in (REPLICATED, FSYNC, IN_MEMORY, None):
             revision = (await store.update_settings(NAME, with_class(own), revision=revision)).revision
-            required = own or usual
+            required = own or default
             assert await receipt_of(store, next(ids)) == required
             # More than is needed may have been waited for, once.
             assert await receipt_of(other, next(ids)) >= required
@@ -192,7 +192,7 @@ def test_a_bandit_may_have_a_class_of_its_own(pair: tuple[RunningServer, Running
                 NAME, request(), recommendation(one), incarnation="first", items_position=0
             )
 
-    run(RedisStores(pair[0].unix_url, durability=usual), scenario, connections=2)
+    run(RedisStores(pair[0].unix_url, durability=default), scenario, connections=2)
 
 
 def test_only_the_bandit_that_asks_for_a_replica_waits_for_it(pair: tuple[RunningServer, RunningServer]) -> None:
@@ -249,8 +249,8 @@ def test_what_keeps_a_store_from_its_class_is_named(durability: Durability) -> N
 
         async def scenario(store: Store) -> None:
             report = await store.check()
-            told = " ".join(report.problems)
-            assert ("appendfsync is everysec" in told, "min-replicas-to-write" in told) == (
+            problems = " ".join(report.problems)
+            assert ("appendfsync is everysec" in problems, "min-replicas-to-write" in problems) == (
                 durability.synced,
                 durability.replicas > 0,
             )

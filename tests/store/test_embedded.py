@@ -365,7 +365,7 @@ def test_reading_a_long_log_back_takes_as_long_as_it_takes(folder: Path, monkeyp
     """A server that makes progress is waited for, however much longer than the patience it needs."""
     with EmbeddedStore.start(folder) as store, client_of(store.url) as client:
         pipeline = client.pipeline(transaction=False)
-        for number in range(20 * 1024):  # a server tells of its progress after each 1,024 commands
+        for number in range(20 * 1024):  # a server reports its progress after each 1,024 commands
             pipeline.rpush("a", number)
         pipeline.execute()
     monkeypatch.setattr(embedded, "time", SimpleNamespace(monotonic=lambda: SlowlyLoaded.seconds, sleep=time.sleep))

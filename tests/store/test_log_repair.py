@@ -1,4 +1,4 @@
-"""A log that is torn or damaged: what is cut off is told, and what is before it comes back."""
+"""A log that is torn or damaged: what is cut off is reported, and what is before it comes back."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def die_with_entries(store: EmbeddedStore) -> Path:
     return file
 
 
-def test_what_a_torn_end_cost_is_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_torn_end_cost_is_reported(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     rng = random.Random(9)
     for _ in range(TEARS):
         caplog.clear()
@@ -60,16 +60,16 @@ def test_what_a_torn_end_cost_is_told(folder: Path, caplog: pytest.LogCaptureFix
             cut = rng.randint(1, 4096)
             file.write_bytes(written[:-cut])
             assert store.ensure_running()
-            [told] = [vars(record) for record in caplog.records if "torn" in record.getMessage()]
-            left = written[: told["bytes_left"]]
-            assert told["bytes_lost"] == len(written) - cut - len(left)
-            assert 0 < told["bytes_lost"] < len(written) // ENTRIES + 60, "no more than one write is torn"
+            [record] = [vars(record) for record in caplog.records if "torn" in record.getMessage()]
+            left = written[: record["bytes_left"]]
+            assert record["bytes_lost"] == len(written) - cut - len(left)
+            assert 0 < record["bytes_lost"] < len(written) // ENTRIES + 60, "no more than one write is torn"
             assert count_entries(store) == left.count(b"XADD")
             assert ENTRIES - cut // 90 - 2 <= count_entries(store) < ENTRIES
         shutil.rmtree(folder)
 
 
-def test_an_end_that_is_whole_is_not_told_of(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_end_that_is_whole_is_not_reported(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with EmbeddedStore.start(folder) as store:
         die_with_entries(store)
         assert store.ensure_running()
@@ -98,10 +98,10 @@ def test_a_damaged_log_is_refused_and_repaired(
     file, before = damaged
     repair = ["store", "repair", "--data-dir", str(folder)]
     assert main(repair) == 1
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     good = examine_log(folder).good_bytes
-    assert told.out == f"{file}: the first {good} of {len(before)} bytes are good\n"
-    assert "--yes" in told.err
+    assert output.out == f"{file}: the first {good} of {len(before)} bytes are good\n"
+    assert "--yes" in output.err
     assert file.read_bytes() == before
     assert main([*repair, "--yes"]) == 0
     copy = folder / "appendonlydir.damaged-1"

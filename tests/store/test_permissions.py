@@ -100,7 +100,7 @@ def test_keys_and_channels_of_others_are_no_use(server: RunningServer) -> None:
 
 
 def test_the_page_has_the_rights_that_are_enough(server: RunningServer) -> None:
-    [told] = re.findall(
+    [permissions] = re.findall(
         r"^    ACL SETUSER topk-bandit on >PASSWORD (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
 
@@ -111,8 +111,8 @@ def test_the_page_has_the_rights_that_are_enough(server: RunningServer) -> None:
         finally:
             await store.close()
 
-    assert asyncio.run(problems(*told.split())) == ()
-    [less] = asyncio.run(problems(*told.split(), "-@write"))
+    assert asyncio.run(problems(*permissions.split())) == ()
+    [less] = asyncio.run(problems(*permissions.split(), "-@write"))
     assert " xadd" in less or " more on " in less
 
 
@@ -123,8 +123,8 @@ def test_waits_are_needed_for_their_class(server: RunningServer) -> None:
     async def scenario() -> None:
         async with RedisStores(server.url_of_a_user(*LEAST_RIGHTS)).connect() as store:
             assert (await store.check()).problems == ()
-            told = await problems(store)
-            assert "may not run waitaof on" in told or "at least 7.2 is needed" in told
+            found = await problems(store)
+            assert "may not run waitaof on" in found or "at least 7.2 is needed" in found
 
     asyncio.run(scenario())
 

@@ -100,7 +100,7 @@ def test_nothing_is_finalized_while_an_older_worker_runs(stores: RedisStores, mo
     asyncio.run(scenario())
 
 
-def test_a_damaged_data_version_is_told(stores: RedisStores, server: RunningServer) -> None:
+def test_a_damaged_data_version_is_reported(stores: RedisStores, server: RunningServer) -> None:
     async def scenario() -> None:
         async with stores.connect() as store:
             programs = store.programs("one", about="one")
@@ -114,7 +114,7 @@ def test_a_damaged_data_version_is_told(stores: RedisStores, server: RunningServ
     asyncio.run(scenario())
 
 
-def test_settings_that_are_told_again_in_another_data_version_are_the_same(stores: RedisStores) -> None:
+def test_settings_that_are_sent_again_in_another_data_version_are_the_same(stores: RedisStores) -> None:
     async def scenario() -> None:
         async with stores.connect() as store:
             await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)

@@ -257,7 +257,7 @@ def test_a_bandit_is_restored_once_though_replies_were_lost(valkey: RunningServe
 
 
 def test_a_part_of_an_import_that_is_undone_while_it_is_looked_for_is_not_recorded(valkey: RunningServer) -> None:
-    """A failover comes between the two steps of the search; whoever is told of the part believes to have sent it."""
+    """A failover comes between the two steps of the search; whoever hears of the part believes to have sent it."""
     stores = RedisStores(valkey.url)
     imports = KeySpace(stores.prefix).bandit(NAME).imports
 
@@ -291,7 +291,7 @@ def test_a_deletion_whose_reply_was_lost_is_no_error(valkey: RunningServer) -> N
 
 
 class Clock:
-    """What tells a store when it may try again, which stands still unless it is moved."""
+    """What shows a store when it may try again, which stands still unless it is moved."""
 
     seconds = 0.0
 
@@ -607,7 +607,7 @@ def test_no_log_is_trimmed_for_snapshots_that_do_not_verify(valkey: RunningServe
 
 
 def test_a_writer_hears_of_its_own_writes_by_their_answers_alone(valkey: RunningServer) -> None:
-    """What no answer tells is announced to all, and so is what others write."""
+    """What no answer returns is announced to all, and so is what others write."""
 
     async def scenario(near: Store, far: Store) -> None:
         async with listening(near) as next_near, listening(far) as next_far:
@@ -623,7 +623,7 @@ def test_a_writer_hears_of_its_own_writes_by_their_answers_alone(valkey: Running
 
 
 def test_what_the_only_follower_wrote_is_announced_to_nobody(valkey: RunningServer) -> None:
-    """As soon as another follows, or another writes, it is announced; and so is what no answer tells."""
+    """As soon as another follows, or another writes, it is announced; and so is what no answer returns."""
 
     async def scenario(near: Store, far: Store) -> None:
         assert isinstance(near, RedisStore)

@@ -14,8 +14,8 @@ ENTRIES = 128
 
 def entry(position: int) -> bytes:
     """Return an entry of a log as its script returns it."""
-    told = f"{position}-0 1764000000000 - ".encode() + encode_event(Lapsed(f"slate-{position}"))
-    return f"{checksum_of(told)} ".encode() + told
+    text = f"{position}-0 1764000000000 - ".encode() + encode_event(Lapsed(f"slate-{position}"))
+    return f"{checksum_of(text)} ".encode() + text
 
 
 def test_others_have_their_turn_while_a_long_part_of_a_log_is_read() -> None:

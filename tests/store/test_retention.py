@@ -1,4 +1,4 @@
-"""How long what is in the store stays there, where no other test tells; the table is in docs/operations.md."""
+"""How long what is in the store stays there, where no other test shows it; the table is in docs/operations.md."""
 
 from __future__ import annotations
 

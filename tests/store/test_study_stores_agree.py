@@ -103,11 +103,13 @@ class Agreement(RuleBasedStateMachine):
     def claim(self, name: StudyName, owner: str, lease_ms: int) -> None:
         self.both(lambda store: store.claim_design(name, owner=owner, lease_ms=lease_ms))
 
-    @rule(name=names, incarnation=incarnations, attempt=attempts, owner=owners, lease_ms=leases, told=st.booleans())
-    def report(self, *, name: StudyName, incarnation: str, attempt: int, owner: str, lease_ms: int, told: bool) -> None:
+    @rule(name=names, incarnation=incarnations, attempt=attempts, owner=owners, lease_ms=leases, begun=st.booleans())
+    def report(
+        self, *, name: StudyName, incarnation: str, attempt: int, owner: str, lease_ms: int, begun: bool
+    ) -> None:
         async def report(store: StudyStore) -> bool:
             record = await self.known(store, name, incarnation, attempt)
-            progress = PROGRESS if told else None
+            progress = PROGRESS if begun else None
             return await store.report_design(record, owner=owner, lease_ms=lease_ms, progress=progress)
 
         self.both(report)

@@ -29,11 +29,11 @@ def test_all_that_scripts_write_is_in_the_version_in_force(version: int) -> None
         written: list[str] = []
 
         def listen() -> None:
-            for told in monitor.listen():
-                if told["command"] == "ECHO end":
+            for entry in monitor.listen():
+                if entry["command"] == "ECHO end":
                     return
-                if told["client_type"] == "lua":
-                    written.append(told["command"])
+                if entry["client_type"] == "lua":
+                    written.append(entry["command"])
 
         patient = redis.Redis(unix_socket_path=f"{server.folder}/socket", protocol=2, socket_timeout=None)
         with patient, patient.monitor() as monitor:

@@ -438,7 +438,7 @@ def test_progress_is_told_while_it_is_made(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Listening(Hooks):
-    """Hooks that keep what they are told of studies."""
+    """Hooks that keep what they receive of studies."""
 
     def __init__(self) -> None:
         self.answers: Counter[str] = Counter()

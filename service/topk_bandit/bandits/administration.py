@@ -180,7 +180,7 @@ class Bandits:
             check_items((await self._store.get_bandit(name)).settings, items)
         await self._check_learner(name)
         await self._models.expire(name)
-        await self._check_room(name, items)
+        await self._check_quotas(name, items)
         return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
 
     async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
@@ -226,7 +226,7 @@ class Bandits:
         """
         await self._models.follow(name)
 
-    async def _check_room(self, name: BanditName, items: Sequence[Item]) -> None:
+    async def _check_quotas(self, name: BanditName, items: Sequence[Item]) -> None:
         """Refuse items beyond the tenant's quota; those that are there can be changed while its logs have space."""
         if self._quotas.limit(name.tenant, Quota.ITEMS) == UNLIMITED:
             new = 0

@@ -170,7 +170,7 @@ class Follower:
         self._report_lag(model, part)
         if model is None or part.log_position <= model.version + SHORT_TAIL:
             model = await self._fold_as_far_as_possible(model, part)
-        if not await self._announce_if_there_is_room(model):
+        if not await self._announce_unless_full(model):
             return await self.follow()
         if self.state is not FollowerState.BROKEN:
             self._publish(model, log_position=part.log_position)
@@ -197,7 +197,7 @@ class Follower:
         own = None if reads else self._find_own()
         model = await self._fold_to_end(*own or await self._read_next())
         while self._announced_position != model.items_position or _now() >= self._announce_at:
-            if await self._announce_if_there_is_room(model):
+            if await self._announce_unless_full(model):
                 break
             model = await self._fold_to_end(*await self._read_next())
         return model
@@ -211,7 +211,7 @@ class Follower:
             self._announce_at = now + self._announce_seconds
         return newest <= position
 
-    async def _announce_if_there_is_room(self, model: Model) -> bool:
+    async def _announce_unless_full(self, model: Model) -> bool:
         """Return what `announce_items` does, or True if the store is full: it records no slate then, whatever items."""
         try:
             return await self.announce_items(model)

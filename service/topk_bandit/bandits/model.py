@@ -18,7 +18,7 @@ import numpy as np
 from topk_bandit.bandits.contexts import fitting_features
 from topk_bandit.bandits.history import History, Totals
 from topk_bandit.bandits.items import Items
-from topk_bandit.bandits.places import make_room
+from topk_bandit.bandits.places import make_space
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
 from topk_bandit.domain.bandits import (
     Activated,
@@ -473,7 +473,7 @@ def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
     if model.skipped:
         change = replace(change, retired=tuple(filter(model.items.knows, change.retired)))
     wanted = len(model.items.find_new(change))
-    items, state = make_room(model.items, model.state, wanted, settings=model.settings, at_ms=at_ms)
+    items, state = make_space(model.items, model.state, wanted, settings=model.settings, at_ms=at_ms)
     items = items.apply(change)
     state, prior_mean = state.with_leaving(items.retired_places), state.posterior.prior_mean
     if prior_mean is not None:

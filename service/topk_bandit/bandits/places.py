@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.learning.policy import State
 
-__all__ = ["MOST_RETIRED", "make_room"]
+__all__ = ["MOST_RETIRED", "make_space"]
 
 MOST_RETIRED = 10_000
 """Places beyond a bandit's capacity that retired items may have. Beyond that those whose slates end first lose theirs,
@@ -43,7 +43,7 @@ class _Plan(NamedTuple):
     n_places: int
 
 
-def make_room(items: Items, state: State, wanted: int, *, settings: BanditSettings, at_ms: int) -> tuple[Items, State]:
+def make_space(items: Items, state: State, wanted: int, *, settings: BanditSettings, at_ms: int) -> tuple[Items, State]:
     """Return the items and the state with so many free places; the state was refit if it had too few.
 
     Parameters

@@ -45,7 +45,7 @@ _POLL_SECONDS = 0.02
 _PID_SECONDS = 1.0
 _STOP_SECONDS = 30.0
 _LOG_TAIL_BYTES = 2000
-_ROOM_BYTES = 1 << 20
+_PROBED_BYTES = 1 << 20
 _TORN = re.compile(r"Truncating the AOF (\S+) at offset (\d+)")
 _DAMAGED = re.compile(r"Bad file format reading the append only file ([^\s:]+)")
 
@@ -166,16 +166,16 @@ def _private_folder(folder: Path) -> Path:
     return resolved
 
 
-def _check_room(folder: Path) -> None:
+def _check_disk_space(folder: Path) -> None:
     """Write and remove a file: no figure that the system gives says of every disk and quota whether it takes more."""
     probe = folder / "room"
     try:
         with probe.open("wb") as file:
-            file.write(bytes(_ROOM_BYTES))
+            file.write(bytes(_PROBED_BYTES))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        problem = f"{_ROOM_BYTES >> 20} MiB can't be written to it: {error.strerror}"
+        problem = f"{_PROBED_BYTES >> 20} MiB can't be written to it: {error.strerror}"
         raise ConfigurationError(f"data folder {folder} can't be used: {problem}") from error
     finally:
         with contextlib.suppress(OSError):
@@ -348,7 +348,7 @@ class EmbeddedStore:
         owner = _own(private)
         try:
             owner.write(str(os.getpid()))
-            _check_room(private)
+            _check_disk_space(private)
             store = cls(private, owner, fsync=fsync, patience=patience)
             store._bring_up()
         except OSError as error:
@@ -386,7 +386,7 @@ class EmbeddedStore:
         if lock is None:
             return False
         lock.close()
-        _check_room(self.folder)
+        _check_disk_space(self.folder)
         self._bring_up()
         return True
 

@@ -521,7 +521,7 @@ def _meta_of(restore: Restore) -> tuple[str | int, ...]:
 
 
 def _flat(fields: Mapping[str, str | int]) -> tuple[str | int, ...]:
-    """Return the name and the value of each field by turns."""
+    """Return the name and the value of each field, in one sequence."""
     return tuple(part for field in fields.items() for part in field)
 
 

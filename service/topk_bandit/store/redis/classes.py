@@ -19,17 +19,17 @@ class Classes:
 
     Parameters
     ----------
-    usual
+    default
         The service's class.
     """
 
-    def __init__(self, usual: Durability) -> None:
-        self.usual = usual
+    def __init__(self, default: Durability) -> None:
+        self.default = default
         self._known: dict[str, Durability] = {}
 
     def expect(self, key: str) -> Durability:
         """Return the class that the writes of a bandit probably need."""
-        return self._known.get(key, self.usual)
+        return self._known.get(key, self.default)
 
     def note(self, key: str, reply: object) -> Durability:
         """Return the class that they need by the store's reply, and remember it.
@@ -45,9 +45,9 @@ class Classes:
             raise reply
         if not reply:
             self._known.pop(key, None)
-            return self.usual
+            return self.default
         try:
-            required = Durability.parse(bytes(reply).decode()) if isinstance(reply, bytes) else self.usual
+            required = Durability.parse(bytes(reply).decode()) if isinstance(reply, bytes) else self.default
         except ValueError as error:
             raise CorruptDataError(f"{key} has the unknown durability {reply!r}") from error
         if len(self._known) >= _MOST_KNOWN:

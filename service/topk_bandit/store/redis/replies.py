@@ -213,7 +213,7 @@ def _read_text(entry: bytes, version: int) -> EventText:
 
 
 def fields_of(answer: Hash) -> Mapping[bytes, bytes]:
-    """Return a hash, whether it was answered as one or, by a script, as a list of names and values by turns."""
+    """Return a hash, whether it was answered as one or, by a script, as a list of names and values."""
     if isinstance(answer, Mapping):
         return answer
     return dict(zip(answer[::2], answer[1::2], strict=True))

@@ -139,14 +139,14 @@ def reward(known: Known, posted: Reward) -> Decision[RewardReceipt]:
     position = appended(int(recorded.state is RecordState.INACTIVE)) if in_time else 0
     if before is not None:
         return _take(known, key, recorded.with_reward(replace(before, position=position)), before, ends=ends)
-    _check_room(known, recorded, key, in_time=in_time)
+    _check_takes_more(known, recorded, key, in_time=in_time)
     value = _within_range(known, posted.value)
     taken = PostedReward(recorded.reward_key(reward_id), posted.value, value if in_time else None, position)
     recorded = recorded.with_reward(taken)
     return _take(known, key, recorded, taken, ends=ends) if in_time else _count_late(known, key, recorded)
 
 
-def _check_room(known: Known, recorded: Recorded, key: str, *, in_time: bool) -> None:
+def _check_takes_more(known: Known, recorded: Recorded, key: str, *, in_time: bool) -> None:
     """Refuse another reward of a slate that has had its last one, or as many as it can have."""
     if in_time and not recorded.is_open:
         raise refusal("reward_final", known.name, key)

@@ -2,7 +2,7 @@
 -- Read the slates whose deadlines have passed.
 -- KEYS[1..8]   `BanditKeys.of_slates`
 -- ARGV[1] how many at most
--- Returns {'known', the time, the bandit as `known_bandit` has it, ids and records by turns, and the earliest deadline of all
+-- Returns {'known', the time, the bandit as `known_bandit` has it, ids, each with its record behind it, and the earliest deadline of all
 -- others if there is one}, or {'no_bandit'}.
 
 local bandit = known_bandit()

@@ -3,7 +3,7 @@
 -- about to create it.
 -- KEYS[1] reservations   read: all
 -- ARGV[1] how long a reservation holds, in ms
--- Returns id and reservation by turns.
+-- Returns ids, each with its reservation behind it.
 
 local lapsed = {}
 local reservations = redis.call('HGETALL', KEYS[1])
