@@ -1,7 +1,7 @@
 """The contents of a bandit beside its log, in pages of lines as `topk_bandit.store.archives` has them.
 
-Of a log that is whole these are the bandit and its imports; of one that was trimmed also the snapshot that it begins
-after, items, and open slates, whose events are gone. Pages are read one after the other while the log grows: the events
+For a whole log these are the bandit and its imports. For a trimmed log they are also the snapshot that it begins after,
+items, and open slates, whose events are gone. Pages are read one after the other while the log grows: the events
 from the first position on, read after the last page, show what changed meanwhile.
 """
 

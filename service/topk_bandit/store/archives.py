@@ -1,6 +1,6 @@
 """A bandit as lines of JSON: what a store holds of it, then the events of its log, then a line that ends them.
 
-Of a log that is whole, events say nearly all; of one that was trimmed, items, the ids of retired ones, slates that are
+For a whole log, events say nearly all; of one that was trimmed, items, the ids of retired ones, slates that are
 open and the snapshot before the oldest event come first. They may be read while the log grows: applied to them once
 more, the events that follow make of them what they were at the last one.
 """

@@ -75,7 +75,7 @@ class Receipt(Generic[_Made]):
 
 @dataclass(frozen=True, slots=True)
 class RestoreProgress:
-    """How far an import is; each kind of import adds what it needs to know of the lines before.
+    """The progress of a restore; each kind adds what it needs to know of the lines before.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ _Progress = TypeVar("_Progress", bound=RestoreProgress)
 
 
 class _Step(Protocol[_Progress]):
-    """What a part of the lines brings; `restore` is how far the import is with it."""
+    """The changes by one part of the lines; `restore` is the progress with them."""
 
     restore: _Progress
 

@@ -377,7 +377,7 @@ class Contents:
     imported_position
         Log position of the newest `Imported`; 0 before the first.
     retired
-        Of the id of each retired item, what `topk_bandit.store.restores.item_digest` returns.
+        The `topk_bandit.store.restores.item_digest` of each retired item's id.
     """
 
     record: BanditRecord

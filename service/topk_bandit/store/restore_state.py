@@ -1,4 +1,4 @@
-"""How far an import of a bandit is, and what a part of its lines brings: values, for every store."""
+"""The progress of a bandit's restore, and the changes by one part of its lines: values, for every store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Restore", "RestoreStep", "Restored"]
 
 @dataclass(frozen=True, slots=True)
 class Restore(RestoreProgress):
-    """How far an import of a bandit is.
+    """The progress of a bandit's restore.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class RestoreStep:
     Attributes
     ----------
     restore
-        How far the import is with it.
+        The progress with this part.
     version
         The data version in whose layout the store is to keep it.
     snapshot

@@ -96,7 +96,7 @@ def ids_of(parsed: Sequence[Line]) -> tuple[list[str], list[tuple[str, int]]]:
 def take(
     restore: Restore, restored: Restored, sent: Lines, parsed: Sequence[Line], *, version: int, check: Check
 ) -> RestoreStep:
-    """Return what the lines that come next make of what is restored, to be kept in the layout of a data version.
+    """Return the changes that the next lines make to the restored state, in the layout of a data version.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far an import of a study is, and what a part of its lines brings: values, for every store of studies."""
+"""The progress of a study's restore, and the changes by one part of its lines: values, for every store of studies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["StudyRestore", "StudyRestoreStep", "take_study"]
 
 @dataclass(frozen=True, slots=True)
 class StudyRestore(RestoreProgress):
-    """How far an import of a study is; `position` is that of the newest restored event."""
+    """The progress of a study's restore; `position` is that of the newest restored event."""
 
     position: int = 0
     complete: bool = False
@@ -28,7 +28,7 @@ class StudyRestore(RestoreProgress):
 
 @dataclass(slots=True)
 class StudyRestoreStep:
-    """What a part of the lines brings; `restore` is how far the import is with it."""
+    """The changes by one part of the lines; `restore` is the progress with them."""
 
     restore: StudyRestore
     events: list[LoggedStudyEvent] = field(default_factory=list)

@@ -157,9 +157,9 @@ class RedisStore(JournaledStore):
         durability
             What is awaited before a write is acknowledged; recording a recommendation acknowledges nothing.
         writer
-            What distinguishes this store's writes from all others, in one word: `changes` then leaves out what the
-            answers of its calls return, and what a bandit's only follower gets, if that has this name, is announced
-            to nobody. Empty for one that yields all.
+            The name of this store's writes, in one word; empty for a store that yields all. `changes` leaves out what
+            the answers of its calls return. If a bandit's only follower has this name, its writes are announced to
+            nobody.
         monotonic
             A clock that never goes back, in seconds.
 
