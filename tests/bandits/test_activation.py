@@ -122,14 +122,14 @@ def test_an_evaluation_leaves_out_what_was_shown_instead() -> None:
     for number in range(20):
         slate = SLATES[number]
         ranking = np.array([int(one[1:]) for one in slate], dtype=np.int32)
-        shown = replace(
+        given = replace(
             recommendation(f"r{number}"),
             slate=slate,
             propensity=drawn.propensity(ranking),
             best_slate=("i0", "i1", "i2"),
             model_version=2,
         )
-        events.append(Recommended(request(f"q{number}", context=(float(number % 7), 1.0)), shown))
+        events.append(Recommended(request(f"q{number}", context=(float(number % 7), 1.0)), given))
         if number % 4:
             other = 30 + number if number % 4 == 1 else None
             events += [

@@ -75,8 +75,8 @@ def test_a_recorded_log_is_replayed_to_the_posterior_that_it_had() -> None:
 
 
 def test_the_program_that_recorded_it_could_read_what_is_written_for_it() -> None:
-    recorded = [json.loads(entry.split(" ", 4)[4]) for entry in RECORDED["entries"]]
-    assert [json.loads(encode_event(undated(logged.event), RECORDED_VERSION)) for logged in LOG.events] == recorded
+    documents = [json.loads(entry.split(" ", 4)[4]) for entry in RECORDED["entries"]]
+    assert [json.loads(encode_event(undated(logged.event), RECORDED_VERSION)) for logged in LOG.events] == documents
     model = decode_model(SNAPSHOT_BEFORE.payload, limits=LIMITS)
     payloads = encode_model(model, RECORDED_VERSION), SNAPSHOT_BEFORE.payload
     with np.load(BytesIO(payloads[0])) as ours, np.load(BytesIO(payloads[1])) as theirs:
