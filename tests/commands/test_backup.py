@@ -77,7 +77,7 @@ def traffic(service: Service) -> Iterator[None]:
             while not stop.is_set():
                 try:
                     trade(client, "home", 1, first=number)
-                except Exception as error:  # noqa: BLE001 - raised below
+                except Exception as error:  # noqa: BLE001 - asserted below
                     failed.append(error)
                     return
                 number += 1

@@ -373,7 +373,7 @@ def test_memory_stays_within_what_its_limits_allow() -> None:
         assert state.memory_bytes <= most
 
 
-def test_the_rows_within_a_memory_leave_room_for_features() -> None:
+def test_the_rows_within_a_memory_leave_space_for_features() -> None:
     few, many = (
         Limits.within(2**21, context_dim=5, slate_size=6, n_features=n_features) for n_features in (0, MOST_FEATURES)
     )
@@ -473,7 +473,7 @@ def test_of_many_new_items_those_with_good_features_are_searched(n_candidates: i
     assert rank.max() < n_candidates // 4
 
 
-def test_items_keep_their_features_when_there_is_room_for_more() -> None:
+def test_items_keep_their_features_when_there_is_space_for_more() -> None:
     state = taught(initial(Z), 30)
     wider = state.with_kernel(adaptive_kendall(N_ITEMS + 3, SLATE_SIZE))
     content = wider.posterior.kernel.content

@@ -69,10 +69,12 @@ def test_how_much_wider_spreads_are_counts() -> None:
     assert len({digest_state(one) for one in (STATE, *wider)}) == 3
 
 
-def test_room_for_more_rows_does_not_count() -> None:
+def test_capacity_for_more_rows_does_not_count() -> None:
     posterior = STATE.posterior
-    roomy = replace(posterior, _rows=posterior._rows.with_capacity(posterior._rows.capacity + 9, used=posterior.n_rows))
-    assert digest_state(replace(STATE, posterior=roomy)) == digest_state(STATE)
+    larger = replace(
+        posterior, _rows=posterior._rows.with_capacity(posterior._rows.capacity + 9, used=posterior.n_rows)
+    )
+    assert digest_state(replace(STATE, posterior=larger)) == digest_state(STATE)
 
 
 def test_values_that_look_alike_differ() -> None:

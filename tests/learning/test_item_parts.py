@@ -358,10 +358,10 @@ def test_each_row_that_leaves_gives_every_item_its_exact_marginal(shape: Shape) 
     absorbed = parts.absorb(kernel, leaving, noise_variance=NOISE, most_items=N_ITEMS)
     known = absorbed.infer_parts(kernel, NOISE)
     present = np.array([theta for theta in range(1 + N_ITEMS) if theta == 0 or theta - 1 in absorbed.items])
-    place = known.place[present - 1]
-    np.testing.assert_allclose(known.means[0, place] - OFFSET * known.means[1, place], means[present], atol=1e-9)
+    index = known.index_of[present - 1]
+    np.testing.assert_allclose(known.means[0, index] - OFFSET * known.means[1, index], means[present], atol=1e-9)
     units = np.where(present == 0, kernel.constant, kernel.item_variance)[:, None, None] * np.eye(CONTEXT_DIM)
-    np.testing.assert_allclose(units - known.taken[place], covariances[present], atol=1e-9)
+    np.testing.assert_allclose(units - known.taken[index], covariances[present], atol=1e-9)
     assert absorbed.observations == 5
 
 
@@ -426,7 +426,7 @@ def test_a_prior_mean_is_taken_off_as_far_as_items_are_known() -> None:
     assert without.parts.shifts.tobytes() == sure.parts.shifts.tobytes()
 
 
-def test_items_beyond_the_room_are_as_unknown_as_at_first() -> None:
+def test_items_beyond_the_capacity_are_as_unknown_as_at_first() -> None:
     most_items = Limits(part_bytes=8 * CONTEXT_DIM * (CONTEXT_DIM + 1) * 3).most_items(CONTEXT_DIM)
     kernel, (contexts, rankings, rewards) = kernel_of(SHAPES[0]), rows_of(15, 12)
     leaving = LeavingRows(contexts, rankings, np.stack([rewards, np.ones(12)]), np.ones(12))
@@ -442,7 +442,7 @@ def test_items_beyond_the_room_are_as_unknown_as_at_first() -> None:
     assert parts.fade(0.25).observations == 3.0
 
 
-LARGE, LARGE_DIM, ROOM = 60, 2, Limits(rows=48, pending_rows=4)
+LARGE, LARGE_DIM, SMALL_LIMITS = 60, 2, Limits(rows=48, pending_rows=4)
 
 
 def large_shop(seed: int, count: int) -> tuple[FloatArray, NDArray[np.int32], FloatArray, FloatArray]:
@@ -460,7 +460,7 @@ def large_shop(seed: int, count: int) -> tuple[FloatArray, NDArray[np.int32], Fl
 
 def learned_from(seed: int, count: int) -> State:
     contexts, rankings, rewards, _ = large_shop(seed, count)
-    state = State.initial(adaptive_kendall(LARGE, SLATE_SIZE), context_dim=LARGE_DIM, limits=ROOM)
+    state = State.initial(adaptive_kendall(LARGE, SLATE_SIZE), context_dim=LARGE_DIM, limits=SMALL_LIMITS)
     for row in range(count):
         state = state.rewarded(str(row), contexts[row], rankings[row], reward=float(rewards[row]))
     return state
@@ -509,7 +509,7 @@ def test_it_counts_the_directions_in_which_contexts_vary() -> None:
 def test_rewards_that_differ_for_the_first_time_after_others_left_are_learned(level: float) -> None:
     """Rare clicks: what left was all equal, and tells nothing of noise and of how much items differ."""
     contexts, rankings, _, _ = large_shop(4, 260)
-    state = State.initial(adaptive_kendall(LARGE, SLATE_SIZE), context_dim=LARGE_DIM, limits=ROOM)
+    state = State.initial(adaptive_kendall(LARGE, SLATE_SIZE), context_dim=LARGE_DIM, limits=SMALL_LIMITS)
     for row in range(260):
         reward = level + (row > 200 and 5 in rankings[row])
         state = state.rewarded(str(row), contexts[row], rankings[row], reward=reward)
@@ -529,7 +529,7 @@ def test_a_study_of_a_large_catalogue_leads_nowhere(since: int) -> None:
     kernel, rng = adaptive_kendall(LARGE, SLATE_SIZE), np.random.default_rng(1)
     utilities = worth[:, 0] + rng.normal(size=LARGE), np.column_stack([np.zeros(LARGE), worth[:, 1]])
     prior = PriorMean.of(kernel, *utilities, np.arange(LARGE))
-    state = State.initial(kernel, context_dim=LARGE_DIM, limits=ROOM, prior_mean=None if since else prior)
+    state = State.initial(kernel, context_dim=LARGE_DIM, limits=SMALL_LIMITS, prior_mean=None if since else prior)
     for row in range(900):
         if since and row == since:
             state = state.with_prior_mean(prior)
@@ -562,12 +562,12 @@ def grown() -> State:
 def test_a_checkpoint_has_it_all(grown: State) -> None:
     state = grown.refit()
     kernel = adaptive_kendall(LARGE, SLATE_SIZE)
-    assert digest_state(State.restore(kernel, state.checkpoint, limits=ROOM)) == digest_state(state)
+    assert digest_state(State.restore(kernel, state.checkpoint, limits=SMALL_LIMITS)) == digest_state(state)
     parts = state.checkpoint.observed_rows.parts
     assert parts is not None
     other = replace(parts, shifts=np.nextafter(parts.shifts, np.inf))
     changed = replace(state.checkpoint, observed_rows=replace(state.checkpoint.observed_rows, parts=other))
-    assert digest_state(State.restore(kernel, changed, limits=ROOM)) != digest_state(state)
+    assert digest_state(State.restore(kernel, changed, limits=SMALL_LIMITS)) != digest_state(state)
 
 
 def test_items_that_are_gone_are_forgotten(grown: State) -> None:
@@ -599,10 +599,10 @@ def test_rewards_that_age_fade_with_the_rows() -> None:
 
 def test_a_history_of_many_rows_is_learned_at_once() -> None:
     contexts, rankings, rewards, _ = large_shop(3, 1500)
-    state = State.initial(adaptive_kendall(LARGE, SLATE_SIZE), context_dim=LARGE_DIM, limits=ROOM)
+    state = State.initial(adaptive_kendall(LARGE, SLATE_SIZE), context_dim=LARGE_DIM, limits=SMALL_LIMITS)
     state = state.learn_history(PastRows(contexts, rankings, rewards, np.zeros(1500)))
     errors, _, truth = errors_of(state, 3)
-    assert state.posterior.n_rows <= ROOM.rows
+    assert state.posterior.n_rows <= SMALL_LIMITS.rows
     assert np.std(errors) < 0.5 * np.std(truth)
 
 

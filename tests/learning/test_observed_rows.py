@@ -301,7 +301,7 @@ def test_projecting_again_and_again_goes_on_learning(kind: Kind) -> None:
     assert np.abs(learned - truth).mean() < 0.5 * truth.std()
 
 
-def test_enough_room_projects_nothing() -> None:
+def test_enough_capacity_projects_nothing() -> None:
     folded = ObservedRows.of(Observations(*repeating(WCK, 7, count=20, context_dim=2).rows))
     assert project(WCK.make(N_ITEMS, SLATE_SIZE), folded, most_rows=20, noise_variance=NOISE) is folded
 

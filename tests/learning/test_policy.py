@@ -36,7 +36,7 @@ pytestmark = pytest.mark.bits
 
 EVERYTHING = np.array(list(permutations(range(N_ITEMS), SLATE_SIZE)), dtype=np.int32)
 LIMITS = [
-    pytest.param(Limits(), id="roomy"),
+    pytest.param(Limits(), id="large"),
     pytest.param(Limits(rows=50), id="few rows"),
     pytest.param(Limits(rows=60, pending_rows=4), id="few pending"),
 ]
@@ -140,7 +140,7 @@ def test_the_rows_within_a_memory_are_the_most_that_fit(pending_rows: int) -> No
         assert most_bytes_of(replace(limits, rows=limits.rows + 1), context_dim=5, slate_size=6) > memory_bytes
 
 
-def test_a_memory_without_room_for_rows_is_refused_by_name() -> None:
+def test_a_memory_without_space_for_rows_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         Limits.within(10_000, context_dim=5, slate_size=6, pending_rows=128)
     assert caught.value.field == "memory_bytes"

@@ -677,8 +677,10 @@ def _revised_state(model: Model, event: RewardRevised, before: float) -> State |
     if state.can_correct(event.recommendation_id):
         return state.corrected(event.recommendation_id, event.value)
     context, ranking = model.encode(shown.context), model.items.find_indices(shown.slate)
-    revised = state.revised(context, ranking, before=before, reward=event.value, at=event.learned_ms)
-    return None if revised is state and event.value != before else revised
+    if event.value == before:
+        return state
+    reward, at = event.value, event.learned_ms
+    return state.revised(event.recommendation_id, context, ranking, before=before, reward=reward, at=at)
 
 
 def _correct_aside(model: Model, event: RewardAmended) -> Model:

@@ -125,18 +125,18 @@ class Encoder:
         recoded = np.zeros((len(contexts), width_of(self.schema) + 1))
         recoded[:, -1] = contexts[:, -1]
         ones = contexts[:, -1] / shared
-        of_name = {feature.name: place for place, feature in enumerate(before.schema)}
+        of_name = {feature.name: index for index, feature in enumerate(before.schema)}
         here, there, weights, old_weights = (
             *(find_blocks(self.schema), find_blocks(before.schema)),
             *(self.weights, before.weights),
         )
-        for place, feature in enumerate(self.schema):
+        for index, feature in enumerate(self.schema):
             earlier = of_name.get(feature.name)
             if earlier is None:
                 continue
             old = contexts[:, there[earlier]] / old_weights[earlier]
-            change = _Change(before.records[earlier], self.records[place], before.schema[earlier].kind, feature.kind)
-            recoded[:, here[place]] = weights[place] * change.apply(old, ones, sizes)
+            change = _Change(before.records[earlier], self.records[index], before.schema[earlier].kind, feature.kind)
+            recoded[:, here[index]] = weights[index] * change.apply(old, ones, sizes)
         return recoded
 
 
@@ -169,11 +169,11 @@ class _Change(NamedTuple):
 
 
 def _move_values(block: FloatArray, before: Categorical, after: Categorical) -> FloatArray:
-    """Return a block of texts with a place for each value that is declared now, unknown and missing ones last."""
+    """Return a block of texts with a column for each value that is declared now, unknown and missing ones last."""
     if before == after:
         return block
-    moved, places = np.zeros((len(block), after.width)), _find_places(after.values)
-    moved[:, [places[value] for value in before.values]] = block[:, :-2]
+    moved, columns = np.zeros((len(block), after.width)), _find_columns(after.values)
+    moved[:, [columns[value] for value in before.values]] = block[:, :-2]
     moved[:, -2:] = block[:, -2:]
     return moved
 
@@ -197,8 +197,8 @@ def find_blocks(schema: tuple[Feature, ...]) -> tuple[slice, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _find_places(values: tuple[str, ...]) -> Mapping[str, int]:
-    return {value: place for place, value in enumerate(values)}
+def _find_columns(values: tuple[str, ...]) -> Mapping[str, int]:
+    return {value: column for column, value in enumerate(values)}
 
 
 def _encode(kind: FeatureKind, record: FeatureRecord, value: FeatureValue | None) -> tuple[list[float], Mark]:
@@ -237,16 +237,16 @@ def _encode_flag(_kind: Boolean, _record: FeatureRecord, value: bool, block: lis
 
 
 def _encode_text(kind: Categorical, _record: FeatureRecord, value: str, block: list[float]) -> Mark:
-    place = _place_of(kind, value)
-    block[place] = 1.0
-    return Mark.UNKNOWN if place == len(kind.values) and not kind.buckets else Mark.IN_RANGE
+    column = _column_of(kind, value)
+    block[column] = 1.0
+    return Mark.UNKNOWN if column == len(kind.values) and not kind.buckets else Mark.IN_RANGE
 
 
 def _encode_labels(kind: LabelSet, record: FeatureRecord, value: tuple[str, ...], block: list[float]) -> Mark:
     marks = [_encode_text(kind, record, label, block) for label in value]
     if any(block):
         height = 1.0 / math.sqrt(sum(block))
-        block[:] = [height if place else 0.0 for place in block]
+        block[:] = [height if column else 0.0 for column in block]
     return max(marks, default=Mark.IN_RANGE)
 
 
@@ -275,10 +275,10 @@ _ENCODERS: Mapping[type, Callable[..., Mark]] = {
 }
 
 
-def _place_of(kind: Categorical, value: str) -> int:
+def _column_of(kind: Categorical, value: str) -> int:
     if kind.buckets:
         return int.from_bytes(blake2b(value.encode(), digest_size=8).digest()) % kind.buckets
-    return _find_places(kind.values).get(value, len(kind.values))
+    return _find_columns(kind.values).get(value, len(kind.values))
 
 
 def _number_of(kind: FeatureKind, value: FeatureValue | None) -> float | None:

@@ -241,28 +241,28 @@ def _best_of(shop: Shop, items: NDArray[np.int32]) -> float:
     if math.comb(len(items), k) <= _ENUMERATED:
         return float(shop.expect_rewards(0, by_relevance[_sets(len(items), k)]).max())
     starts = random_rankings(np.arange(len(items)), slate_size=k, count=_CLIMBS, rng=np.random.default_rng(0))
-    return max(_climb(shop, by_relevance, places) for places in starts)
+    return max(_climb(shop, by_relevance, chosen) for chosen in starts)
 
 
 @lru_cache(maxsize=8)
 def _sets(n_items: int, slate_size: int) -> Rankings:
-    """Return all sets of places, each ascending, shape (n choose k, k)."""
+    """Return all sets of k indices, each ascending, shape (n choose k, k)."""
     return np.array(list(combinations(range(n_items), slate_size)), dtype=np.int32)
 
 
-def _climb(shop: Shop, by_relevance: NDArray[np.int32], places: NDArray[np.int32]) -> float:
+def _climb(shop: Shop, by_relevance: NDArray[np.int32], chosen: NDArray[np.int32]) -> float:
     value = -np.inf
     while True:
-        neighbours = _neighbours(places, len(by_relevance))
+        neighbours = _neighbours(chosen, len(by_relevance))
         rewards = shop.expect_rewards(0, by_relevance[neighbours])
         if rewards.max() <= value:
             return float(value)
-        value, places = float(rewards.max()), neighbours[int(np.argmax(rewards))]
+        value, chosen = float(rewards.max()), neighbours[int(np.argmax(rewards))]
 
 
-def _neighbours(places: NDArray[np.int32], n_items: int) -> Rankings:
-    """Return the set itself and each with one of its places replaced, ascending, shape (1 + k (n - k), k)."""
-    outside, k = np.setdiff1d(np.arange(n_items), places), len(places)
-    rows = np.tile(places, (1 + k * len(outside), 1))
+def _neighbours(chosen: NDArray[np.int32], n_items: int) -> Rankings:
+    """Return the set itself and each with one of its indices replaced, ascending, shape (1 + k (n - k), k)."""
+    outside, k = np.setdiff1d(np.arange(n_items), chosen), len(chosen)
+    rows = np.tile(chosen, (1 + k * len(outside), 1))
     rows[np.arange(1, len(rows)), np.repeat(np.arange(k), len(outside))] = np.tile(outside, k)
     return np.sort(rows, axis=1).astype(np.int32)

@@ -32,6 +32,12 @@ _JITTER = 1e-14
 _SAME = 1e-9
 """Contexts and rewards that differ by less than this part are those of one observation."""
 
+_MOST_KNOWN = 1.01
+"""Rows can't hold more than all of an observation, but for rounding."""
+
+_ROUNDING = 1e-6
+"""Products of targets that are below zero by no more than this part of them are rounded."""
+
 _MOST_LEVERAGE = 1.0 - 1e-6
 """An observation that alone says what some row says is taken out up to this part: some precision has to be left."""
 
@@ -126,27 +132,21 @@ class Span:
                 rows,
                 parts=rows.parts.amend(self._kernel, learned.context, learned.ranking, change=learned.weight * change),
             )
-        return _amend_sum(rows, self._sum_of(rows, learned), change)
-
-    def remove(self, rows: ObservedRows, learned: Learned) -> ObservedRows:
-        """Return rows without `parts` that never learned an observation that they were made of: O(N^2)."""
-        own = _find_own(rows, learned)
-        if own is not None:
-            return rows.select(np.delete(np.arange(rows.n_rows), own))
-        return _remove_sum(rows, self._sum_of(rows, learned), learned)
-
-    def _sum_of(self, rows: ObservedRows, learned: Learned) -> _Sum:
         weights, left = _of_one_ranking(rows, learned), 0.0
         if weights is None:
             weights, left = self._of_all(rows, learned)
-        image = weights if rows.noise_shape is None else rows.noise_shape @ weights
-        return _Sum(
-            weights,
-            image,
-            leverage=float(weights @ image),
-            counted=learned.weight / (1.0 + left / self._noise_variance),
-            beside=learned.targets - rows.targets @ weights,
-        )
+        return _amend_sum(rows, _sum_of(rows, learned, weights, left=left / self._noise_variance), change)
+
+    def remove(self, rows: ObservedRows, learned: Learned) -> ObservedRows | None:
+        """Return rows that never learned an observation that they were made of; None if they can't be had.
+
+        They can where the rows of its ranking hold all of it, which is so under any kernel.
+        """
+        own = _find_own(rows, learned)
+        if own is not None:
+            return rows.select(np.delete(np.arange(rows.n_rows), own))
+        weights = None if rows.parts is not None else _of_one_ranking(rows, learned)
+        return None if weights is None else _remove_sum(rows, _sum_of(rows, learned, weights), learned)
 
     def _of_all(self, rows: ObservedRows, learned: Learned) -> tuple[FloatArray, float]:
         """Return the sum of all rows that is nearest under this kernel, and the variance of what it leaves."""
@@ -155,6 +155,15 @@ class Span:
         weights = np.asarray(cho_solve(self._factor, covariance))
         variance = float(context @ context) * float(kernel.variances(ranking)[0])
         return weights, max(variance - float(weights @ covariance), 0.0)
+
+
+def _sum_of(rows: ObservedRows, learned: Learned, weights: FloatArray, *, left: float = 0.0) -> _Sum:
+    """Return an observation as a sum that leaves so much of it, in units of the noise."""
+    image = weights if rows.noise_shape is None else rows.noise_shape @ weights
+    leverage = float(weights @ image)
+    counted = learned.weight / (1.0 + left)
+    counted = counted if counted * leverage < _MOST_KNOWN else 1.0 / leverage
+    return _Sum(weights, image, leverage, counted, beside=learned.targets - rows.targets @ weights)
 
 
 def _of_one_ranking(rows: ObservedRows, learned: Learned) -> FloatArray | None:
@@ -208,6 +217,9 @@ def _remove_sum(rows: ObservedRows, of_rows: _Sum, learned: Learned) -> Observed
 
 def _with_leftovers(rows: ObservedRows, of_rows: _Sum, more: FloatArray, *, count: float = 0.0) -> FloatArray:
     """Return the leftovers with more products of the targets, at the row that the observation is most of."""
+    least = -_ROUNDING * float((rows.targets * rows.targets).sum() + np.trace(rows.left_products))
+    if np.linalg.eigvalsh(rows.left_products + more)[0] < least:
+        more = np.zeros_like(more)  # the sum only comes near the observation: products of nothing real
     leftovers, row = rows.leftovers.copy(), int(np.argmax(np.abs(of_rows.weights)))
     leftovers[row] += np.append(count, more[np.tril_indices(len(more))])
     return leftovers

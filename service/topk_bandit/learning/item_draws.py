@@ -172,9 +172,9 @@ def _quantile(ascending: FloatArray, probability: float) -> float:
 
     With few draws, too, it is exceeded as often as it says (Weibull, 1939).
     """
-    place, below = math.modf(probability * (len(ascending) + 1))
+    share, below = math.modf(probability * (len(ascending) + 1))
     first, second = ascending[int(below) - 1 : int(below) + 1].tolist()
-    return float(first + place * (second - first))
+    return float(first + share * (second - first))
 
 
 def _factor_of_features(at: ContextPosterior, n_columns: int) -> FloatArray:

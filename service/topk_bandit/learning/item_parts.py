@@ -182,12 +182,12 @@ class ItemParts:
         left = units * np.linalg.inv(eye + units / noise_variance * precisions)
         left = 0.5 * (left + left.transpose(0, 2, 1))
         means = (left @ (shifts / noise_variance)[:, :, :, None])[:, :, :, 0]
-        place = np.full(kernel.n_items + 1, -1, dtype=np.int32)
-        place[self.items] = np.arange(1, len(self.items) + 1, dtype=np.int32)
-        place[-1] = 0
+        index_of = np.full(kernel.n_items + 1, -1, dtype=np.int32)
+        index_of[self.items] = np.arange(1, len(self.items) + 1, dtype=np.int32)
+        index_of[-1] = 0
         taken = np.concatenate([units * eye - left, np.zeros((1, *left.shape[1:]))])
         means = np.concatenate([means, np.zeros((len(means), 1, self.context_dim))], axis=1)
-        return KnownParts(place, taken, means, np.append(kernel.part_weight, 1.0))
+        return KnownParts(index_of, taken, means, np.append(kernel.part_weight, 1.0))
 
     @property
     def spectrum(self) -> Spectrum:
@@ -227,7 +227,7 @@ class ItemParts:
         beside = max(1.0 - unit * float(weight @ weight), 0.0)
         left = compiled.absorb(
             *(precisions, shifts, s_of_items, np.ascontiguousarray(known.means[:, :-1])),
-            *(known.place[known.with_all(rows.rankings)], rows.contexts, rows.targets),
+            *(known.index_of[known.with_all(rows.rankings)], rows.contexts, rows.targets),
             *(noise_variance * rows.noise, noise_variance, known.weights, beside, unit),
         )
         precisions, shifts = _weigh(precisions, shifts, 1.0 / norm)
@@ -276,16 +276,16 @@ class ItemParts:
             np.pad(self.precisions, [more, (0, 0), (0, 0)]),
             np.pad(self.shifts, [(0, 0), more, (0, 0)]),
         )
-        places = np.append(0, 1 + order)
-        return replace(self, items=every[order], precisions=precisions[places], shifts=shifts[:, places])
+        indices = np.append(0, 1 + order)
+        return replace(self, items=every[order], precisions=precisions[indices], shifts=shifts[:, indices])
 
     def without(self, items: NDArray[np.int32]) -> ItemParts:
         """Return those of other items."""
         stay = ~np.isin(self.items, items)
         if stay.all():
             return self
-        places = np.append(True, stay)
-        return replace(self, items=self.items[stay], precisions=self.precisions[places], shifts=self.shifts[:, places])
+        kept = np.append(True, stay)
+        return replace(self, items=self.items[stay], precisions=self.precisions[kept], shifts=self.shifts[:, kept])
 
     def fade(self, weight: float) -> ItemParts:
         """Return these counting for less."""
@@ -327,8 +327,8 @@ class KnownParts:
 
     Attributes
     ----------
-    place
-        For each of the n items among the m, from 1 on, -1 for the others, and 0 for theta_all; shape (n + 1,).
+    index_of
+        Each item's index among the m, from 1 on, -1 for the others, and 0 for theta_all; shape (n + 1,).
     taken
         kappa I - S of theta_all, kappa_0 I - S_i of the items, and zeros for all others, shape (m + 2, C, C).
     means
@@ -337,7 +337,7 @@ class KnownParts:
         g by position, and 1, shape (k + 1,).
     """
 
-    place: NDArray[np.int32]
+    index_of: NDArray[np.int32]
     taken: FloatArray
     means: FloatArray
     weights: FloatArray
@@ -345,11 +345,11 @@ class KnownParts:
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        return self.place.nbytes + self.taken.nbytes + self.means.nbytes
+        return self.index_of.nbytes + self.taken.nbytes + self.means.nbytes
 
     def with_all(self, rankings: Rankings) -> Rankings:
         """Return rankings (A, k) that also show what stands for theta_all, last; shape (A, k + 1)."""
-        last = np.full((len(rankings), 1), len(self.place) - 1, dtype=np.int32)
+        last = np.full((len(rankings), 1), len(self.index_of) - 1, dtype=np.int32)
         return np.concatenate([rankings, last], axis=1)
 
     def at(
@@ -361,12 +361,12 @@ class KnownParts:
     @property
     def numbers(self) -> tuple[NDArray[np.int32] | FloatArray, ...]:
         """All numbers that predictions depend on, in a stated order: for digests."""
-        return self.place, self.taken, self.means
+        return self.index_of, self.taken, self.means
 
     def of_rows(self, contexts: FloatArray, rankings: Rankings) -> FloatArray:
         """Return what is expected of the targets of rows (N,), shape (T, N)."""
         return np.asarray(
-            compiled.expect_targets(self.with_all(rankings), contexts, self.means, self.place, self.weights)
+            compiled.expect_targets(self.with_all(rankings), contexts, self.means, self.index_of, self.weights)
         )
 
     def of_items(self, context: FloatArray, items: NDArray[np.integer], centre: FloatArray) -> FloatArray:
@@ -375,7 +375,7 @@ class KnownParts:
         `centre` is what each target counts: 1, -b and, if there is a prior mean, -s.
         """
         means = np.tensordot(centre, self.means @ context, 1)
-        return np.asarray(means[self.place[items]], dtype=np.float64)
+        return np.asarray(means[self.index_of[items]], dtype=np.float64)
 
     def of_slates(
         self, context: FloatArray, rankings: Rankings, centre: FloatArray, *, with_constant: bool
@@ -395,7 +395,7 @@ class KnownParts:
             As in `of_items`.
         """
         explained = np.zeros(self.means.shape[1:])
-        np.add.at(explained, self.place[rankings], self.weights[:-1, None] * weighted[:, None, :])
+        np.add.at(explained, self.index_of[rankings], self.weights[:-1, None] * weighted[:, None, :])
         return np.asarray(np.tensordot(centre, self.means, 1) - np.einsum("mcd,md->mc", self.taken, explained))
 
     def of_all(self, context: FloatArray, centre: FloatArray, of_rows: FloatArray) -> float:
@@ -411,7 +411,7 @@ class KnownParts:
         It is zero for items of which nothing is known.
         """
         taken = self._images(context) @ context
-        return np.asarray(np.maximum(taken[self.place[items]], 0.0), dtype=np.float64)
+        return np.asarray(np.maximum(taken[self.index_of[items]], 0.0), dtype=np.float64)
 
     def variances_of_slates(self, context: FloatArray, rankings: Rankings, *, with_constant: bool) -> FloatArray:
         """Return by how much the variance of rankings (A, k) in a context is smaller, with theta_all or not, (A,)."""
@@ -420,7 +420,7 @@ class KnownParts:
 
     def of_entries(self, contexts: FloatArray, rankings: Rankings, context: FloatArray) -> FloatArray:
         """Return g_p c' (kappa_0 I - S_i) c_0 of each item of each row, c_0 being a context; shape (N, k)."""
-        return np.asarray(compiled.entries(rankings, contexts, self._images(context), self.place, self.weights))
+        return np.asarray(compiled.entries(rankings, contexts, self._images(context), self.index_of, self.weights))
 
     def cross(
         self, contexts: FloatArray, rankings: Rankings, context: FloatArray, orders: Rankings, *, with_constant: bool
@@ -429,12 +429,12 @@ class KnownParts:
         if with_constant:
             rankings, orders = self.with_all(rankings), self.with_all(orders)
         entries = self.of_entries(contexts, rankings, context)
-        return np.asarray(compiled.add_up_shared(rankings, entries, orders, self.weights, len(self.place)))
+        return np.asarray(compiled.add_up_shared(rankings, entries, orders, self.weights, len(self.index_of)))
 
     def gram(self, contexts: FloatArray, rankings: Rankings) -> FloatArray:
         """Return by how much the covariance of rows is smaller, (N, N)."""
         shown = self.with_all(rankings)
-        return np.asarray(compiled.gram_of_parts(shown, contexts, self.taken, self.place, self.weights))
+        return np.asarray(compiled.gram_of_parts(shown, contexts, self.taken, self.index_of, self.weights))
 
     def _images(self, context: FloatArray) -> FloatArray:
         """Return `taken` times a context, shape (m + 2, C)."""

@@ -342,8 +342,8 @@ def _shapes_beside(shape: Shape, *, fixed: set[str]) -> Iterator[Shape]:
     for name, grid, first in zip(Shape._fields, _GRIDS, _FIRST_SHAPE, strict=True):
         if name in fixed:
             continue
-        place = grid.index(getattr(shape, name))
-        for beside in sorted({place - 1, place + 1, grid.index(first)} - {place}):
+        index = grid.index(getattr(shape, name))
+        for beside in sorted({index - 1, index + 1, grid.index(first)} - {index}):
             if 0 <= beside < len(grid):
                 yield shape._replace(**{name: grid[beside]})
 

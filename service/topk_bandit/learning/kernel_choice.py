@@ -68,8 +68,8 @@ class _Prior(NamedTuple):
     nothing: float = -math.inf
 
     def log_density(self, value: float) -> float:
-        place = math.log(value, 4.0) if value else self.nothing
-        return -0.5 * ((place - self.middle) / self.spread) ** 2
+        exponent = math.log(value, 4.0) if value else self.nothing
+        return -0.5 * ((exponent - self.middle) / self.spread) ** 2
 
 
 _OF_SHARED = _Prior(0.0, 1.5)

@@ -87,14 +87,14 @@ def _split_ranking(
 ) -> tuple[FloatArray, FloatArray]:
     """Return u_p r of the items and D_pq Z of the pairs of a ranking, by `weights` of rows with these rankings."""
     k = kernel.slate_size
-    # One place more, which is that of items that a row does not show.
+    # The position after the last one is that of items that a row does not show.
     shown = rankings[:, :, None] == ranking
-    place = np.where(shown.any(axis=1), shown.argmax(axis=1), k)
-    u, v = np.append(kernel.item_weight, 0.0)[place], np.append(kernel.divergence, 0.0)[place]
+    position = np.where(shown.any(axis=1), shown.argmax(axis=1), k)
+    u, v = np.append(kernel.item_weight, 0.0)[position], np.append(kernel.divergence, 0.0)[position]
     order = np.zeros((k + 1, k + 1))
     order[:k, :k] = kernel.pair_weight - kernel.pair_weight.T
     of_u = weights @ u
     of_items = weights @ (kernel.n_items * u + v) - kernel.total * weights.sum()
-    of_pairs = np.einsum("n,nab->ab", weights, order[place[:, :, None], place[:, None, :]])
+    of_pairs = np.einsum("n,nab->ab", weights, order[position[:, :, None], position[:, None, :]])
     pairs = kernel.pair_weight * (of_pairs + of_u[:, None] - of_u[None, :])
     return kernel.item_weight * of_items, pairs

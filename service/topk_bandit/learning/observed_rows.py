@@ -181,7 +181,7 @@ class ObservedRows:
         return self.leftovers.nbytes + of_shape + (0 if self.parts is None else self.parts.nbytes)
 
     def select(self, rows: NDArray[np.intp]) -> ObservedRows:
-        """Return the rows at these places, in ascending order, as if nothing else had been seen."""
+        """Return the rows at these indices, in ascending order, as if nothing else had been seen."""
         return ObservedRows(
             self.contexts[rows],
             self.rankings[rows],
@@ -196,9 +196,9 @@ class ObservedRows:
         shape = self.noise_shape
         if shape is not None or later.noise_shape is not None:
             shape = np.eye(self.n_rows + later.n_rows)
-            for of_rows, places in ((self, slice(self.n_rows)), (later, slice(self.n_rows, None))):
+            for of_rows, block in ((self, slice(self.n_rows)), (later, slice(self.n_rows, None))):
                 if of_rows.noise_shape is not None:
-                    shape[places, places] = of_rows.noise_shape
+                    shape[block, block] = of_rows.noise_shape
         return ObservedRows(
             np.concatenate([self.contexts, later.contexts]),
             np.concatenate([self.rankings, later.rankings]),

@@ -511,63 +511,75 @@ class State:
         reward
             None for a slate that ended without one.
         """
-        place = self.recent.ids.index(slate_id)
-        state = self._void(place) if reward is None else self._amend(place, reward)
+        index = self.recent.ids.index(slate_id)
+        state = self._void(index) if reward is None else self._amend(index, reward)
         latest = len(state.recent) - state.since_refit
         return replace(state, usual_rewards=state.range_at_refit.after_all(state.recent.rewards, first=latest))
 
     def revised(
         self,
+        slate_id: str,
         context: NDArray[np.float64],
         ranking: NDArray[np.int32],
         *,
         before: float,
         reward: float | None,
         at: float,
-    ) -> State:
+    ) -> State | None:
         """Return the state in which a slate that was learned before the last refit had another reward, or none.
 
         It is that of the same happenings with the other reward where the slate is a row or a sum of rows still, but for
         what was chosen and judged by the reward that it had. Where its row was projected onto others it is as exact as
         that (`folded_rewards`). One that fades counts as it does now, but for changes of the shop that were noticed.
-        A reward that is not learned, since it is wild, stays so, and a wild one takes no reward's place.
+        A slate whose other reward is wild is not learned, until later rewards show that it is in range.
 
         Parameters
         ----------
-        context, ranking
-            Of the slate, as they were learned.
+        slate_id, context, ranking
+            Of the slate, as it was learned.
         before
             The reward that was learned last.
         reward
             None for a slate that is to count for nothing.
         at
             When the slate's reward was learned first.
+
+        Returns
+        -------
+        State | None
+            None where the slate, or its other reward, is wild, and it is not among the latest observations.
         """
-        is_wild = self.is_wild_context(context) or any(
-            one is not None and self.reward_in_range(one) != one for one in (before, reward)
-        )
-        if is_wild:
-            return self
+        index = self.recent.find_settled(context, ranking, before)
+        seen = self if reward is None else self._see(reward)
+        is_wild = reward is not None and seen.reward_in_range(reward) != reward
+        is_unknown = index is None and (is_wild or seen.reward_in_range(before) != before)
+        if is_unknown or self.is_wild_context(context):
+            return None
         age = max(self.aged_at - at, 0.0) / self.half_life
-        learned = self.encode(context), ranking, before
-        weight = 0.5 ** min(age, _MOST_HALVINGS)
-        if reward is None:
+        learned, weight = (self.encode(context), ranking, before), 0.5 ** min(age, _MOST_HALVINGS)
+        if reward is None or is_wild:
             posterior = self.posterior.remove(*learned, weight=weight)
         else:
             posterior = self.posterior.amend(*learned, change=reward - before, weight=weight)
-        recounted = self._recount(context, ranking, before=before, reward=reward)
+        recounted = seen._recount(slate_id, index, before=before, reward=reward, is_wild=is_wild)
         return replace(recounted, posterior=self._scale(posterior))
 
+    def _see(self, reward: float) -> State:
+        """Return the state that knows of one more reward, as far as rewards are judged by it."""
+        return replace(self, usual_rewards=self.usual_rewards.after(reward, self.recent.centre))
+
     def _recount(
-        self, context: NDArray[np.float64], ranking: NDArray[np.int32], *, before: float, reward: float | None
+        self, slate_id: str, index: int | None, *, before: float, reward: float | None, is_wild: bool
     ) -> State:
         """Return the state that remembers a slate's other reward, or none; what is learned stays."""
-        place, gone = self.recent.find_settled(context, ranking, before), reward is None
-        settled, recent = self.settled, self.recent
-        if place is None:
+        gone, settled, recent = reward is None, self.settled, self.recent
+        if index is None:
             settled = settled._replace(reward_sum=settled.reward_sum + (reward or 0.0) - before)
+        elif reward is None:
+            recent = recent.without(index)
         else:
-            recent = recent.without(place) if reward is None else recent.with_reward(place, reward)
+            recent = recent.with_reward(index, reward)
+            recent = recent.doubt(index, slate_id) if is_wild else recent
         return replace(
             self,
             observations=self.observations - gone,
@@ -576,43 +588,43 @@ class State:
             recent=recent,
         )
 
-    def _void(self, place: int) -> State:
-        posterior, is_latest = self.posterior, self._is_latest(place)
-        if self.recent.believed[place]:
-            posterior = self._scale(posterior.without_row(self._row_of(place)))
+    def _void(self, index: int) -> State:
+        posterior, is_latest = self.posterior, self._is_latest(index)
+        if self.recent.believed[index]:
+            posterior = self._scale(posterior.without_row(self._row_of(index)))
         return replace(
             self,
             posterior=posterior,
             observations=self.observations - 1,
             since_refit=self.since_refit - is_latest,
             unrewarded=self.unrewarded + 1,
-            recent=self.recent.without(place),
+            recent=self.recent.without(index),
         )
 
-    def _amend(self, place: int, reward: float) -> State:
-        posterior, was_believed, is_latest = self.posterior, self.recent.believed[place], self._is_latest(place)
-        recent = self.recent.with_reward(place, reward)
-        verdict = recent.judge(self.usual_rewards, self.usual_norms, n_new=len(recent) - place)[place]
+    def _amend(self, index: int, reward: float) -> State:
+        posterior, was_believed, is_latest = self.posterior, self.recent.believed[index], self._is_latest(index)
+        recent = self.recent.with_reward(index, reward)
+        verdict = recent.judge(self.usual_rewards, self.usual_norms, n_new=len(recent) - index)[index]
         if verdict != Verdict.BELIEVED:
-            posterior = posterior.without_row(self._row_of(place)) if was_believed else posterior
-            recent = recent.with_verdict(place, verdict)
+            posterior = posterior.without_row(self._row_of(index)) if was_believed else posterior
+            recent = recent.with_verdict(index, verdict)
         elif was_believed:
             latest = np.arange(len(recent)) >= len(recent) - self.since_refit
             posterior = posterior.with_rewards(recent.rewards[recent.believed & latest])
         else:
             # It is the newest row, so it has to be the newest observation.
-            recent = recent.move_to_the_end(place)
+            recent = recent.move_to_the_end(index)
             posterior = posterior.observe(self.encode(recent.contexts[-1]), recent.rankings[-1], reward)
         since_refit = self.since_refit + (verdict == Verdict.BELIEVED and not is_latest)
         return replace(self, posterior=self._scale(posterior), recent=recent, since_refit=since_refit)
 
-    def _is_latest(self, place: int) -> bool:
+    def _is_latest(self, index: int) -> bool:
         """Tell whether an observation came since the last refit."""
-        return place >= len(self.recent) - self.since_refit
+        return index >= len(self.recent) - self.since_refit
 
-    def _row_of(self, place: int) -> int:
+    def _row_of(self, index: int) -> int:
         """Return which of the posterior's rows is that of an observation that is learned, and came since the refit."""
-        return self.posterior.n_rows - int(self.recent.believed[place:].sum())
+        return self.posterior.n_rows - int(self.recent.believed[index:].sum())
 
     @property
     def _latest_rows(self) -> int:
@@ -817,7 +829,7 @@ class State:
         Parameters
         ----------
         items
-            Items that are never shown again, whose places others take.
+            Items that are never shown again, whose slots others take.
         at
             As for `refit`.
         """

@@ -431,17 +431,17 @@ class Posterior:
             _sums=_Sums(products + z[:, None] * z, observations + 1.0, squares + float(context @ context)),
         )
 
-    def without_row(self, place: int) -> Posterior:
+    def without_row(self, row: int) -> Posterior:
         """Return this posterior without one of its rewarded rows, which is of one observation: O(N^3).
 
         Parameters
         ----------
-        place
+        row
             0-based index among the rewarded rows.
         """
-        others = np.delete(np.arange(self.n_rows), place)
+        others = np.delete(np.arange(self.n_rows), row)
         fitted = self.refit(self.observed_rows.select(others), noise_variance=self.noise_variance)
-        context, sums = self._rows.contexts[place], self._sums
+        context, sums = self._rows.contexts[row], self._sums
         # Where rows were folded together, theirs is not the mean square of the contexts that were observed.
         squares = sums.context_squares - float(context @ context)
         return replace(
@@ -512,18 +512,18 @@ class Posterior:
     def remove(
         self, context: FloatArray, ranking: NDArray[np.int32], reward: float, *, weight: float = 1.0
     ) -> Posterior:
-        """Return this posterior without an observation that its fitted rows were made of: O(N^3).
+        """Return this posterior without an observation that its rows were made of: O(N^3).
 
-        The parameters are those of `amend`. What items' parts know can't be taken out: there the reward becomes what is
-        expected.
+        The parameters are those of `amend`. Where rows of other rankings, or items' parts, hold some of the observation
+        it can't be taken out: there its reward becomes what is expected.
         """
         rows = self.observed_rows
-        if rows.parts is not None or not rows.n_rows:
-            change = float(self.predict(context, ranking[None]).mean[0]) - reward
-            return self.amend(context, ranking, reward, change=change, weight=weight)
         span = Span(self.kernel, rows, noise_variance=self.noise_variance)
-        learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
-        fitted = self.refit(span.remove(rows, learned), noise_variance=self.noise_variance)
+        others = span.remove(rows, Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight))
+        if others is None:
+            change = float(self.predict(context, ranking[None], with_pending=False).mean[0]) - reward
+            return self.amend(context, ranking, reward, change=change, weight=weight)
+        fitted = self.refit(others, noise_variance=self.noise_variance)
         squares = max(self._sums.context_squares - weight * float(context @ context), 0.0)
         return replace(fitted, _sums=fitted._sums._replace(context_squares=squares))
 
@@ -721,7 +721,7 @@ class Posterior:
         parts = contexts * (own @ weighted)
         if self._known is not None:
             beside = self._known.less_rows(rows.rankings[:n], weighted, self._centre)
-            parts += contexts * np.einsum("p,apc->ac", self._known.weights[:-1], beside[self._known.place[rankings]])
+            parts += contexts * np.einsum("p,apc->ac", self._known.weights[:-1], beside[self._known.index_of[rankings]])
         return np.asarray(parts, dtype=np.float64), of_content
 
     def known_item_parts(self, context: FloatArray, ranking: NDArray[np.int32]) -> FloatArray:
@@ -978,7 +978,7 @@ def _content_of(kernel: KendallKernel, rankings: Rankings) -> FloatArray:
 
 
 def _move_row(count: int, source: int, target: int) -> NDArray[np.intp]:
-    """Return 0 .. count - 1 with `source` taken out and put in again at place `target`, which is not after it."""
+    """Return 0 .. count - 1 with `source` taken out and put in again at index `target`, which is not after it."""
     order = np.arange(count)
     order[target + 1 : source + 1] = order[target:source]
     order[target] = source

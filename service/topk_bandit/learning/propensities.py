@@ -90,13 +90,13 @@ class SlateDistribution:
 
     def _draw_near(self, rng: np.random.Generator) -> NDArray[np.int32]:
         slate, k, n_others = self.best.copy(), len(self.best), len(self.eligible) - len(self.best)
-        place = int(rng.integers(self._near))
-        if place < k * n_others:
-            position, other = divmod(place, n_others)
+        choice = int(rng.integers(self._near))
+        if choice < k * n_others:
+            position, other = divmod(choice, n_others)
             slate[position] = np.setdiff1d(self.eligible, slate)[other]
             return slate
         first, second = np.triu_indices(k, 1)
-        pair = [first[place - k * n_others], second[place - k * n_others]]
+        pair = [first[choice - k * n_others], second[choice - k * n_others]]
         slate[pair] = slate[pair[::-1]]
         return slate
 

@@ -104,10 +104,10 @@ def random_rankings(items: NDArray[np.integer], *, slate_size: int, count: int, 
     drawn = np.empty((count, slate_size), dtype=np.intp)
     for position in range(slate_size):
         # The r-th of the items not drawn yet: step over each item drawn before, in ascending order.
-        place = among_remaining[:, position]
+        rank = among_remaining[:, position]
         for taken in np.sort(drawn[:, :position], axis=1).T:
-            place = place + (place >= taken)
-        drawn[:, position] = place
+            rank = rank + (rank >= taken)
+        drawn[:, position] = rank
     return np.ascontiguousarray(np.asarray(items)[drawn], dtype=np.int32)
 
 

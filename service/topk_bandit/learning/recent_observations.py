@@ -143,41 +143,41 @@ class RecentObservations:
         )
 
     def select(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> RecentObservations:
-        """Return those at some places, in this order."""
-        places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        """Return those at some indices, in this order."""
+        indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         return RecentObservations(
-            tuple(self.ids[place] for place in places.tolist()),
-            lay_out(self.contexts[places]),
-            lay_out(self.rankings[places], np.int32),
-            lay_out(self.rewards[places]),
-            lay_out(self.norms[places]),
-            lay_out(self.times[places]),
-            lay_out(self.verdicts[places], np.int8),
+            tuple(self.ids[index] for index in indices.tolist()),
+            lay_out(self.contexts[indices]),
+            lay_out(self.rankings[indices], np.int32),
+            lay_out(self.rewards[indices]),
+            lay_out(self.norms[indices]),
+            lay_out(self.times[indices]),
+            lay_out(self.verdicts[indices], np.int8),
         )
 
-    def without(self, place: int) -> RecentObservations:
+    def without(self, index: int) -> RecentObservations:
         """Return the others."""
-        return self.select(np.delete(np.arange(len(self)), place))
+        return self.select(np.delete(np.arange(len(self)), index))
 
-    def move_to_the_end(self, place: int) -> RecentObservations:
+    def move_to_the_end(self, index: int) -> RecentObservations:
         """Return them with one as the newest, which is believed now."""
-        order = np.append(np.delete(np.arange(len(self)), place), place)
+        order = np.append(np.delete(np.arange(len(self)), index), index)
         return self.select(order).with_verdict(-1, Verdict.BELIEVED)
 
-    def with_reward(self, place: int, reward: float) -> RecentObservations:
+    def with_reward(self, index: int, reward: float) -> RecentObservations:
         """Return them with another reward of one."""
         rewards = self.rewards.copy()
-        rewards[place] = reward
+        rewards[index] = reward
         return replace(self, rewards=lay_out(rewards))
 
     def with_contexts(self, contexts: FloatArray) -> RecentObservations:
         """Return them with other contexts, in their order."""
         return replace(self, contexts=lay_out(contexts))
 
-    def with_verdict(self, place: int, verdict: int) -> RecentObservations:
+    def with_verdict(self, index: int, verdict: int) -> RecentObservations:
         """Return them with another verdict on one."""
         verdicts = self.verdicts.copy()
-        verdicts[place] = verdict
+        verdicts[index] = verdict
         return self.with_verdicts(verdicts)
 
     def with_verdicts(self, verdicts: NDArray[np.int8]) -> RecentObservations:
@@ -196,12 +196,17 @@ class RecentObservations:
         return replace(latest, ids=tuple("" if believed else slate_id for slate_id, believed in kept))
 
     def find_settled(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> int | None:
-        """Return the place of the newest one that was learned before the last refit and is like this, None for none."""
+        """Return the index of the newest one that was learned before the last refit and is like this, None for none."""
         if not len(self):
             return None
         alike = (self.rankings == ranking).all(axis=1) & (self.rewards == reward) & self.believed
         alike &= (self.contexts == context).all(axis=1) & np.array([not one for one in self.ids])
         return int(np.flatnonzero(alike)[-1]) if alike.any() else None
+
+    def doubt(self, index: int, slate_id: str) -> RecentObservations:
+        """Return them with one whose reward is wild, which can be corrected by its id again."""
+        ids = (*self.ids[:index], slate_id, *self.ids[index + 1 :])
+        return replace(self, ids=ids).with_verdict(index, Verdict.WILD_REWARD)
 
     def past(self, at: float) -> PastRows:
         """Return them as rows that are as old as they are at a time."""

@@ -147,9 +147,9 @@ def _sum_of_rows(
     with_u = _per_item(rankings, scaled, n * kernel.item_weight + kernel.divergence, n)
     with_v = _per_item(rankings, scaled, kernel.item_weight, n)
     first, second = np.triu_indices(kernel.slate_size, 1)
-    places = rankings[:, first].astype(np.intp) * n + rankings[:, second]
+    indices = rankings[:, first].astype(np.intp) * n + rankings[:, second]
     values = np.outer(scaled, kernel.pair_weight[first, second])
-    pairs = np.bincount(places.reshape(-1), weights=values.reshape(-1), minlength=n * n).reshape(n, n)
+    pairs = np.bincount(indices.reshape(-1), weights=values.reshape(-1), minlength=n * n).reshape(n, n)
     singles = np.outer(kernel.item_weight, with_u) + np.outer(kernel.divergence, with_v)
     return singles, np.asarray(pairs - pairs.T, dtype=np.float64), -(kernel.total**2) * float(scaled.sum())
 

@@ -152,7 +152,7 @@ def are_equal(left, right):
 
 @njit(**FOR_LOOPS)
 def find_largest(values):
-    """Return the place of the largest number, the first of equal ones."""
+    """Return the index of the largest number, the first of equal ones."""
     largest = 0
     for i in range(1, values.shape[0]):
         if values[i] > values[largest]:
@@ -162,17 +162,17 @@ def find_largest(values):
 
 @njit(**FOR_LOOPS)
 def sort_descending(values, count):
-    """Return the places of the `count` largest numbers, the largest first and of equal ones the first first."""
-    places = integers(count)
+    """Return the indices of the `count` largest numbers, the largest first and of equal ones the first first."""
+    indices = integers(count)
     n_found = 0
     for i in range(values.shape[0]):
-        place = n_found
-        while place > 0 and values[places[place - 1]] < values[i]:
-            place -= 1
-        if place == count:
+        rank = n_found
+        while rank > 0 and values[indices[rank - 1]] < values[i]:
+            rank -= 1
+        if rank == count:
             continue
         n_found = min(n_found + 1, count)
-        for j in range(n_found - 1, place, -1):
-            places[j] = places[j - 1]
-        places[place] = i
-    return places
+        for j in range(n_found - 1, rank, -1):
+            indices[j] = indices[j - 1]
+        indices[rank] = i
+    return indices

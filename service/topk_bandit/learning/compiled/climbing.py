@@ -92,16 +92,16 @@ def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
         if _shows(slate, NOWHERE):
             continue
         mean = slate_mean(weights, pair_weights, slate, u, d, v, s)
-        place = 0
-        while place < count and values[place] > mean:
-            place += 1
-        if place == count or (values[place] == mean and are_equal(best[place], slate)):
+        rank = 0
+        while rank < count and values[rank] > mean:
+            rank += 1
+        if rank == count or (values[rank] == mean and are_equal(best[rank], slate)):
             continue
-        for i in range(count - 1, place, -1):
+        for i in range(count - 1, rank, -1):
             copy(best[i], best[i - 1])
             values[i] = values[i - 1]
-        copy(best[place], slate)
-        values[place] = mean
+        copy(best[rank], slate)
+        values[rank] = mean
         n_found = min(n_found + 1, count)
     return best[:n_found]
 
@@ -233,10 +233,10 @@ def _take(target, row, source, source_row, sign):
 
 
 @njit(**FOR_LOOPS)
-def _rows(array, places):
-    out = floats32((places.shape[0], array.shape[1]))
-    for i in range(places.shape[0]):
-        _take(out, i, array, places[i], array.dtype.type(1))
+def _rows(array, indices):
+    out = floats32((indices.shape[0], array.shape[1]))
+    for i in range(indices.shape[0]):
+        _take(out, i, array, indices[i], array.dtype.type(1))
     return out
 
 

@@ -2,8 +2,8 @@
 
 Those that may take long release the GIL; all keep their results the same from run to run, and are cached on disk.
 
-Letters: N rows, k positions, m items of which something is known, C numbers of a context. A place among the m items is
--1 for items of which nothing is known.
+Letters: N rows, k positions, m items of which something is known, C numbers of a context. An index among the m items
+is -1 for items of which nothing is known.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ def _absorb_item(precision, shifts, left, means, i, image, context, g, errors, v
 
 @njit(**WITHOUT_LOCK)
 def absorb(
-    precisions, shifts, left, means, places, contexts, targets, variances, noise_variance, weights, beside, unit
+    precisions, shifts, left, means, indices, contexts, targets, variances, noise_variance, weights, beside, unit
 ):
     """Learn of all items of each row, one row after the other, in place; return what is left of the targets, (T, T).
 
     That are the products of what no item explains, each row's in units of its variance, times sigma^2.
 
-    Parameters: sigma^2 P and h of the items, (m, C, C) and (T, m, C); S and the means, likewise; the places (A, k),
+    Parameters: sigma^2 P and h of the items, (m, C, C) and (T, m, C); S and the means, likewise; the indices (A, k),
     contexts (A, C), targets (T, A) and noise variances (A,) of the rows; sigma^2; g by position; what a slate's
-    variance is beside its items' parts; and kappa_0, which is that of items without a place.
+    variance is beside its items' parts; and kappa_0, which is that of items without an index.
     """
-    (n_targets, n_rows), (k, dim) = targets.shape, (places.shape[1], contexts.shape[1])
+    (n_targets, n_rows), (k, dim) = targets.shape, (indices.shape[1], contexts.shape[1])
     images, own, errors, products = (
         floats((k, dim)),
         floats(k),
@@ -92,7 +92,7 @@ def absorb(
         for t in range(n_targets):
             errors[t] = targets[t, row]
         for a in range(k):
-            i = places[row, a]
+            i = indices[row, a]
             if i < 0:
                 variance += unit * weights[a] * weights[a] * square
                 continue
@@ -102,27 +102,27 @@ def absorb(
                 errors[t] -= weights[a] * _dot(means[t, i], context)
         _add_outer(products, errors, noise_variance / variance)
         for a in range(k):
-            if places[row, a] >= 0:
+            if indices[row, a] >= 0:
                 _absorb_item(
-                    precisions, shifts, left, means, places[row, a], images[a], context, weights[a], errors, variance,
+                    precisions, shifts, left, means, indices[row, a], images[a], context, weights[a], errors, variance,
                     own[a], noise_variance,
                 )  # fmt: skip
     return products
 
 
 @njit(**WITHOUT_LOCK)
-def expect_targets(rankings, contexts, means, place, weights):
+def expect_targets(rankings, contexts, means, index_of, weights):
     """Return what is expected of the targets of rows (N,), shape (T, N), by `means` (T, m + 1, C), zeros last."""
     out = zero_rows(means.shape[0], rankings.shape[0])
     for t in range(means.shape[0]):
         for row in range(rankings.shape[0]):
             for a in range(rankings.shape[1]):
-                out[t, row] += weights[a] * _dot(means[t, place[rankings[row, a]]], contexts[row])
+                out[t, row] += weights[a] * _dot(means[t, index_of[rankings[row, a]]], contexts[row])
     return out
 
 
 @njit(**FOR_PYTHON)
-def entries(rankings, contexts, images, place, weights):
+def entries(rankings, contexts, images, index_of, weights):
     """Return g_p times the product of the row's context with the image of each of its items, (N, k).
 
     Images are (m + 1, C), zeros last.
@@ -130,7 +130,7 @@ def entries(rankings, contexts, images, place, weights):
     out = floats(rankings.shape)
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
-            out[row, a] = weights[a] * _dot(images[place[rankings[row, a]]], contexts[row])
+            out[row, a] = weights[a] * _dot(images[index_of[rankings[row, a]]], contexts[row])
     return out
 
 
@@ -155,18 +155,18 @@ def add_up_shared(rankings, entries, orders, weights, n_items):
 
 
 @njit(**FOR_LOOPS)
-def _list_places(rankings, place, n_places):
-    """Return where each place's list starts, and the rows and positions of the lists."""
-    starts = zero_counts(n_places + 1)
+def _list_entries(rankings, index_of, n_parts):
+    """Return where each part's list starts, and the rows and positions of the lists."""
+    starts = zero_counts(n_parts + 1)
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
-            starts[place[rankings[row, a]] + 1] += place[rankings[row, a]] >= 0
+            starts[index_of[rankings[row, a]] + 1] += index_of[rankings[row, a]] >= 0
     starts = add_up(starts)
     ends = starts.copy()
     rows, positions = integers(starts[-1]), integers(starts[-1])
     for row in range(rankings.shape[0]):
         for a in range(rankings.shape[1]):
-            i = place[rankings[row, a]]
+            i = index_of[rankings[row, a]]
             if i >= 0:
                 rows[ends[i]], positions[ends[i]] = row, a
                 ends[i] += 1
@@ -174,15 +174,15 @@ def _list_places(rankings, place, n_places):
 
 
 @njit(**WITHOUT_LOCK)
-def gram_of_parts(rankings, contexts, matrices, place, weights):
+def gram_of_parts(rankings, contexts, matrices, index_of, weights):
     """Return the sums of g_p g_q c' T_i c' over the items that two rows have in common, (N, N), symmetric.
 
     T is `matrices` (m, C, C).
     """
-    n_rows, n_places = rankings.shape[0], matrices.shape[0]
+    n_rows, n_parts = rankings.shape[0], matrices.shape[0]
     out, image = zero_rows(n_rows, n_rows), floats(contexts.shape[1])
-    starts, rows, positions = _list_places(rankings, place, n_places)
-    for i in range(n_places):
+    starts, rows, positions = _list_entries(rankings, index_of, n_parts)
+    for i in range(n_parts):
         for first in range(starts[i], starts[i + 1]):
             row, g = rows[first], weights[positions[first]]
             out[row, row] += g * g * _times(matrices[i], contexts[row], image)

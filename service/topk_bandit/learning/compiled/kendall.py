@@ -73,17 +73,17 @@ def gram_of(rankings, n_items, u, d, v, s):
     """
     n_rows, k = rankings.shape
     out, starts = fill_rows(floats((n_rows, n_rows)), -s * s), _find_starts(rankings, n_items)
-    ends, rows, places = starts.copy(), integers(starts[-1]), integers(starts[-1])
+    ends, rows, positions = starts.copy(), integers(starts[-1]), integers(starts[-1])
     shared = zero_counts(n_rows)
     own, others = integers((n_rows, k)), integers((n_rows, k))
     for row in range(n_rows):
         shared[: row + 1] = 0
         for a in range(k):
             item = rankings[row, a]
-            rows[ends[item]], places[ends[item]] = row, a
+            rows[ends[item]], positions[ends[item]] = row, a
             ends[item] += 1
             for entry in range(starts[item], ends[item]):
-                other, b = rows[entry], places[entry]
+                other, b = rows[entry], positions[entry]
                 total = n_items * u[a] * u[b] + u[a] * v[b] + v[a] * u[b]
                 for j in range(shared[other]):
                     p, q = own[other, j], others[other, j]

@@ -166,7 +166,7 @@ def learn_rewards(log: SlateLog) -> RewardModel:
     folds = tuple(_fold(log, features, slice(*pair)) for pair in pairwise(edges))
     prior = _likely_prior(log, features, folds)
     precision = prior.precision(features)
-    before = [folds[1:2], *(folds[:place] for place in range(1, FOLDS))]
+    before = [folds[1:2], *(folds[:number] for number in range(1, FOLDS))]
     return RewardModel(features, folds, prior, tuple(_solve(part, precision, prior.noise) for part in before))
 
 
@@ -185,8 +185,8 @@ def _gram(columns: NDArray[np.intp], values: FloatArray, size: int) -> FloatArra
     total, step = np.zeros(size * size), max(size * size // columns.shape[1] ** 2, 1)
     for start in range(0, len(columns), step):
         column, value = columns[start : start + step], values[start : start + step]
-        places = (column[:, :, None] * size + column[:, None, :]).ravel()
-        total += np.bincount(places, (value[:, :, None] * value[:, None, :]).ravel(), minlength=size * size)
+        cells = (column[:, :, None] * size + column[:, None, :]).ravel()
+        total += np.bincount(cells, (value[:, :, None] * value[:, None, :]).ravel(), minlength=size * size)
     return total.reshape(size, size)
 
 

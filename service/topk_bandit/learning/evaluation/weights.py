@@ -139,9 +139,9 @@ def _b_and_near(size: int, others: int, *, best: float, near: float) -> tuple[Fl
 def _uniform_moments(size: int, items: int) -> FloatArray:
     """Return the moments of a slate drawn uniformly, in the coordinates of `_reduce`."""
     others = items - size
-    places = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
+    pairs = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
     position, item = (
-        np.concatenate([one, tail]) for one, tail in zip(places, (np.arange(size), [-1] * size), strict=True)
+        np.concatenate([one, tail]) for one, tail in zip(pairs, (np.arange(size), [-1] * size), strict=True)
     )
     mass = np.where(item < 0, np.sqrt(others), 1.0)  # what all items have together in a coordinate of unit length
     there = np.minimum(mass, 1.0)
