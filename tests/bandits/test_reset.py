@@ -39,6 +39,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import NotFoundError, NotReadyError
 from topk_bandit.domain.features import Feature, Features, Numeric, width_of
+from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
@@ -98,7 +99,7 @@ def test_what_is_not_learned_of_rewards_stays(settings: object) -> None:
     assert (after.tally, after.open_slates) == (model.tally, model.open_slates)
     mine, theirs = after.state.posterior.prior_mean, model.state.posterior.prior_mean
     assert (mine is None) == (theirs is None)
-    assert_same(decode_model(encode_model(after), limits=LIMITS), after)
+    assert_same(decode_model(encode_model(after, NEWEST), limits=LIMITS), after)
 
 
 def in_schema(event: Event) -> Event:

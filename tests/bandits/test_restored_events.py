@@ -64,7 +64,7 @@ GIVEN = Recommendation(
     observations=5,
     position_propensities=(0.5, 0.5, 0.5),
 )
-MONTH_MS, DECADE_MS = 30 * 86_400_000, 3650 * 86_400_000
+MOST_WAIT_MS, DECADE_MS = 90 * 86_400_000, 3650 * 86_400_000
 
 
 def field_of(restored: Any, settings: BanditSettings = SETTINGS) -> str | None:  # noqa: ANN401 - an archive has anything
@@ -83,8 +83,8 @@ def exploring(**changes: Any) -> BanditSettings:  # noqa: ANN401 - of any field
 LIMITS: dict[str, tuple[Callable[[Any], BanditSettings], list[Any], list[Any]]] = {
     "settings.reward_wait_ms": (
         lambda value: replace(SETTINGS, reward_wait_ms=value),
-        [0, MONTH_MS],
-        [-1, MONTH_MS + 1],
+        [0, MOST_WAIT_MS],
+        [-1, MOST_WAIT_MS + 1],
     ),
     "settings.half_life_ms": (lambda value: replace(SETTINGS, half_life_ms=value), [0, DECADE_MS], [-1, DECADE_MS + 1]),
     "settings.learned_per_second": (lambda value: replace(SETTINGS, learned_per_second=value), [0], [-1, math.inf]),

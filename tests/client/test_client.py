@@ -257,6 +257,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         baseline_item_ids=("c", "a", "b"),
         durability=Durability(synced=True, replicas=2),
         learned_per_second=40,
+        provisional_after=timedelta(seconds=0.5),
     )
     assert bandit == Bandit(
         name="home",
@@ -282,6 +283,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         item_schema=None,
         durability=Durability(synced=True, replicas=2),
         learned_per_second=40,
+        provisional_after=timedelta(seconds=0.5),
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25, 40)
     assert client.get_bandit("home") == bandit
@@ -420,6 +422,7 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     assert stats.outlier_context_count == 51
     assert stats.spread_factor == 52.0
     assert stats.has_reward_range
+    assert stats.selection_share == 55.0
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

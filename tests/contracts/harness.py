@@ -20,6 +20,7 @@ from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.store.codec import encode_event
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.redis import link as module
@@ -151,9 +152,11 @@ class RedisStores:
     async def _open_link(self) -> Link:
         how = {"timeout": self._timeout, "monotonic": self._monotonic, "durability": self._durability}
         if self.clock is None:
-            return await Link.open(self.url, **how)
-        link = await ClockedLink.open(self.url, **how)
-        link.clock = self.clock
+            link = await Link.open(self.url, **how)
+        else:
+            link = await ClockedLink.open(self.url, **how)
+            link.clock = self.clock
+        link.data_version = NEWEST  # as in a store that this program used first
         return link
 
     async def pass_time(self, milliseconds: int) -> None:

@@ -207,6 +207,21 @@ def erring_client(shop: Shop) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def buyers_only(shop: Shop) -> Iterator[None]:
+    """A shop without a default reward posts what one visitor of four buys, and then sets one."""
+    with shop.service.client(tenant="acme") as client:
+        client.create_bandit("sales", slate_size=2, item_capacity=6, reward_wait=timedelta(seconds=1))
+        client.upsert_items("sales", [f"i{number}" for number in range(6)])
+        for number in range(160):
+            given = client.recommend("sales")
+            if number % 4 == 0:
+                client.reward("sales", given.id, 5.0 + number % 3)
+        yield
+        client.update_bandit("sales", default_reward=0.0)
+        client.recommend("sales")
+
+
+@contextlib.contextmanager
 def unsteady_client(shop: Shop) -> Iterator[None]:
     """A client posts rewards that vary three and a half times as much as before, and mends its code."""
     rng = np.random.default_rng(3)
@@ -239,6 +254,7 @@ FAULTS = [
     Fault(silent_storefront, {"RewardsStopped", "JoinRateDropped", "DefaultsRose"}),
     Fault(backlog, {"RewardsLate"}),
     Fault(erring_client, {"Outliers"}, {"Outliers"}),
+    Fault(buyers_only, {"BuyersOnly"}, {"BuyersOnly"}),
     Fault(unsteady_client, {"SpreadsTooSmall"}, {"SpreadsTooSmall"}),
     Fault(damaged_event, {"LearnerLags", "ModelOld"}, {"LearnerLags", "ModelOld"}),
     Fault(spoiled_snapshot, {"SnapshotsFail"}),

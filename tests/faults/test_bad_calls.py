@@ -163,7 +163,7 @@ BAD_CALLS = [
     creates("bandit.kernel", kernel=99),
     *(creates("bandit.exploration.constant_beta", exploration={"constant_beta": bad}) for bad in [*NUMBERS, -1.0]),
     *(creates("bandit.exploration.uniform_share", exploration={"uniform_share": bad}) for bad in [*NUMBERS, 1.5]),
-    *(creates("bandit.reward_wait", reward_wait=Duration(seconds=bad)) for bad in (-1, 31 * 86_400)),
+    *(creates("bandit.reward_wait", reward_wait=Duration(seconds=bad)) for bad in (-1, 91 * 86_400)),
     creates("bandit.reward_wait", reward_wait=Duration(nanos=1)),
     *(creates("bandit.default_reward", default_reward=bad) for bad in NUMBERS),
     *(creates("bandit.name", name=bad) for bad in ("", "home", LONG, "tenants/a b/bandits/c")),

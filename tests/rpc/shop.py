@@ -413,6 +413,7 @@ class Shop:
             outlier_contexts=51,
             spread_factor=52.0,
             has_reward_range=True,
+            selection_share=55.0,
             damage="event 9 does not match its checksum",
             noticed_changes=34,
             set_aside=35,

@@ -75,6 +75,7 @@ EVERYTHING: dict[str, Any] = {
     "exploration": pb.Exploration(schedule_scale=0.0, uniform_share=0.0),
     "reward_wait": Duration(seconds=1, nanos=5_000_000),
     "half_life": Duration(seconds=86_400),
+    "provisional_after": Duration(seconds=1),
     "default_reward": 0.0,
     "prior_study": "tenants/acme/studies/tastes",
     "reward_aggregation": pb.REWARD_AGGREGATION_MEAN,
@@ -91,6 +92,7 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
     expected = BanditSettings(
         *(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes"),
         half_life_ms=86_400_000,
+        provisional_after_ms=1000,
         reward_range=RewardRange(-1.5, 0.0, clamp=True),
         reward_aggregation=Aggregation.MEAN,
         requires_activation=True,
@@ -104,6 +106,7 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
     assert settings_of(server) == expected
     assert answer.reward_range == EVERYTHING["reward_range"]
     assert answer.half_life == EVERYTHING["half_life"]
+    assert answer.provisional_after == EVERYTHING["provisional_after"]
     assert answer.prior_study == EVERYTHING["prior_study"]
     assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=PATIENCE).bandit == answer
     assert answer.default_reward == 0.0
@@ -156,11 +159,18 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"exploration": pb.Exploration(shares_fall_after=-1)}, "bandit.exploration.shares_fall_after"),
         ({"exploration": pb.Exploration(shares_fall_after=1_000_000_001)}, "bandit.exploration.shares_fall_after"),
         ({"half_life": Duration(nanos=999_999)}, "bandit.half_life"),
+        ({"provisional_after": Duration(seconds=-1)}, "bandit.provisional_after"),
+        ({"provisional_after": Duration(seconds=90 * 86_400, nanos=1_000_000)}, "bandit.provisional_after"),
+        ({"provisional_after": Duration(seconds=86_400)}, "bandit.provisional_after"),
+        (
+            {"provisional_after": Duration(seconds=60), "reward_wait": Duration(seconds=60)},
+            "bandit.provisional_after",
+        ),
         ({"half_life": Duration(seconds=-1)}, "bandit.half_life"),
         ({"half_life": Duration(seconds=3650 * 86_400 + 1)}, "bandit.half_life"),
         ({"reward_wait": Duration(nanos=999_999)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(nanos=1_000_001)}, "bandit.reward_wait"),
-        ({"reward_wait": Duration(seconds=30 * 86_400, nanos=1_000_000)}, "bandit.reward_wait"),
+        ({"reward_wait": Duration(seconds=90 * 86_400, nanos=1_000_000)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(seconds=-1)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(seconds=1, nanos=-1_000_000)}, "bandit.reward_wait"),
         ({"reward_wait": Duration(nanos=1_000_000_000)}, "bandit.reward_wait"),
@@ -261,6 +271,9 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
         {"exploration": Exploration(PaperBeta(7.0), 0.9, 0.0, 9)},
     ),
     (["half_life"], {"half_life": Duration(seconds=60)}, {"half_life_ms": 60_000}),
+    (["provisional_after"], {"provisional_after": Duration(nanos=5_000_000)}, {"provisional_after_ms": 5}),
+    (["provisional_after"], {"provisional_after": Duration()}, {"provisional_after_ms": 0}),
+    (["provisional_after"], {"default_reward": 0.5}, {"provisional_after_ms": None}),
     (["half_life"], {"default_reward": 0.5}, {"half_life_ms": 0}),
     (["prior_study"], {"prior_study": "tenants/acme/studies/tastes"}, {"prior_study": "tastes"}),
     (["prior_study"], {"default_reward": 0.5}, {"prior_study": ""}),
@@ -527,6 +540,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         outlier_context_count=51,
         spread_factor=52.0,
         has_reward_range=True,
+        selection_share=55.0,
         damage="event 9 does not match its checksum",
         noticed_change_count=34,
         set_aside_count=35,

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from topk_bandit.store.data_versions import OLDEST
+from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ class LossyProxy:
 
     def lose(self, script: Script, *, replies: int) -> None:
         """Lose the next replies of a script, once it has run."""
-        sent = script.at(OLDEST)
+        sent = script.at(NEWEST)
         self._marks = (sent.digest.encode(), sent.source.encode())
         self._losses = replies
 

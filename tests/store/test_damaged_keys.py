@@ -31,7 +31,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.studies import DesignCancelled, RankingAnswer, StudyQuery
-from topk_bandit.store.data_versions import OLDEST
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import Correctable, Skip, Snapshot
 from topk_bandit.store.redis import scripts as module
 from topk_bandit.store.redis.scripts import Script
@@ -283,7 +283,7 @@ def log_of(call: Call) -> str | None:
 
 
 def send(client: redis.Redis, call: Call) -> None:
-    source = ToldTime(SCRIPTS[call.script]).at(OLDEST).source
+    source = ToldTime(SCRIPTS[call.script]).at(NEWEST).source
     client.eval(source, len(call.keys), *call.keys, *call.arguments)
 
 

@@ -319,6 +319,7 @@ def _make_stats(
         outlier_contexts=state.counted.wild_contexts,
         spread_factor=state.spread_factor,
         has_reward_range=model.settings.reward_range is not None,
+        selection_share=model.selection_share,
         damage=damage,
         noticed_changes=state.changes,
         set_aside=tally.set_aside,

@@ -503,6 +503,7 @@ class Follower:
             outlier_share=model.state.recent.outlier_share,
             spread_factor=model.state.spread_factor,
             missing_rewards=self._unrewarded * _reward_ratio(model),
+            selection_share=model.selection_share,
         )
         self._hooks.posterior(str(self.name), figures)
 

@@ -71,6 +71,9 @@ __all__ = [
 EVENTS_BETWEEN_CHECKPOINTS = 1024
 """A checkpoint comes after so many events at the latest, even if none of them is a reward."""
 
+_FEWEST_REWARDS, _FEWEST_UNLEARNED = 20, 50
+"""By so many rewards, and slates without one, a bandit's selection is judged."""
+
 ASIDE_AS_ONE = 16
 """So many events about slates that were set aside count as one of them: a refit would learn nothing from these."""
 
@@ -203,6 +206,18 @@ class Model:
         """How many events come at least before the next checkpoint that no refit makes."""
         aside = self.aside_since_checkpoint
         return EVENTS_BETWEEN_CHECKPOINTS - (self.since_checkpoint - aside + aside // ASIDE_AS_ONE)
+
+    @property
+    def selection_share(self) -> float:
+        """Share of the ended slates that are not learned, though no learned reward is zero; 0 while they are few.
+
+        Where only visitors who buy post a reward, and there is no default reward, the others are missing from what is
+        learned: the model is of buyers alone.
+        """
+        rewards, unlearned = self.state.recent.rewards, self.tally.expirations - self.tally.defaults
+        ended = unlearned + self.rewarded_slates
+        is_selected = len(rewards) >= _FEWEST_REWARDS and bool(np.all(rewards != 0.0))
+        return unlearned / ended if is_selected and unlearned >= _FEWEST_UNLEARNED else 0.0
 
     @property
     def totals(self) -> Totals:

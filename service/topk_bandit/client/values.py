@@ -327,3 +327,4 @@ class BanditStats:
     spread_factor: float
     has_reward_range: bool
     damage: str
+    selection_share: float

@@ -712,6 +712,8 @@ class BanditStats:
         they did not.
     has_reward_range
         Whether rewards that can't be are refused; else rewards of any size are taken.
+    selection_share
+        Share of the slates that ended and are not learned, though all rewards that are learned are other than zero.
     damage
         Why the log can't be learned from any further; empty while it can.
     set_aside
@@ -772,6 +774,7 @@ class BanditStats:
     outlier_contexts: int
     spread_factor: float
     has_reward_range: bool
+    selection_share: float
     damage: str
     noticed_changes: int
     set_aside: int

@@ -28,6 +28,8 @@ class ModelFigures(NamedTuple):
         By how much its spreads are widened.
     missing_rewards
         The expected number of rewards of the slates that were given out since the newest reward.
+    selection_share
+        Which share of the slates that ended is not learned, though all rewards that are learned are other than zero.
     """
 
     observations: int
@@ -37,6 +39,7 @@ class ModelFigures(NamedTuple):
     outlier_share: float
     spread_factor: float
     missing_rewards: float
+    selection_share: float
 
 
 class Hooks:

@@ -36,6 +36,7 @@ _LARGEST = {
     "topk_bandit_outlier_share": f"Share of a bandit's latest rewards that are not learned, as outliers: {_WORST}",
     "topk_bandit_spread_factor": f"By how much spreads are widened to hold of the latest rewards: {_WORST}",
     "topk_bandit_missing_rewards": f"Rewards that slates since the newest reward usually get: {_WORST}",
+    "topk_bandit_selection_share": f"Share of slates without a reward, where only buyers are learned from: {_WORST}",
     "topk_bandit_snapshot_bytes": f"Size of a bandit's newest snapshot: {_WORST}",
 }
 _AGES = {
@@ -124,6 +125,7 @@ class BanditGauges:
             self._put_largest("topk_bandit_outlier_share", bandit, figures.outlier_share)
             self._put_largest("topk_bandit_spread_factor", bandit, figures.spread_factor)
             self._put_largest("topk_bandit_missing_rewards", bandit, figures.missing_rewards)
+            self._put_largest("topk_bandit_selection_share", bandit, figures.selection_share)
             self._show_sums()
 
     def note_snapshot(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:

@@ -359,6 +359,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         outlier_context_count=stats.outlier_contexts,
         spread_factor=stats.spread_factor,
         has_reward_range=stats.has_reward_range,
+        selection_share=stats.selection_share,
         damage=stats.damage,
         noticed_change_count=stats.noticed_changes,
         set_aside_count=stats.set_aside,

@@ -1,10 +1,9 @@
-"""How a recommendation is kept in Redis: as a text while it is open, and as a few digests once it is closed.
+"""How a recommendation is kept in Redis: a text while it is open, then a few digests (`lua/closed.lua`).
 
-The text is ``state deadline_ms fingerprint logged position rewards at_ms context instead recommendation``. A "+" behind
-the state sets it aside. A provisional state is followed by ``:value:learned_ms:`` and "default" or "reward". A "-"
-stands for what is missing: a context, or another slate than the recommended one. Of each reward a list has the id, the
-values as it was posted and as it counts, and its position in the log.
-`lua/closed.lua` has what is left of one that is closed.
+The text is ``state deadline_ms fingerprint logged position rewards at_ms context instead recommendation``, with "-" for
+a context, or for another slate than the recommended one, that is missing. A state is followed by "+" if it sets the
+slate aside, and by ``:value:learned_ms:`` and "default" or "reward" if it is provisional. Each reward is a list of its
+id, the values as it was posted and as it counts, and its position in the log.
 """
 
 from __future__ import annotations
