@@ -19,8 +19,8 @@ from tests.waiting import PATIENCE
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.quotas import UNLIMITED, Quota, Quotas
 from topk_bandit.rpc.call_quotas import CallQuotas
+from topk_bandit.rpc.calls_in_flight import CallPool, CallsInFlight, Place
 from topk_bandit.rpc.http_server import HttpServer
-from topk_bandit.rpc.interceptors import CallPool, CallsInFlight, Place
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import operator_service_pb2 as operator_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb

@@ -13,9 +13,10 @@ from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server
 
 from topk_bandit.rpc.call_quotas import CallQuotas
+from topk_bandit.rpc.calls_in_flight import CallsInFlight
 from topk_bandit.rpc.failures import FailureReporter
 from topk_bandit.rpc.fair_queue import FairQueue
-from topk_bandit.rpc.interceptors import CallGuard, CallsInFlight
+from topk_bandit.rpc.interceptors import CallGuard
 from topk_bandit.rpc.operator_servicer import READ_ONLY_OPERATOR_METHODS, OperatorServicer
 from topk_bandit.rpc.peers import ALONE
 from topk_bandit.rpc.preference_servicer import READ_ONLY_STUDY_METHODS, OperationsServicer, PreferenceServicer
