@@ -14,7 +14,7 @@ from topk_bandit.domain.quotas import Quotas
 from topk_bandit.rpc.access import Admission, AdmittedElsewhere
 from topk_bandit.rpc.calls_in_flight import CallPool, CallsInFlight, Place
 
-PLACE = Place(CallPool.REQUESTS, "acme")
+PLACE = Place(CallPool.REQUESTS)
 NONE: Any = None
 
 
@@ -41,7 +41,7 @@ def test_what_has_begun_goes_on_without_its_caller_and_what_waits_does_not(
             steps.append("done")
             return b""
 
-        call = asyncio.create_task(calls.run(work(), PLACE, admitted(has_begun=has_begun), to_its_end=to_its_end))
+        call = asyncio.create_task(calls.run(work(), PLACE.pool, admitted(has_begun=has_begun), to_its_end=to_its_end))
         await until_async(lambda: steps, what="it is under way")
         assert calls.refusal(PLACE) is not None
         call.cancel()
@@ -70,13 +70,13 @@ def test_no_work_begins_for_callers_that_were_refused_at_the_end_of_the_service(
             return b""
 
         under_way = [
-            asyncio.create_task(calls.run(work(name), PLACE, admitted(has_begun=has_begun), to_its_end=True))
+            asyncio.create_task(calls.run(work(name), PLACE.pool, admitted(has_begun=has_begun), to_its_end=True))
             for name, has_begun in (("begun", True), ("waits", False))
         ]
         await until_async(lambda: len(started) == 2, what="both are under way")
         calls.close()
         await calls.finish(timeout=0.01)
-        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
+        outcomes = await asyncio.gather(*under_way)
         assert [type(one) for one in outcomes] == [UnavailableError] * 2
         go_on.set()
         await calls.settle(timeout=PATIENCE)

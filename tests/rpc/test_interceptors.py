@@ -23,6 +23,7 @@ from topk_bandit.rpc.interceptors import (
     _code_of_cancellation,
     _is_too_late,
 )
+from topk_bandit.rpc.peers import ALONE
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS
 from topk_bandit.rpc.services import DESCRIPTORS, UnheardCalls
 from topk_bandit.v1 import bandit_service_pb2 as bpb
@@ -67,6 +68,8 @@ class SlowOwner:
         self.asked = False
         self.go_on = asyncio.Event()
         self.given_up = False
+
+    has_others = True
 
     def worker_header(self, _bandit: str = "") -> str:
         return ""
@@ -127,7 +130,8 @@ def test_the_owner_hears_of_a_caller_who_gives_up_unless_the_audit_log_needs_its
 
 def test_requests_are_queued_and_neither_feedback_nor_health_checks_are() -> None:
     guard = CallGuard(
-        **dict.fromkeys(("hooks", "failures", "access", "call_quotas", "in_flight", "peers", "queue"), NONE),
+        **dict.fromkeys(("hooks", "failures", "access", "call_quotas", "in_flight", "queue"), NONE),
+        peers=ALONE,
         feedback_methods=FEEDBACK_METHODS,
         read_only_methods=frozenset(),
     )

@@ -64,7 +64,9 @@ class CallQuotas:
         self._buckets: dict[tuple[str, Quota], Bucket] = {}
 
     def refusal(self, tenant: str, quota: Quota) -> QuotaError | None:
-        """Take a token for a call of a tenant, or return why there is none."""
+        """Take a token for a call of a tenant, or return why there is none; a call of no tenant needs none."""
+        if not tenant:
+            return None
         limit = self._quotas.limit(tenant, quota)
         if limit == UNLIMITED:
             return None

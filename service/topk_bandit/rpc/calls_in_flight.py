@@ -100,9 +100,9 @@ class CallsInFlight:
         self._of_tenants[place] += 1
 
     async def run(
-        self, work: Coroutine[Any, Any, bytes | Failure], place: Place, admission: Admission, *, to_its_end: bool
-    ) -> bytes | Failure:
-        """Do `work`.
+        self, work: Coroutine[Any, Any, bytes | Failure], pool: CallPool, admission: Admission, *, to_its_end: bool
+    ) -> bytes | Failure | UnavailableError:
+        """Return what becomes of `work`, or that it was given up.
 
         Parameters
         ----------
@@ -110,12 +110,8 @@ class CallsInFlight:
             Knows whether it has begun.
         to_its_end
             Whether it goes on, and keeps its place, when the caller is cancelled after it has begun.
-
-        Raises
-        ------
-        UnavailableError
-            It was given up.
         """
+        place = Place(pool, admission.tenant)
         loop = asyncio.get_running_loop()
         task, ended = loop.create_task(work), loop.create_future()
         self._works[task] = ended
@@ -130,7 +126,7 @@ class CallsInFlight:
         if not task.done():
             if not admission.has_begun:
                 task.cancel()
-            raise _shutting_down()
+            return _shutting_down()
         return task.result()
 
     def _note_end(self, place: Place, task: asyncio.Task[bytes | Failure]) -> None:

@@ -1,8 +1,12 @@
-"""The guard around each call: it counts the call, admits or refuses it, lets it finish, and turns errors into statuses.
+"""The guard around each call, over gRPC, over HTTP or from a peer, in three steps.
 
-One interceptor does all of it, because each layer costs every call an await. Who calls is looked at first, so that
-strangers take no place among the calls in flight. The services under ``grpc.``, which are health and reflection, are
-never refused; their streams pass by and are not counted. Other services have none.
+*Admit*: who calls, may they, and is there a place? Strangers take none, and what is refused here was not parsed.
+*Run*: the call waits for its turn, and is answered here or by the bandit's owner. This is a task of its own, which may
+go on without the client.
+*Report*: the hooks hear of the outcome, errors become statuses, and the trailers tell the call's ids and its worker.
+
+One coroutine and one task do all of it, because each layer costs every call an await. The services under ``grpc.``,
+which are health and reflection, are never refused. Their streams pass by and are not counted. Other services have none.
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -20,12 +25,11 @@ from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.errors import (
     ForbiddenError,
     InvalidArgumentError,
-    QuotaError,
+    TopkBanditError,
     UnauthenticatedError,
-    UnavailableError,
 )
 from topk_bandit.domain.quotas import Quotas
-from topk_bandit.rpc.access import LONGEST_NAME, RULES
+from topk_bandit.rpc.access import LONGEST_NAME, RULES, Admission
 from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.calls_in_flight import CallPool, CallsInFlight, Place, no_place
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from topk_bandit.domain.calls import Call
-    from topk_bandit.rpc.access import Access, Admission, Rule
+    from topk_bandit.rpc.access import Access
     from topk_bandit.rpc.call_quotas import CallQuotas
     from topk_bandit.rpc.failures import FailureReporter
     from topk_bandit.rpc.fair_queue import FairQueue
@@ -71,13 +75,14 @@ class RpcHooks(Protocol):
         """Note how long a call with a response waited in the queue, and how long its messages took."""
 
 
+@dataclass(kw_only=True, eq=False)
 class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not subscriptable at run time
     """Stands around each unary call.
 
     A call that may write is run to its end once it has begun, whether or not its client still waits: nothing is left
     half done. It holds its place among the calls in flight until then.
 
-    Parameters
+    Attributes
     ----------
     access
         Decides who may call.
@@ -95,33 +100,18 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         Seconds, monotonic.
     """
 
-    def __init__(
-        self,
-        *,
-        hooks: RpcHooks,
-        failures: FailureReporter,
-        access: Access,
-        call_quotas: CallQuotas,
-        in_flight: CallsInFlight,
-        peers: Peers,
-        queue: FairQueue,
-        feedback_methods: frozenset[str],
-        read_only_methods: frozenset[str],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.hooks = hooks
-        self.failures = failures
-        self.access = access
-        self.call_quotas = call_quotas
-        self.in_flight = in_flight
-        self.peers = peers
-        self.clock = clock
-        self.queue = queue
-        self._exempt = CallsInFlight(limit=sys.maxsize, quotas=Quotas())
-        self._feedback_methods = feedback_methods
-        self._read_only_methods = read_only_methods
-        self._handlers: dict[str, Handler] = {}
-        self._requests: set[str] = set()
+    hooks: RpcHooks
+    failures: FailureReporter
+    access: Access
+    call_quotas: CallQuotas
+    in_flight: CallsInFlight
+    peers: Peers
+    queue: FairQueue
+    feedback_methods: frozenset[str]
+    read_only_methods: frozenset[str]
+    clock: Callable[[], float] = time.monotonic
+    _handlers: dict[str, Handler] = field(init=False, default_factory=dict)
+    _requests: set[str] = field(init=False, default_factory=set)
 
     async def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]], details: grpc.HandlerCallDetails
@@ -151,17 +141,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not su
         may_wait
             Whether its calls go through the queue if they are requests.
         """
-        exempt = method.startswith(_EXEMPT)
-        return GuardedMethod(
-            self,
-            method,
-            handler,
-            rule=None if exempt else RULES[method],
-            in_flight=self._exempt if exempt else self.in_flight,
-            pool=CallPool.FEEDBACK if method in self._feedback_methods else CallPool.REQUESTS,
-            to_its_end=not exempt and method not in self._read_only_methods,
-            may_wait=may_wait,
-        )
+        return GuardedMethod(self, method, handler, may_wait=may_wait)
 
 
 class GuardedMethod:
@@ -173,31 +153,23 @@ class GuardedMethod:
         Whether its calls wait in the queue, and so begin one after the other.
     """
 
-    def __init__(
-        self,
-        guard: CallGuard,
-        full_name: str,
-        handler: Handler,
-        *,
-        rule: Rule | None,
-        in_flight: CallsInFlight,
-        pool: CallPool,
-        to_its_end: bool,
-        may_wait: bool,
-    ) -> None:
-        self._guard = guard
-        self._full_name = full_name
+    def __init__(self, guard: CallGuard, full_name: str, handler: Handler, *, may_wait: bool) -> None:
+        is_exempt = full_name.startswith(_EXEMPT)
+        self._guard, self._full_name, self._handler = guard, full_name, handler
         _, self._service, self._method = full_name.split("/")
-        self._handler = handler
-        self._rule = rule
-        self._in_flight = in_flight
-        self._pool = pool
-        self._to_its_end = to_its_end
-        self.is_queued = may_wait and rule is not None and pool is CallPool.REQUESTS
-        self._is_passed_on = full_name in PASSED_ON
+        self._rule = None if is_exempt else RULES[full_name]
+        self._in_flight = CallsInFlight(limit=sys.maxsize, quotas=Quotas()) if is_exempt else guard.in_flight
+        self._pool = CallPool.FEEDBACK if full_name in guard.feedback_methods else CallPool.REQUESTS
+        self._to_its_end = not is_exempt and full_name not in guard.read_only_methods
+        self.is_queued = may_wait and not is_exempt and self._pool is CallPool.REQUESTS
+        self._is_passed_on = full_name in PASSED_ON and guard.peers.has_others
+        self._respond = self._ask_owner if self._is_passed_on else self._answer_here
 
     async def call(self, payload: bytes, context: Context, call: Call | None = None) -> bytes:
-        """Answer one call, whose ids are in its metadata where its server has not read them."""
+        """Admit a call, run it, and report its outcome.
+
+        Its ids are in its metadata where its server has not read them.
+        """
         guard = self._guard
         started = guard.clock()
         call = call or call_of(context.invocation_metadata())
@@ -207,12 +179,18 @@ class GuardedMethod:
         code = grpc.StatusCode.OK
         try:
             context.set_trailing_metadata(metadata_of(call))
-            outcome = await self._outcome(payload, context, started, call)
-            if self._is_passed_on and call.worker:
+            outcome: bytes | Failure | Admission | TopkBanditError = self._admit(context)
+            if isinstance(outcome, Admission):
+                work = self._run(payload, context, outcome, call, started)
+                outcome = await self._in_flight.run(work, self._pool, outcome, to_its_end=self._to_its_end)
+            if isinstance(outcome, TopkBanditError):
+                outcome = self._failure(outcome)
+            if self._is_passed_on:
                 call.worker = guard.peers.worker_header(call.resource)
                 context.set_trailing_metadata(metadata_of(call))
             if isinstance(outcome, Failure):
-                await _abort(context, outcome, call)
+                rich = rpc_status.to_status(status(outcome))
+                await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *metadata_of(call)))
         except grpc.aio.AbortError:
             code = context.code()
             raise
@@ -224,30 +202,33 @@ class GuardedMethod:
             CURRENT_CALL.reset(token)
         return outcome
 
-    async def _outcome(self, payload: bytes, context: Context, started: float, call: Call) -> bytes | Failure:
+    def _admit(self, context: Context) -> Admission | TopkBanditError:
+        """Return a call's admission before its message is parsed, or why it is refused."""
+        guard = self._guard
         try:
-            admission = self._guard.access.admit(self._full_name, self._rule, context)
+            admission = guard.access.admit(self._full_name, self._rule, context)
         except (UnauthenticatedError, ForbiddenError) as error:
-            return self._failure(error)
-        place = Place(self._pool, admission.tenant)
-        refusal = self._in_flight.refusal(place) or self._beyond_rate(admission.tenant)
-        if refusal is not None:
-            return self._failure(refusal)
-        try:
-            work = self._work(payload, context, admission, started, call)
-            return await self._in_flight.run(work, place, admission, to_its_end=self._to_its_end)
-        except UnavailableError as error:
-            return self._failure(error)
+            return error
+        refusal = self._in_flight.refusal(Place(self._pool, admission.tenant))
+        return refusal or guard.call_quotas.refusal(admission.tenant, self._pool.rate) or admission
 
-    def _beyond_rate(self, tenant: str) -> QuotaError | None:
-        return self._guard.call_quotas.refusal(tenant, self._pool.rate) if tenant else None
-
-    async def _work(
-        self, payload: bytes, context: Context, admission: Admission, started: float, call: Call
+    async def _run(
+        self, payload: bytes, context: Context, admission: Admission, call: Call, started: float
     ) -> bytes | Failure:
+        """Return what becomes of an admitted call, and note it in the audit log."""
         outcome: bytes | Failure | None = None
         try:
-            outcome = await self._answer_call(payload, context, admission, started)
+            outcome = await self._answer(payload, context, admission, started)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody cancelled this call, something inside it was: its client must not wait for an answer in vain.
+            outcome = self._failure(error)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001, every error becomes a status here
+            outcome = self._failure(error)
         finally:
             # The audit log has what was done, whether or not the client still waited for the answer.
             call.resource = admission.resource[:LONGEST_NAME]
@@ -255,57 +236,46 @@ class GuardedMethod:
             admission.end((outcome.code if isinstance(outcome, Failure) else given_up).name)
         return outcome
 
-    async def _answer_call(
-        self, payload: bytes, context: Context, admission: Admission, started: float
-    ) -> bytes | Failure:
-        try:
-            return await self._handle_request(payload, context, admission, started)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # Nobody cancelled this call, something inside it was: its client must not wait for an answer in vain.
-            return self._failure(error)
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:  # noqa: BLE001, every error becomes a status here
-            return self._failure(error)
-
-    async def _handle_request(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
-        clock = self._guard.clock
+    async def _answer(self, payload: bytes, context: Context, admission: Admission, started: float) -> bytes:
+        """Wait for the call's turn, and answer it: here, or by the bandit's owner."""
+        guard, clock = self._guard, self._guard.clock
         if self.is_queued:
-            await self._wait_in_queue(context, admission.tenant)
+            queued = clock()
+            await guard.queue.wait(admission.tenant)
+            # Its answer would come too late, and another call's would not.
+            if _is_too_late(context.time_remaining(), waited=clock() - queued):
+                raise no_place("others were before it, and its time is all but up")
         begun = clock()
-        request = await self._parse_request(payload)
+        request = await do_aside(self._parse, payload)
         admission.permit(request)
         parsed = clock()
         response = await self._respond(request, context, admission)
         handled = clock()
         serialized: bytes = self._handler.response_serializer(response)
-        self._guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
+        guard.hooks.rpc_done(begun - started, parsed - begun + clock() - handled)
         return serialized
 
-    async def _wait_in_queue(self, context: Context, tenant: str) -> None:
-        """Wait until the call may begin, unless its answer would come too late then: somebody else's does not."""
-        clock = self._guard.clock
-        began = clock()
-        await self._guard.queue.wait(tenant)
-        if _is_too_late(context.time_remaining(), waited=clock() - began):
-            raise no_place("others were before it, and its time is all but up")
+    def _parse(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
+        try:
+            return self._handler.request_deserializer(payload)
+        except DecodeError as error:
+            problem = f"is not the message that {self._method} takes, or holds text that is not UTF-8"
+            raise InvalidArgumentError("request", problem) from error
 
-    async def _respond(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
+    def _answer_here(self, request: Any, context: Context, admission: Admission) -> Awaitable[Any]:  # noqa: ANN401
+        admission.has_begun = True
+        answer: Awaitable[Any] = self._handler.unary_unary(request, context)
+        return answer
+
+    async def _ask_owner(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
         """Return what the bandit's owner answers, or this worker if no other is asked."""
-        if not self._is_passed_on:
-            admission.has_begun = True
-            return await self._handler.unary_unary(request, context)
         # The owner hears when the caller gives up, and knows whether it has begun; the audit log needs its answer.
         admission.has_begun = admission.is_audited
         peers, bandit = self._guard.peers, admission.resource
         answer = await peers.ask(self._full_name, bandit, request)
         if answer is not None:
             return answer
-        admission.has_begun = True
-        return await peers.answer_here(bandit, self._handler.unary_unary(request, context))
+        return await peers.answer_here(bandit, self._answer_here(request, context, admission))
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, PeerRefusedError):
@@ -315,18 +285,6 @@ class GuardedMethod:
         if failure.quota:
             self._guard.hooks.quota_refused(failure.quota, failure.subject.removeprefix("tenants/"))
         return failure
-
-    async def _parse_request(self, payload: bytes) -> Any:  # noqa: ANN401, a message of the method's own type
-        try:
-            return await do_aside(self._handler.request_deserializer, payload)
-        except DecodeError as error:
-            problem = f"is not the message that {self._method} takes, or holds text that is not UTF-8"
-            raise InvalidArgumentError("request", problem) from error
-
-
-async def _abort(context: Context, failure: Failure, call: Call) -> NoReturn:
-    rich = rpc_status.to_status(status(failure))
-    await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *metadata_of(call)))
 
 
 def _is_too_late(remaining: float | None, *, waited: float) -> bool:

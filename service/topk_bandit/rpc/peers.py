@@ -173,6 +173,11 @@ class Peers:
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
 
+    @property
+    def has_others(self) -> bool:
+        """Whether the service has other workers."""
+        return bool(self._others)
+
     def owns(self, bandit: str) -> bool:
         """Return whether this worker is the owner of a bandit, by its full name, as far as it knows who is there."""
         return not self._others or self._owner(bandit) is None
@@ -197,8 +202,6 @@ class Peers:
 
     async def answer_here(self, bandit: str, answering: Awaitable[Any]) -> Any:  # noqa: ANN401 - messages
         """Return what this worker answers itself, and count the call while it does."""
-        if not self._others:
-            return await answering
         self._answered_here[bandit] += 1
         try:
             return await answering
@@ -222,7 +225,7 @@ class Peers:
         PeerRefusedError
             The owner refused the call, with a reason that holds here too.
         """
-        owner = self._owner(bandit) if self._others else None
+        owner = self._owner(bandit)
         if owner is None:
             return None
         if not owner.has_place(bandit):
