@@ -71,6 +71,9 @@ class SlowOwner:
 
     has_others = True
 
+    def owns(self, _bandit: str) -> bool:
+        return False
+
     def worker_header(self, _bandit: str = "") -> str:
         return ""
 
