@@ -51,7 +51,7 @@ from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from topk_bandit.domain.calls import Call
     from topk_bandit.rpc.http_answers import Written
@@ -194,20 +194,17 @@ class HttpServer:
         shown = (headers["authorization"],) if "authorization" in headers else ()
         try:
             context = _context_of(headers, shown, certificate, clock=self._clock)
-            body = await _in_time(guarded(request.body, context, call), context.time_remaining())
+            outcome = await _outcome_of(guarded, request.body, context, call)
         except _RefusedError as refused:
-            refused_with = refused.response
-        except grpc.aio.AbortError:
-            refused_with = refusal(context.status)
-        except TimeoutError:
-            refused_with = _too_late()
+            outcome = refused.response
         except Exception:  # noqa: BLE001 - nobody else would answer the caller
             # Every error of a call has become a status before.
             _log.exception("%s could not be answered", request.path)
-            refused_with = problem(grpc.StatusCode.INTERNAL, "internal error")
-        else:
-            return await written_success(headers, body, self._common_headers(call, headers))
-        return written_refusal(refused_with, self._common_headers(call, headers))
+            outcome = problem(grpc.StatusCode.INTERNAL, "internal error")
+        more_headers = self._common_headers(call, headers)
+        if isinstance(outcome, bytes):
+            return await written_success(headers, outcome, more_headers)
+        return written_refusal(outcome, more_headers)
 
     def _common_headers(self, call: Call, headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         """Return the headers of an answer that do not depend on what it says."""
@@ -267,21 +264,17 @@ class HttpServer:
             # A stranger's body is thrown away: the guard refuses the call without it.
             known = self._access.find(context) is not None
             payload = await self._read(request) if known else b""
-            answer = await _in_time(guarded(payload, context, call), context.time_remaining())
         except _RefusedError as refused:
             return refused.response
-        except grpc.aio.AbortError:
-            return refusal(context.status)
-        except TimeoutError:
-            return _too_late()
-        return success(request, answer)
+        outcome = await _outcome_of(guarded, payload, context, call)
+        return success(request, outcome) if isinstance(outcome, bytes) else outcome
 
     async def _read(self, request: web.BaseRequest) -> bytes:
         """Return the body; after one that is refused the connection ends, so that its rest need not be read."""
         packing, length = request.headers.get("Content-Encoding", ""), request.content_length
         try:
-            body = read_body(request.content, packing, most=self._max_bytes, declared_length=length)
-            return await _in_time(body, None if request.content.is_eof() else SLOWEST_BODY_SECONDS)
+            async with asyncio.timeout(None if request.content.is_eof() else SLOWEST_BODY_SECONDS):
+                return await read_body(request.content, packing, most=self._max_bytes, declared_length=length)
         except UnknownPackingError:
             response = unknown_packing(PACKINGS)
         except TooLargeError:
@@ -333,10 +326,6 @@ def _refuse_unknown(request: web.BaseRequest) -> web.Response | None:
     return refused
 
 
-def _too_late() -> web.Response:
-    return problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
-
-
 def _context_of(
     headers: Mapping[str, str], shown: Sequence[str], certificate: ClientCertificate, *, clock: Callable[[], float]
 ) -> CallContext:
@@ -366,12 +355,18 @@ def _context_of(
     return CallContext(clock() + int(text) / 1e3, metadata, certificate, clock=clock)
 
 
-async def _in_time(work: Awaitable[bytes], seconds: float | None) -> bytes:
-    """Return what comes of `work`; the timer is spared where there is all the time."""
-    if seconds is None:
-        return await work
-    async with asyncio.timeout(seconds):
-        return await work
+async def _outcome_of(guarded: Guarded, body: bytes, context: CallContext, call: Call) -> bytes | web.Response:
+    """Return what a call answers in its time, or its refusal; the timer is spared where there is all the time."""
+    seconds = context.time_remaining()
+    try:
+        if seconds is None:
+            return await guarded(body, context, call)
+        async with asyncio.timeout(seconds):
+            return await guarded(body, context, call)
+    except grpc.aio.AbortError:
+        return refusal(context.status)
+    except TimeoutError:
+        return problem(grpc.StatusCode.DEADLINE_EXCEEDED, "the call's time is up")
 
 
 def _methods_of(services: Services) -> Mapping[str, Mapping[str, Guarded]]:
