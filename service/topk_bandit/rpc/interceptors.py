@@ -160,6 +160,7 @@ class GuardedMethod:
         self._rule = None if is_exempt else RULES[full_name]
         self._in_flight = CallsInFlight(limit=sys.maxsize, quotas=Quotas()) if is_exempt else guard.in_flight
         self._pool = CallPool.FEEDBACK if full_name in guard.feedback_methods else CallPool.REQUESTS
+        self._rate = self._pool.rate
         self._to_its_end = not is_exempt and full_name not in guard.read_only_methods
         self.is_queued = may_wait and not is_exempt and self._pool is CallPool.REQUESTS
         self._is_passed_on = full_name in PASSED_ON and guard.peers.has_others
@@ -210,7 +211,7 @@ class GuardedMethod:
         except (UnauthenticatedError, ForbiddenError) as error:
             return error
         refusal = self._in_flight.refusal(Place(self._pool, admission.tenant))
-        return refusal or guard.call_quotas.refusal(admission.tenant, self._pool.rate) or admission
+        return refusal or guard.call_quotas.refusal(admission.tenant, self._rate) or admission
 
     async def _run(
         self, payload: bytes, context: Context, admission: Admission, call: Call, started: float
