@@ -108,6 +108,7 @@ def test_buckets_are_of_a_tenant_and_a_kind_and_follow_the_limit() -> None:
 
     assert [admitted(tenant) for tenant in ("loud", "quiet", "big", "loud")] == [2, 2, 5, 0]
     assert admitted("loud", REWARDS) == 20  # which are not limited
+    assert admitted("") == 20  # a key for every tenant has no bucket
     limits.of_tenants = {"loud": {CALLS: 10}}
     clock.now += 0.5
     assert admitted("loud") == 10
