@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from uuid import uuid4
 from wsgiref.simple_server import make_server
 
 from django.conf import settings
@@ -13,7 +15,7 @@ from django.urls import path
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
-from topk_bandit.client import Client, Storefront
+from topk_bandit.client import Aggregation, Client, Storefront
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -39,7 +41,8 @@ def page(_request: HttpRequest, slate: Recommendation) -> HttpResponse:
 
 def buy(request: HttpRequest, item: str) -> JsonResponse:
     """Sell; what the slate earned is on disk before the customer is thanked, and needs no service now."""
-    return JsonResponse({"thanks": True, "learned": home.reward(request.GET["slate"], PRICES[item])})
+    learned = home.reward(request.GET["slate"], PRICES[item], reward_id=f"order-{uuid4()}")
+    return JsonResponse({"thanks": True, "learned": learned})
 
 
 urlpatterns = [path("", page), path("buy/<item>", require_POST(buy))]
@@ -48,7 +51,16 @@ urlpatterns = [path("", page), path("buy/<item>", require_POST(buy))]
 def main(address: str = "127.0.0.1:50051", port: str = "8000") -> None:
     """Create the bandit, as a deployment does, and serve."""
     with Client(address, tenant="example") as client:
-        client.create_bandit(BANDIT, slate_size=3, item_capacity=20)
+        # Most visitors buy nothing: without a default reward it would learn from buyers alone.
+        client.create_bandit(
+            BANDIT,
+            slate_size=3,
+            item_capacity=20,
+            default_reward=0.0,
+            reward_aggregation=Aggregation.SUM,
+            reward_wait=timedelta(days=3),
+            provisional_after=timedelta(minutes=30),
+        )
         client.upsert_items(BANDIT, list(PRICES))
     settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["127.0.0.1"], TOPK_ADDRESS=address)
     make_server("127.0.0.1", int(port), get_wsgi_application()).serve_forever()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from html import escape
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from topk_bandit.client import AsyncClient, AsyncStorefront, Client
+from topk_bandit.client import Aggregation, AsyncClient, AsyncStorefront, Client
 
 if TYPE_CHECKING:
     from topk_bandit.client import Recommendation
@@ -37,13 +39,22 @@ async def page(slate: Recommendation) -> str:
 @app.post("/buy/{item}")
 async def buy(item: str, slate: str = "") -> dict[str, bool]:
     """Sell; what the slate earned is on disk before the customer is thanked, and needs no service now."""
-    return {"thanks": True, "learned": await home.reward(slate, PRICES[item])}
+    return {"thanks": True, "learned": await home.reward(slate, PRICES[item], reward_id=f"order-{uuid4()}")}
 
 
 def main(address: str = "127.0.0.1:50051", port: str = "8000") -> None:
     """Create the bandit, as a deployment does, and serve."""
     with Client(address, tenant="example") as client:
-        client.create_bandit(BANDIT, slate_size=3, item_capacity=20)
+        # Most visitors buy nothing: without a default reward it would learn from buyers alone.
+        client.create_bandit(
+            BANDIT,
+            slate_size=3,
+            item_capacity=20,
+            default_reward=0.0,
+            reward_aggregation=Aggregation.SUM,
+            reward_wait=timedelta(days=3),
+            provisional_after=timedelta(minutes=30),
+        )
         client.upsert_items(BANDIT, list(PRICES))
     app.state.address = address
     uvicorn.run(app, port=int(port), log_level="warning")

@@ -22,7 +22,8 @@ def main(address: str = "127.0.0.1:50051") -> None:
     visitors = random.Random(1)
     rewards: list[float] = []
     with Client(address, tenant="example") as client:
-        client.create_bandit("storefront", slate_size=3, item_capacity=20)
+        # Without a default reward it would learn only from visitors of whom a reward is posted.
+        client.create_bandit("storefront", slate_size=3, item_capacity=20, default_reward=0.0)
         client.upsert_items("storefront", list(INTEREST))
         for _ in range(ROUNDS):
             slate = client.recommend("storefront", context=[1.0])
