@@ -1,0 +1,117 @@
+"""Rewards that are learned as they come, by a real service: through kills, refits and another start."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.service import serving
+from tests.servers import running_server, valkey_binary
+from tests.waiting import PATIENCE, until
+
+from topk_bandit.client import Aggregation, FailedPrecondition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.faults.service import Service
+
+    from topk_bandit.client import BanditStats, Client
+
+pytestmark = pytest.mark.slow
+
+VISITS = 120
+ITEMS = ["tea", "coffee", "cocoa", "milk"]
+
+
+def create(client: Client, *, aggregation: Aggregation = Aggregation.SUM) -> None:
+    client.create_bandit(
+        "home",
+        slate_size=2,
+        item_capacity=6,
+        default_reward=0.0,
+        reward_aggregation=aggregation,
+        reward_wait=timedelta(days=90),
+        provisional_after=timedelta(0),
+    )
+    client.upsert_items("home", ITEMS)
+
+
+def learned(client: Client, *, total: float) -> BanditStats:
+    """Return the stats once all is learned that was posted."""
+    until(lambda: total_of(client.stats("home")) == pytest.approx(total), what=f"{total} is learned")
+    return client.stats("home")
+
+
+def total_of(stats: BanditStats) -> float:
+    return stats.mean_reward * stats.observation_count
+
+
+def kill_and_start(service: Service) -> None:
+    service.kill_everything()
+    service.start()
+
+
+def test_nothing_that_comes_later_is_lost_or_doubled_by_kills(tmp_path: Path) -> None:
+    """A visit in ten buys, and one of two purchases is sent back, long after the refit that learned the slate."""
+    with serving(tmp_path) as service:
+        with service.client(timeout=PATIENCE) as client:
+            create(client)
+            slates = [client.recommend("home").id for _ in range(VISITS)]
+            until(lambda: client.stats("home").default_count == VISITS, what="all defaults are learned")
+            for number in range(0, VISITS, 10):
+                client.reward("home", slates[number], 20.0, reward_id="order")
+            learned(client, total=20.0 * VISITS / 10)
+        kill_and_start(service)
+        with service.client(timeout=PATIENCE) as client:
+            for number in range(0, VISITS, 10):
+                assert client.reward("home", slates[number], 20.0, reward_id="order").outcome == "duplicate"
+            for number in range(0, VISITS, 20):
+                client.reward("home", slates[number], -20.0, reward_id="return")
+            stats = learned(client, total=20.0 * VISITS / 20)
+            assert (stats.default_count, stats.observation_count) == (VISITS - VISITS // 10, VISITS)
+            client.amend_reward("home", slates[10], 5.0, reward_id="order")
+            client.void_reward("home", slates[30])
+            stats = learned(client, total=20.0 * VISITS / 20 - 15.0 - 20.0)
+            assert (stats.observation_count, stats.missed_correction_count) == (VISITS - 1, 0)
+            digest = stats.log_digest
+        kill_and_start(service)
+        with service.client(timeout=PATIENCE) as client:
+            again = client.stats("home")
+            assert (again.log_digest, again.mean_reward) == (digest, stats.mean_reward)
+            assert again.posterior_digest == stats.posterior_digest
+
+
+def test_a_purchase_is_amended_at_any_time_though_only_the_first_counts(tmp_path: Path) -> None:
+    with serving(tmp_path) as service, service.client(timeout=PATIENCE) as client:
+        create(client, aggregation=Aggregation.FIRST)
+        first = client.recommend("home").id
+        client.reward("home", first, 3.0)
+        for _ in range(60):
+            client.reward("home", client.recommend("home").id, 1.0)
+        learned(client, total=63.0)
+        client.amend_reward("home", first, 0.5)
+        assert learned(client, total=60.5).missed_correction_count == 0
+
+
+def test_a_store_of_the_version_before_takes_it_once_the_upgrade_is_finalized(tmp_path: Path) -> None:
+    with running_server(valkey_binary()) as server:
+        with server.client() as keys:
+            keys.hset("topk-bandit:programs", "data_version", 1)
+        flag = f"--redis-url={server.url}"
+        with serving(tmp_path, flag) as service, service.client(timeout=PATIENCE) as client:
+            with pytest.raises(FailedPrecondition, match="finalize-upgrade") as refused:
+                create(client)
+            assert refused.value.reason == "DATA_VERSION"
+            with server.client() as keys:
+                keys.hset("topk-bandit:programs", "data_version", 2)
+            until(lambda: is_taken(client), what="the worker knows of the version in force")
+
+
+def is_taken(client: Client) -> bool:
+    try:
+        create(client)
+    except FailedPrecondition:
+        return False
+    return True
