@@ -32,7 +32,13 @@ def main(address: str = "127.0.0.1:50051") -> None:
         for item in client.get_preferences("tastes").items:
             print(f"{item.rank}. {item.id:8} {item.utility:+.2f} ± {item.standard_deviation:.2f}")
         client.create_bandit(
-            "warm", slate_size=3, item_capacity=10, prior_study="tastes", uniform_share=0.0, near_share=0.0
+            "warm",
+            slate_size=3,
+            item_capacity=10,
+            default_reward=0.0,  # else it would learn from visitors who buy alone
+            prior_study="tastes",
+            uniform_share=0.0,
+            near_share=0.0,
         )
         client.upsert_items("warm", list(ITEMS))
         print("first slate:", ", ".join(client.recommend("warm", context=[1.0]).items))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,20 @@ def test_a_ranking_is_what_a_bandit_begins_with(tmp_path: Path) -> None:
     assert sum("tea" in slate and "juice" in slate for slate in later) >= 2
     assert "3 rows imported, 0 left out" in printed
     assert "tea,coffee,cocoa" in printed.replace(", ", ",")
+
+
+@pytest.mark.slow
+def test_each_recipe_for_rewards_is_taken(service: Service, data: Path, tmp_path: Path) -> None:
+    """Each reward and each correction is accepted, but for the batch that the page posts twice."""
+    printed = run_page("recipes.md", service, tmp_path, data)
+    posts = len(re.findall(r"^call (?!Batch)", (DOCS / "recipes.md").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert posts > 10
+    assert printed.count('"outcome":"REWARD_OUTCOME_ACCEPTED"') == posts + 1
+    assert "REWARD_OUTCOME_DUPLICATE" not in printed
+    assert "posted: accepted accepted accepted accepted\nposted: duplicate duplicate duplicate duplicate" in printed
+    with service.client(tenant="shop", timeout=PATIENCE) as client:
+        assert client.stats("minutes").recommendation_count == 2
+        assert client.get_bandit("orders").provisional_after == timedelta(minutes=30)
 
 
 @pytest.mark.slow

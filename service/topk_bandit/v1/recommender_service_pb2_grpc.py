@@ -102,8 +102,8 @@ class RecommenderServiceServicer(object):
         """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
         learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
         own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
-        than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
-        another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+        than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward
+        is learned with another reward_aggregation than the first one, it is possible until the reward wait ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -60,8 +60,8 @@ class RecommenderServiceStub:
     """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
     learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
     own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
-    than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
-    another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+    than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward
+    is learned with another reward_aggregation than the first one, it is possible until the reward wait ends.
     """
     AmendReward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.AmendRewardRequest, _recommender_service_pb2.AmendRewardResponse]
     """AmendReward replaces a reward by another value: a return. It is safe to send again, and exact as long as VoidReward is."""
@@ -100,8 +100,8 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
     learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
     own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
-    than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
-    another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+    than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward
+    is learned with another reward_aggregation than the first one, it is possible until the reward wait ends.
     """
     AmendReward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.AmendRewardRequest, _recommender_service_pb2.AmendRewardResponse]  # type: ignore[assignment]
     """AmendReward replaces a reward by another value: a return. It is safe to send again, and exact as long as VoidReward is."""
@@ -161,8 +161,8 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
         learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
         own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
-        than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). Where it has to be possible for longer,
-        another reward_aggregation than the first one learns at the end of the reward wait, and all is exact until then.
+        than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward
+        is learned with another reward_aggregation than the first one, it is possible until the reward wait ends.
         """
 
     @_abc_1.abstractmethod
