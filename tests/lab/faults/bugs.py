@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from topk_bandit.domain.bandits import ActivationOutcome, ActivationReceipt, BanditName, RewardOutcome, RewardReceipt
+from topk_bandit.domain.bandits import (
+    ActivationOutcome,
+    ActivationReceipt,
+    BanditName,
+    RewardOutcome,
+    RewardReceipt,
+    RewardRevised,
+)
 from topk_bandit.domain.errors import UnavailableError
 from topk_bandit.domain.studies import QuestionAnswered
 from topk_bandit.store.log import RecordStatus, Written
@@ -15,7 +22,7 @@ from topk_bandit.store.study_log import AnswerStatus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Imported, Prior
+    from topk_bandit.domain.bandits import BanditSettings, Event, Imported, Prior
     from topk_bandit.domain.studies import Answer, AnswersImported, StudyEvent, StudyName
     from topk_bandit.lab.faults.server import Stores
     from topk_bandit.store.journaled import Committed
@@ -38,6 +45,7 @@ __all__ = [
     "default_for_a_slate_of_nobody",
     "doubled_answer",
     "doubled_past_answers",
+    "doubled_revision",
     "doubled_reward",
     "doubled_rows",
     "forgotten_reward",
@@ -47,10 +55,12 @@ __all__ = [
     "lost_amendment",
     "lost_answer",
     "lost_past_answers",
+    "lost_revision",
     "lost_reward",
     "lost_rows",
     "other_prior",
     "other_slate",
+    "revision_of_another",
     "stale_commit",
     "unfenced_items",
     "wrong_amendment",
@@ -122,6 +132,41 @@ class _CommitsWhatIsStale(_Wrong):
             return commit(name, replace(known, slates={key: recorded.get(key) for key in wanted.slates}), wanted)
 
         self._store._commit_now = commit_all  # type: ignore[method-assign]
+
+
+class _CommitsOtherRevisions(_Wrong):
+    """Commits other events about provisional rewards than were decided."""
+
+    def __init__(self, store: Store, *, every: int) -> None:
+        super().__init__(store, every=every)
+        commit = self._store._commit_now
+
+        def commit_others(name: BanditName, known: Known, wanted: Commit) -> Committed | None:
+            events: list[Event] = []
+            for event in wanted.events:
+                is_spoiled = isinstance(event, RewardRevised) and self._is_due()
+                events += self._spoil(event) if is_spoiled else [event]
+            return commit(name, known, replace(wanted, events=tuple(events)))
+
+        self._store._commit_now = commit_others  # type: ignore[method-assign]
+
+    def _spoil(self, event: RewardRevised) -> list[Event]:
+        raise NotImplementedError
+
+
+class _RevisesTwice(_CommitsOtherRevisions):
+    def _spoil(self, event: RewardRevised) -> list[Event]:
+        return [event, event]
+
+
+class _LosesRevisions(_CommitsOtherRevisions):
+    def _spoil(self, event: RewardRevised) -> list[Event]:  # noqa: ARG002
+        return []
+
+
+class _RevisesAnother(_CommitsOtherRevisions):
+    def _spoil(self, event: RewardRevised) -> list[Event]:
+        return [replace(event, shown=replace(event.shown, slate=event.shown.slate[::-1]))]
 
 
 class _LosesRewards(_Wrong):
@@ -338,6 +383,9 @@ class Bug:
 doubled_reward = Bug(_DoublesRewards, every=8)
 always_doubled_reward = Bug(_DoublesRewards)
 stale_commit = Bug(_CommitsWhatIsStale)
+doubled_revision = Bug(_RevisesTwice, every=2)
+lost_revision = Bug(_LosesRevisions, every=2)
+revision_of_another = Bug(_RevisesAnother, every=2)
 lost_reward = Bug(_LosesRewards, every=8)
 default_for_a_slate_of_nobody = Bug(_DeniesRecords, every=8)
 unfenced_items = Bug(_IgnoresItemChanges)

@@ -18,9 +18,10 @@ from topk_bandit.domain.bandits import (
     Recommended,
     RewardCollected,
     Rewarded,
+    RewardRevised,
     SlateEvent,
 )
-from topk_bandit.lab.faults.endings import check_activation, check_corrections, check_rewards
+from topk_bandit.lab.faults.endings import check_activation, check_corrections, check_revisions, check_rewards
 from topk_bandit.lab.faults.ledger import Response
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _check_answer(call: Asked, answer: Recommendation, expected_id: str, log: _L
 def _check_stories(ledger: Ledger, log: _Log, settings: BanditSettings) -> Iterator[str]:
     for one in dict.fromkeys([*log.stories, *ledger.activated, *ledger.corrected]):
         story = log.stories.get(one, [])
-        ends = sum(isinstance(logged.event, Rewarded | Expired | Lapsed) for logged in story)
+        ends = sum(map(_is_end, story))
         if ends > 1:
             yield f"{one} ended {ends} times"
         if one not in log.recommended and story:
@@ -140,7 +141,13 @@ def _check_stories(ledger: Ledger, log: _Log, settings: BanditSettings) -> Itera
         slate = log.recommended[one].recommendation.slate if one in log.recommended else ()
         yield from check_activation(one, slate, story, ledger, settings)
         yield from check_rewards(one, story, ledger, settings)
+        yield from check_revisions(one, story)
         yield from check_corrections(one, story, ledger)
+
+
+def _is_end(logged: LoggedEvent) -> bool:
+    event = logged.event
+    return isinstance(event, Rewarded | Expired | Lapsed) or (isinstance(event, RewardRevised) and event.is_final)
 
 
 def _check_rewards(ledger: Ledger, log: _Log, settings: BanditSettings) -> Iterator[str]:

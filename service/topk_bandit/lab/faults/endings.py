@@ -18,15 +18,16 @@ from topk_bandit.domain.bandits import (
     RewardAmended,
     RewardCollected,
     Rewarded,
+    RewardRevised,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, LoggedEvent
+    from topk_bandit.domain.bandits import BanditSettings, Event, LoggedEvent
     from topk_bandit.lab.faults.ledger import Activation, Correction, Ledger, Posted
 
-__all__ = ["check_activation", "check_corrections", "check_rewards", "come_to"]
+__all__ = ["check_activation", "check_corrections", "check_revisions", "check_rewards", "come_to"]
 
 Rewards: TypeAlias = tuple[tuple[str, float | None], ...]
 """A slate's rewards by their ids, in the order in which they came; None for one that was taken back."""
@@ -64,9 +65,13 @@ def check_activation(
     for event in (logged.event for logged in story):
         if isinstance(event, Lapsed) and active:
             yield f"{one} lapsed, though it was activated"
-        if isinstance(event, Rewarded | RewardCollected | Expired) and settings.requires_activation and not active:
+        if (
+            isinstance(event, Rewarded | RewardCollected | RewardRevised | Expired)
+            and settings.requires_activation
+            and not active
+        ):
             yield f"{one} is learned from, and was never activated"
-        if isinstance(event, Rewarded | Expired) and event.shown is not None and event.shown.slate != shown:
+        if isinstance(event, Rewarded | RewardRevised | Expired) and event.shown and event.shown.slate != shown:
             yield f"the reward of {one} is learned for another slate"
     lapsed = any(isinstance(logged.event, Lapsed) for logged in story)
     for call in calls:
@@ -95,25 +100,71 @@ def check_rewards(one: str, story: Sequence[LoggedEvent], ledger: Ledger, settin
     sent = {*((post.reward_id, post.value) for post in posts), *((call.reward_id, call.value) for call in corrections)}
     ways: set[Rewards] = {()}
     for logged in story:
-        match logged.event:
-            case RewardCollected(reward_id=reward_id, value=value):
-                if not {(reward_id, value), ("", value)} & sent:
-                    yield f"{one} has the reward {value}, which nobody posted"
-                ways = {_put(way, reward_id, value) for way in ways}
-            case Rewarded(value=value):
-                ends = _ends(ways, posts, logged.position)
-                ways = {way for way in ends if come_to(settings.reward_aggregation, way) == value}
-                if not ways:
-                    yield f"{one} has the reward {value}, which what was posted does not come to"
-            case RewardAmended(value=value):
-                ends = _apply_correction(ways, corrections, logged.position)
-                ways = {way for way in ends if come_to(settings.reward_aggregation, way) == value}
-                if not ways:
-                    yield f"{one} is amended to {value}, which no correction makes of it"
-            case Expired() if any(value is not None for way in ways for _, value in way) and ("", None) not in sent:
-                yield f"{one} expired, though it has rewards"
+        event = logged.event
+        if isinstance(event, RewardCollected) and not {(event.reward_id, event.value), ("", event.value)} & sent:
+            yield f"{one} has the reward {event.value}, which nobody posted"
+        has_rewards = any(value is not None for way in ways for _, value in way)
+        if isinstance(event, Expired) and has_rewards and ("", None) not in sent:
+            yield f"{one} expired, though it has rewards"
+        ways = set(_ways_after(ways, logged, posts, corrections, settings, is_void=("", None) in sent))
         if not ways:
+            yield _name_problem(one, event)
             return
+
+
+def _ways_after(
+    ways: set[Rewards],
+    logged: LoggedEvent,
+    posts: Sequence[Posted],
+    corrections: Sequence[Correction],
+    settings: BanditSettings,
+    *,
+    is_void: bool,
+) -> Iterable[Rewards]:
+    """Return the ways on which a slate's rewards can have come to be what an event says, as they are after it."""
+    event, kind = logged.event, settings.reward_aggregation
+    match event:
+        case RewardCollected(reward_id=reward_id, value=value):
+            return (_put(way, reward_id, value) for way in ways)
+        case Rewarded(value=value):
+            return (way for way in _ends(ways, posts, logged.position) if come_to(kind, way) == value)
+        case RewardAmended(value=value):
+            return (way for way in _apply_correction(ways, corrections, logged.position) if come_to(kind, way) == value)
+        case RewardRevised(value=None) if is_void:
+            return ways
+        case RewardRevised(value=value, is_default=is_default):
+            return (way for way in ways if come_to(kind, way) == (None if is_default else value))
+    return ways
+
+
+def _name_problem(one: str, event: Event) -> str:
+    match event:
+        case RewardAmended(value=value):
+            return f"{one} is amended to {value}, which no correction makes of it"
+        case RewardRevised(value=value):
+            return f"{one} is revised to {value}, which what was posted does not come to"
+        case Rewarded(value=value):
+            return f"{one} has the reward {value}, which what was posted does not come to"
+    return f"{one} has rewards that nobody posted"
+
+
+def check_revisions(one: str, story: Sequence[LoggedEvent]) -> Iterator[str]:
+    """Yield each break in what is learned of a slate: each revision goes on from the one before."""
+    learned, first_ms = None, 0
+    for logged in story:
+        event = logged.event
+        if isinstance(event, Rewarded | Expired) and learned is not None:
+            yield f"{one} is learned twice"
+        if not isinstance(event, RewardRevised):
+            continue
+        if (event.before, event.learned_ms) != (learned, first_ms):
+            yield f"{one} is revised from {event.before}, and {learned} is learned of it"
+        if event.value == learned and event.is_default == event.was_default and not event.is_final:
+            yield f"{one} is revised twice to {event.value}"
+        learned, first_ms = event.value, first_ms or logged.at_ms
+    collected = [logged.event for logged in story if isinstance(logged.event, RewardCollected | RewardRevised)]
+    if learned is not None and isinstance(collected[-1], RewardCollected):
+        yield f"{one} has a reward that is not learned, though others were"
 
 
 def _put(way: Rewards, reward_id: str, value: float | None) -> Rewards:
@@ -147,6 +198,6 @@ def check_corrections(one: str, story: Sequence[LoggedEvent], ledger: Ledger) ->
     for call in ledger.corrected.get(one, []):
         event = events.get(call.position)
         is_kept = isinstance(event, RewardAmended) or (isinstance(event, RewardCollected) and event.value == call.value)
-        is_kept = is_kept or (call.value is None and isinstance(event, Expired | Lapsed))
+        is_kept = is_kept or (call.value is None and isinstance(event, Expired | Lapsed | RewardRevised))
         if call.outcome == "accepted" and not is_kept:
             yield f"the correction of {one} to {call.value} was acknowledged, and is lost"

@@ -123,6 +123,7 @@ def _draw_settings(rng: np.random.Generator) -> BanditSettings:
         default_reward=-5.0,
         reward_aggregation=Aggregation.FIRST if rng.random() < 0.4 else list(Aggregation)[int(rng.integers(1, 5))],
         requires_activation=bool(rng.random() < 0.5),
+        provisional_after_ms=int(rng.integers(60_000)) if rng.random() < 0.5 else None,
     )
 
 
