@@ -63,17 +63,20 @@ ROOMS: Mapping[str, str] = {
         learning/test_times learning/test_robust_ranges learning/test_judged_observations learning/test_feature_shares
         learning/test_mean_parts learning/test_no_rows_left learning/test_noticed_changes learning/test_content
         learning/test_prior_mean learning/test_item_parts learning/test_believing_policy bandits/test_corrections
-        {_LIVES}""",
+        learning/test_folded_rewards {_LIVES}""",
     "learning/posterior.py": """
         learning/test_posterior learning/test_posterior_values learning/test_corrections learning/test_digests
         learning/test_context_posterior learning/test_rotations learning/test_hyperparameters
         learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
-        learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties""",
+        learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
+        learning/test_folded_rewards""",
+    "learning/folded_rewards.py": "learning/test_folded_rewards bandits/test_provisional",
     "bandits/model.py": f"""
         {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features
         bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports
         bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset
-        bandits/test_set_aside bandits/test_capacity bandits/test_snapshots""",
+        bandits/test_set_aside bandits/test_capacity bandits/test_snapshots bandits/test_provisional
+        bandits/test_selection""",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
@@ -84,6 +87,7 @@ ROOMS: Mapping[str, str] = {
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",
     "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree store/test_redis_store",
+    "store/rules/provisional.py": f"{_MEMORY} bandits/test_restores",
     "store/journaled.py": f"{_MEMORY} store/test_journaled store/test_redis_store",
     "store/rules/bandits.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/imports.py": f"{_MEMORY} contracts/test_study_contract",

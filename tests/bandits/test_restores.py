@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, request, running_worker
 from tests.bandits.test_operators import trim
-from tests.contracts.archives import Sender, archived, ended
-from tests.contracts.harness import MemoryStores, dump, run
+from tests.contracts.archives import Sender, archived, ended, restore_lines
+from tests.contracts.harness import MemoryStores, dump, run, whole_log
+from tests.contracts.provisional_contract import MINUTE_MS, PROVISIONAL
+from tests.contracts.samples import recommendation
+from tests.contracts.samples import request as plain_request
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import Aggregation, BanditName, Item, PastSlate, RewardOutcome
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotFoundError, NotReadyError, QuotaError
 from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.log import Correctable
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
@@ -387,5 +391,47 @@ def test_a_log_that_grows_while_it_is_read_comes_back_as_it_was_at_its_end(store
             assert (await store.get_bandit(COPY)).pending == stats.pending
             assert len((await store.scan_slates(COPY, cursor=0))[1]) == stats.pending
             assert (len(items), sum(item.available for item in items)) == (stats.items, stats.available_items)
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize("at_once", [2, 1000])
+def test_slates_whose_rewards_are_provisional_go_on_where_they_were(stores: Stores, at_once: int) -> None:
+    """One is learned with its default, one with rewards, one is final, one void, and one has not been looked at."""
+
+    async def scenario(store: Store) -> None:
+        created = replace(PROVISIONAL, reward_aggregation=Aggregation.SUM)
+        await store.create_bandit(NAME, created, incarnation="first", quota=9)
+
+        async def show(*ids: str) -> None:
+            for one in ids:
+                asked = plain_request(one)
+                await store.record_recommendation(
+                    NAME, asked, recommendation(one), incarnation="first", items_position=0
+                )
+
+        await show("default", "rewarded", "final", "void")
+        await stores.pass_time(MINUTE_MS)
+        await store.expire_due(NAME, limit=9)
+        await show("new")
+        await store.record_reward(NAME, "rewarded", 2.0, reward_id="a")
+        await store.record_reward(NAME, "final", 3.0, reward_id="a", final=True)
+        known = Correctable("first", 1, 99, 0)
+        await store.correct_reward(NAME, "void", None, known=known)
+        lines = await archived(store, NAME)
+        restore = await restore_lines(store, COPY, lines, at_once=at_once)
+        assert restore.complete
+        await store.finish_restore(COPY, restore, quota=9)
+        assert await open_slates(store, COPY) == await open_slates(store, NAME)
+        await stores.pass_time(MINUTE_MS)
+        for name in (NAME, COPY):
+            await store.expire_due(name, limit=9)
+            await store.record_reward(name, "rewarded", 1.0, reward_id="b")
+            await store.record_reward(name, "default", 5.0, reward_id="a")
+            for one in ("final", "void"):
+                with pytest.raises(ConflictError):
+                    await store.record_reward(name, one, 9.0, reward_id="b")
+        mine, theirs = [[logged.event for logged in await whole_log(store, name)] for name in (COPY, NAME)]
+        assert mine == theirs
 
     run(stores, scenario)

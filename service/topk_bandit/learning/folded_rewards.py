@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from topk_bandit.learning.observed_rows import leftover
+
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.observed_rows import ObservedRows
@@ -221,5 +223,5 @@ def _with_leftovers(rows: ObservedRows, of_rows: _Sum, more: FloatArray, *, coun
     if np.linalg.eigvalsh(rows.left_products + more)[0] < least:
         more = np.zeros_like(more)  # the sum only comes near the observation: products of nothing real
     leftovers, row = rows.leftovers.copy(), int(np.argmax(np.abs(of_rows.weights)))
-    leftovers[row] += np.append(count, more[np.tril_indices(len(more))])
+    leftovers[row] += leftover(count, more)
     return leftovers

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -50,6 +50,7 @@ __all__ = [
     "compact",
     "covariance_of",
     "fold_by_ranking",
+    "leftover",
     "noisy_covariance",
     "outgrows",
     "project",
@@ -157,7 +158,7 @@ class ObservedRows:
         """Products of all targets beside f, added up, shape (T, T)."""
         size = len(self.targets)
         lower = np.zeros((size, size))
-        lower[np.tril_indices(size)] = self.leftovers[:, 1:].sum(axis=0)
+        lower[_lower_half(size)] = self.leftovers[:, 1:].sum(axis=0)
         return lower + np.tril(lower, -1).T
 
     @property
@@ -543,7 +544,7 @@ def _fold(new: ObservedRows, group: NDArray[np.intp]) -> NDArray[np.bool_]:
     new.contexts[np.ix_(into, order)] = r[:rank]
     folded = targets @ basis
     left = targets - folded @ basis.T
-    sums = new.leftovers[group].sum(axis=0) + _leftover(len(group) - rank, left @ left.T)
+    sums = new.leftovers[group].sum(axis=0) + leftover(len(group) - rank, left @ left.T)
     new.targets[:, into] = folded
     new.leftovers[into] = 0.0
     new.leftovers[into[-1]] = sums
@@ -558,8 +559,14 @@ def _factor_with_pivots(contexts: FloatArray) -> tuple[FloatArray, FloatArray, N
     return q * signs, r * signs[:, None] / weights[order], order
 
 
-def _leftover(count: int, squares: FloatArray) -> FloatArray:
-    return np.append(count, squares[np.tril_indices(len(squares))])
+def leftover(count: float, products: FloatArray) -> FloatArray:
+    """Return so many observations and products of targets (T, T), as a row of leftovers has them."""
+    return np.append(count, products[_lower_half(len(products))])
+
+
+@lru_cache(maxsize=4)
+def _lower_half(size: int) -> tuple[NDArray[np.intp], ...]:
+    return np.tril_indices(size)
 
 
 def _collapse(kernel: KendallKernel, rows: ObservedRows) -> ObservedRows:
@@ -603,7 +610,7 @@ def _fold_into_basis(observed_rows: ObservedRows, basis: NDArray[np.intp], sums:
     left = targets - folded @ sums.T
     kept = observed_rows.select(basis)
     leftovers = np.zeros((len(basis), observed_rows.leftovers.shape[1]))
-    leftovers[-1] = observed_rows.leftovers.sum(axis=0) + _leftover(observed_rows.n_rows - len(basis), left @ left.T)
+    leftovers[-1] = observed_rows.leftovers.sum(axis=0) + leftover(observed_rows.n_rows - len(basis), left @ left.T)
     return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape, kept.parts)
 
 
