@@ -43,6 +43,15 @@ SETTINGS += [
         (10**9, Aggregation.MAX),
     )
 ]
+SETTINGS += [
+    replace(settings(reward_wait_ms=10**9, default_reward=default, reward_aggregation=kind), provisional_after_ms=after)
+    for default, kind, after in (
+        (0.1, Aggregation.SUM, 1),
+        (None, Aggregation.LAST, 10**8),
+        (0.1, Aggregation.FIRST, 10**8),
+        (0.1, Aggregation.MEAN, 0),
+    )
+]
 names = st.sampled_from([NAMES[0], *NAMES])
 some_settings = st.sampled_from(SETTINGS)
 item_ids = st.sampled_from(["x", "y", "z", "w"])
@@ -221,7 +230,7 @@ class Agreement(RuleBasedStateMachine):
         self.both(lambda store: store.find_import_part(name, part))
         self.both(lambda store: store.find_import(name, import_id))
 
-    @rule(milliseconds=st.sampled_from([1, 10**9]))
+    @rule(milliseconds=st.sampled_from([1, 10**8, 10**9]))
     def wait(self, milliseconds: int) -> None:
         self.runner.run(self.served.pass_time(milliseconds))
 
