@@ -109,12 +109,15 @@ def _add_tenants(commands: _Commands) -> None:
 
 
 def _add_bandits(commands: _Commands) -> None:
-    words = _words(commands, "bandits", "list bandits at a glance, create one, look at one, reset or delete one")
+    words = _words(
+        commands, "bandits", "list bandits at a glance, create one, look at one, change, reset or delete one"
+    )
     listed = _word(words, "list", "list bandits with their state at a glance")
     listed.add_argument("tenant", nargs="?", metavar="TENANT", help="whose (default: everybody's)")
     listed.add_argument("--containing", default="", metavar="TEXT", help="only those whose TENANT/BANDIT contains it")
     _finish(listed, "bandits list")
     _add_create(words)
+    _add_update(words)
     for word, text in (("get", "show a bandit's settings"), ("stats", "tell where a bandit stands")):
         _finish(_with_bandit(_word(words, word, text)), f"bandits {word}")
     history = _with_bandit(_word(words, "history", "tell how a bandit did over its life"))
@@ -133,29 +136,43 @@ def _add_create(words: _Commands) -> None:
     create.add_argument("--slate-size", type=count, required=True, metavar="K", help="how many items a slate has")
     create.add_argument("--item-capacity", type=count, required=True, metavar="N", help="how many items there may be")
     create.add_argument("--context-dimension", type=count, metavar="D", help="how many numbers a request's context has")
+    _add_changeable(create)
+    _finish(create, "bandits create")
+
+
+def _add_update(words: _Commands) -> None:
+    update = _with_bandit(_word(words, "update", "change settings of a bandit; what it learned stays"))
+    update.add_argument("--item-capacity", type=count, metavar="N", help="how many items there may be, more than now")
+    _add_changeable(update)
+    _finish(update, "bandits update")
+
+
+def _add_changeable(command: argparse.ArgumentParser) -> None:
+    """Add a flag for each setting that can be changed later."""
     for flag, text in (
         ("--context-schema", "the features that requests have"),
         ("--item-schema", "those of items"),
     ):
-        create.add_argument(flag, type=Path, metavar="FILE", help=f"{text}: a FeatureSchema as JSON")
+        command.add_argument(flag, type=Path, metavar="FILE", help=f"{text}: a FeatureSchema as JSON")
     for flag, text in (
         ("--reward-wait", "how long a reward may come"),
         ("--provisional-after", "when the reward so far is first learned, before the wait ends"),
         ("--half-life", "when a reward counts half"),
     ):
-        create.add_argument(flag, type=number, metavar="SECONDS", help=text)
-    create.add_argument("--default-reward", type=number, metavar="VALUE", help="what a slate without a reward counts")
-    create.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
-    create.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
-    create.add_argument("--uniform-share", type=number, metavar="P", help="share of slates drawn from all")
-    create.add_argument("--near-share", type=number, metavar="P", help="share of slates drawn from those near the best")
+        command.add_argument(flag, type=number, metavar="SECONDS", help=text)
+    command.add_argument("--default-reward", type=number, metavar="VALUE", help="what a slate without a reward counts")
+    command.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
+    command.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
+    command.add_argument("--uniform-share", type=number, metavar="P", help="share of slates drawn from all")
+    command.add_argument(
+        "--near-share", type=number, metavar="P", help="share of slates drawn from those near the best"
+    )
     text = "a slate counts only once it is said to have been shown"
-    create.add_argument("--requires-activation", action="store_true", default=None, help=text)
-    create.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
+    command.add_argument("--requires-activation", action="store_true", default=None, help=text)
+    command.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
     text = "about how many slates a second are learned from at most"
-    create.add_argument("--learned-per-second", type=count, metavar="N", help=text)
-    create.add_argument("--durability", metavar="CLASS", help="memory, fsync or replicated:N")
-    _finish(create, "bandits create")
+    command.add_argument("--learned-per-second", type=count, metavar="N", help=text)
+    command.add_argument("--durability", metavar="CLASS", help="memory, fsync or replicated:N")
 
 
 def _add_items(commands: _Commands) -> None:

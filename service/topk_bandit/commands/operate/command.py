@@ -12,7 +12,7 @@ from topk_bandit.commands.operate.answers import ANSWERS, tell_answer
 from topk_bandit.commands.operate.archives import archive_lines, examine, save, send, write
 from topk_bandit.commands.operate.backups import backup, progress, restore
 from topk_bandit.commands.operate.events import export_log, line, tail_log
-from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items
+from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, update_bandit
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import InvalidArgumentError
 
@@ -104,6 +104,7 @@ _AT_ONCE = frozenset({"backup", "events tail", "restore"})
 
 _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "bandits create": create_bandit,
+    "bandits update": update_bandit,
     "bandits delete": _delete_bandit,
     "bandits reset": _reset_bandit,
     "items create": create_items,

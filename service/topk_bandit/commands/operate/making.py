@@ -1,4 +1,4 @@
-"""The commands that make a bandit, and that add its items and retire some."""
+"""The commands that make a bandit, change it, add its items and retire some."""
 
 from __future__ import annotations
 
@@ -23,16 +23,31 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.features import Feature
 
-__all__ = ["create_bandit", "create_items", "delete_items"]
+__all__ = ["create_bandit", "create_items", "delete_items", "update_bandit"]
 
 
 def create_bandit(given: argparse.Namespace) -> Iterable[str]:
     """Make a bandit of the settings that the flags name, or find the equal one that is there; show its settings."""
     name = bandit_named(given.bandit)
-    settings = {setting: read(given) for setting, read in _SETTINGS.items() if getattr(given, setting) is not None}
     with connect(given, name.tenant) as client:
-        made = client.create_bandit(name.bandit, **settings)
+        made = client.create_bandit(name.bandit, **_settings_of(given))
     return list(facts(flatten(asdict(made))))
+
+
+def update_bandit(given: argparse.Namespace) -> Iterable[str]:
+    """Change the settings that the flags name, and show all."""
+    name, changes = bandit_named(given.bandit), _settings_of(given)
+    if not changes:
+        raise InvalidArgumentError("flags", "name no setting to change: see --help")
+    with connect(given, name.tenant) as client:
+        changed = client.update_bandit(name.bandit, **changes)
+    return list(facts(flatten(asdict(changed))))
+
+
+def _settings_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that flags name, as the client takes them."""
+    named = {setting: read for setting, read in _SETTINGS.items() if getattr(given, setting, None) is not None}
+    return {setting: read(given) for setting, read in named.items()}
 
 
 def create_items(given: argparse.Namespace) -> Iterable[str]:

@@ -72,6 +72,7 @@ export function remarksOn(current) {
   if (current.damage) remarks.push(`Its learner stands still: ${current.damage}. Slates are chosen by what it learned before: topk-bandit events skip.`);
   const [rewards, contexts] = [Number(current.outlierCount), Number(current.outlierContextCount)];
   if (!current.hasRewardRange) remarks.push("It takes rewards of any size. With a reward_range a wrong one is refused: topk-bandit bandits update --reward-range LOW:HIGH.");
+  if (current.selectionShare) remarks.push(`It learns from visitors who buy alone: ${share(current.selectionShare)} of its slates end without a reward and are not learned. It needs a default reward: topk-bandit bandits update --default-reward 0.`);
   if (rewards + contexts) remarks.push(`Far from all others, and not learned: ${count(rewards)} rewards, and those of ${count(contexts)} contexts.`);
   if (current.spreadFactor > 1) remarks.push(`The latest rewards lay farther from what was expected than was stated: spreads are ${number(current.spreadFactor)} times as wide.`);
   if (current.itemFeatures?.length && !current.contentShare) remarks.push("The items' features count for nothing now. That is chosen anew as rewards come.");
