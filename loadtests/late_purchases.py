@@ -1,0 +1,177 @@
+"""Regret where visitors buy late and send back: python loadtests/late_purchases.py [SHOP] [--seeds N] [--visits N].
+
+One purchase in two comes within an hour of its slate, the others within three days, and one in five is sent back within
+ten days. Each way to learn plays the same shop, visitors, luck and delays; regret is compared with that of a bandit
+which learns the final reward at once. The shop is one of the battery, and 3,000 visits take 20 simulated days.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from topk_bandit.lab.simulation.battery.playing import make_player, open_shop
+from topk_bandit.lab.simulation.episodes import GpTopK, Visit
+from topk_bandit.lab.simulation.policies import shipped_service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+HOUR = 3_600_000.0
+DAY = 24 * HOUR
+DAYS, WAIT = 20, 14 * DAY
+SENT_BACK, KEPT = 0.2, 0.8
+FIRST_VISITS = 500
+
+
+class Way(NamedTuple):
+    """How rewards are learned: `first` is when, after a slate, what it earned so far is learned; None for its end."""
+
+    name: str
+    first: float | None
+    changes: bool
+    defaults: bool = True
+
+
+WAYS = (
+    Way("at once", None, changes=False),
+    Way("provisional at once", 0.0, changes=True),
+    Way("provisional after an hour", HOUR, changes=True),
+    Way("after 14 days", WAIT, changes=False),
+    Way("buyers only", None, changes=True, defaults=False),
+)
+
+
+class News(NamedTuple):
+    """What a slate has earned by a time; it is sorted by the time."""
+
+    at: float
+    order: int
+    number: int
+    reward: float
+    begins: bool
+
+
+class Played(NamedTuple):
+    """Regret of each visit, and whether two standard deviations around the mean hold the expected reward."""
+
+    regret: NDArray[np.float64]
+    holds: NDArray[np.bool_]
+
+
+@dataclass
+class Learner:
+    """The service's policy, which learns rewards as one of the ways has it."""
+
+    player: GpTopK
+    slates: dict[int, tuple[NDArray[np.float64], NDArray[np.int32]]] = field(default_factory=dict)
+    learned: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def hear(self, news: News) -> None:
+        """Learn what a slate earned so far, as its first reward or as a change."""
+        (context, ranking), key, state = self.slates[news.number], str(news.number), self.player.state
+        if news.number not in self.learned:
+            self.player.state = state.rewarded(key, context, ranking, reward=news.reward, at=news.at)
+            self.learned[news.number] = news.reward, news.at
+            return
+        before, at = self.learned[news.number]
+        if news.begins or news.reward == before:
+            return
+        if state.can_correct(key):
+            self.player.state = state.corrected(key, news.reward)
+        elif (revised := state.revised(key, context, ranking, before=before, reward=news.reward, at=at)) is not None:
+            self.player.state = revised
+        self.learned[news.number] = news.reward, at
+
+
+def main() -> None:
+    """Play all ways in some shops of a name, and print how they compare."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("shop", nargs="?", default="purchases", help="of the battery (default: purchases)")
+    parser.add_argument("--seeds", type=int, default=10, help="how many shops (default: 10)")
+    parser.add_argument("--visits", type=int, default=3000, help="of each (default: 3,000)")
+    given = parser.parse_args()
+    played: dict[str, list[Played]] = {way.name: [] for way in WAYS}
+    for seed in range(given.seeds):
+        for way in WAYS:
+            print(f"\rshop {seed + 1} of {given.seeds}: {way.name:30}", end="", file=sys.stderr, flush=True)
+            played[way.name].append(play(given.shop, way, seed, visits=given.visits))
+    print(file=sys.stderr)
+    print("\n".join(table(played)))
+
+
+def table(played: dict[str, list[Played]]) -> Iterator[str]:
+    """Yield a line for each way: regret as a share of that at once with its standard error, and what holds."""
+    at_once = played[WAYS[0].name]
+    yield f"{'':30}{'first visits':>16}{'all visits':>16}{'within 2 sd':>14}"
+    for name, shops in played.items():
+        figures = []
+        for part in (slice(FIRST_VISITS), slice(None)):
+            pairs = zip(shops, at_once, strict=True)
+            ratios = np.array([mine.regret[part].sum() / theirs.regret[part].sum() for mine, theirs in pairs])
+            spread = ratios.std(ddof=1) / np.sqrt(len(ratios)) if len(ratios) > 1 else 0.0
+            figures.append(f"{ratios.mean():.2f} ± {spread:.2f}")
+        holds = np.mean([one.holds[:FIRST_VISITS].mean() for one in shops])
+        yield f"{name:30}{figures[0]:>16}{figures[1]:>16}{holds:>14.2f}"
+
+
+def play(name: str, way: Way, seed: int, *, visits: int) -> Played:
+    """Play one shop; requests, luck and delays depend on the seed alone."""
+    shop = open_shop(name, seed=seed, rounds=visits)
+    player = make_player(shipped_service(), shop, seed=seed)
+    if not isinstance(player, GpTopK):
+        raise TypeError(name)
+    learner, due = Learner(player), list[News]()
+    of_requests, of_rewards, of_delays = (np.random.default_rng([seed, stream]) for stream in (11, 12, 13))
+    times = np.sort(np.random.default_rng([seed, 14]).random(visits) * DAYS * DAY)
+    every_item = np.arange(shop.slates.n_items, dtype=np.int32)
+    regret, holds = np.empty(visits), np.zeros(visits, dtype=bool)
+    for number, at in enumerate(times.tolist()):
+        while due and due[0].at <= at:
+            learner.hear(heapq.heappop(due))
+        request = shop.request(number, of_requests)
+        context = shop.context(request)
+        ranking = player.choose(Visit(number, context, every_item))
+        learner.slates[number] = context, ranking
+        expected = float(shop.expect_rewards(request, ranking[None])[0])
+        regret[number] = KEPT * (shop.best(request) - expected)
+        if (decision := player.last_decision) is not None:
+            holds[number] = abs(KEPT * expected - decision.mean) <= 2.0 * decision.standard_deviation
+        amount = shop.draw(request, ranking, of_rewards)
+        for news in tell(way, number, at, list(earnings(amount, at, of_delays))):
+            heapq.heappush(due, news)
+    return Played(regret, holds)
+
+
+def earnings(amount: float, at: float, rng: np.random.Generator) -> Iterator[tuple[float, float]]:
+    """Yield when a slate has earned how much."""
+    delay, is_slow, is_sent_back, until_then = rng.random(4)
+    if not amount:
+        return
+    bought = at + (HOUR + delay * (3 * DAY - HOUR) if is_slow >= 0.5 else delay * HOUR)
+    yield bought, amount
+    if is_sent_back < SENT_BACK:
+        yield bought + until_then * 10 * DAY, 0.0
+
+
+def tell(way: Way, number: int, at: float, earned: list[tuple[float, float]]) -> Iterator[News]:
+    """Yield what is heard of a slate, in one of the ways."""
+    final = earned[-1][1] if earned else 0.0
+    if not way.defaults:
+        yield from (News(when, number, number, reward, begins=False) for when, reward in earned[:1])
+    elif not way.changes:
+        yield News(at + (way.first or 0.0), number, number, final, begins=True)
+    else:
+        yield News(at + (way.first or 0.0), number, number, 0.0, begins=True)
+        yield from (News(when, number, number, reward, begins=False) for when, reward in earned)
+
+
+if __name__ == "__main__":
+    main()
