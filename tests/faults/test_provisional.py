@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.service import serving
+from tests.faults.test_damaged_bandit import command
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
@@ -107,6 +108,25 @@ def test_a_store_of_the_version_before_takes_it_once_the_upgrade_is_finalized(tm
             with server.client() as keys:
                 keys.hset("topk-bandit:programs", "data_version", 2)
             until(lambda: is_taken(client), what="the worker knows of the version in force")
+
+
+def test_the_doctor_names_a_bandit_that_learns_from_buyers_alone(tmp_path: Path) -> None:
+    """By its snapshot: nobody has to run the service."""
+    with running_server(valkey_binary()) as server:
+        flag = f"--redis-url={server.url}"
+        with serving(tmp_path, flag) as service, service.client(timeout=PATIENCE) as client:
+            for bandit, default in (("selective", None), ("whole", 0.0)):
+                wait = timedelta(milliseconds=200)
+                client.create_bandit(bandit, slate_size=2, item_capacity=6, reward_wait=wait, default_reward=default)
+                client.upsert_items(bandit, ITEMS)
+                for visit in range(700):
+                    slate = client.recommend(bandit).id
+                    if visit % 5 == 0:
+                        client.reward(bandit, slate, 4.0)
+                until(lambda name=bandit: client.stats(name).snapshot_position, what="a snapshot is saved")
+        _, said = command("doctor", flag)
+        assert "rewards: tenants/shop/bandits/selective learn from visitors who buy alone" in said
+        assert "whole learn" not in said
 
 
 def is_taken(client: Client) -> bool:

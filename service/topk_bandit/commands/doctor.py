@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from topk_bandit.bandits.budget import MIB
 from topk_bandit.bandits.overviews import read_records
+from topk_bandit.bandits.snapshots import decode_model
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.decisions import decide
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.process.settings import Settings
-    from topk_bandit.store.log import StoreReport
+    from topk_bandit.store.log import BanditRecord, Store, StoreReport
     from topk_bandit.store.redis.damage import Damage
 
 __all__ = ["examine"]
@@ -52,6 +53,7 @@ MOST_LISTED = 20
 _LEAST_FREE_BYTES = 1 << 30
 _LONGEST_WRITE_SECONDS = 0.1
 _FULLEST_SHARE = 0.8
+_MOST_UNLEARNED = 0.5
 _WRITES = 5
 
 
@@ -192,6 +194,9 @@ def _store(settings: Settings) -> Iterator[_Finding]:
     yield _describe_strangers(found.strangers)
     yield from _describe_bandits(found)
     yield _describe_unlimited(found.unlimited)
+    if found.selective:
+        remedy = "topk-bandit bandits update --default-reward 0, and then topk-bandit bandits reset"
+        yield _Finding("rewards", f"{_join_some(found.selective)} learn from visitors who buy alone; {remedy}")
     difference = found.clock_difference
     apart = abs(difference) > LARGEST_CLOCK_DIFFERENCE_SECONDS + seconds
     problem = "deadlines follow the store's clock, this machine's logs its own; synchronise both" if apart else ""
@@ -316,6 +321,7 @@ class _Examined:
     gone: Sequence[str]
     lost: Sequence[BanditName]
     unlimited: Sequence[BanditName]
+    selective: Sequence[BanditName]
 
 
 async def _examine_store(settings: Settings, url: str) -> _Examined:
@@ -338,7 +344,20 @@ async def _examine_store(settings: Settings, url: str) -> _Examined:
             [name async for name in store.find_gone()],
             [name async for name in store.find_unlisted()],
             [record.name for record in records if record.settings.reward_range is None],
+            [record.name for record in records if await _is_selective(store, record)],
         )
+
+
+async def _is_selective(store: Store, record: BanditRecord) -> bool:
+    """Return whether a bandit learned from buyers alone, by the newest snapshot of its model."""
+    if record.settings.default_reward is not None:
+        return False
+    snapshots = await store.load_snapshots(record.name)
+    try:
+        models = [decode_model(snapshot.payload, limits=Limits()) for snapshot in snapshots[:1]]
+    except TopkBanditError:
+        return False  # that it can't be read is a finding of its own
+    return any(model.selection_share > _MOST_UNLEARNED for model in models)
 
 
 async def _writes(settings: Settings, url: str) -> _Finding:
