@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import LIMITS, SETTINGS, assert_same
+from tests.bandits.harness import LIMITS, NAME, SETTINGS, assert_same, request, running_worker
 from tests.bandits.test_corrections import ITEMS, assert_learned_alike, begun, recommended, rewarded, then
+from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS
 
 from topk_bandit.bandits.model import Model, begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import BanditCreated, BanditReset, Event, Kernel, LoggedEvent, RewardRevised, Shown
+from topk_bandit.domain.bandits import (
+    Aggregation,
+    BanditCreated,
+    BanditReset,
+    Event,
+    Kernel,
+    LoggedEvent,
+    RewardRevised,
+    Shown,
+)
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.learning.limits import Limits
+
+if TYPE_CHECKING:
+    from topk_bandit.store.log import Store
 
 DEFAULT = 0.0
 
@@ -85,6 +99,17 @@ def test_a_slate_that_is_taken_back_counts_for_nothing() -> None:
     assert gone.rewarded_slates == 1
 
 
+def test_a_slate_whose_items_are_gone_is_counted_and_not_learned() -> None:
+    event = first(3)
+    unknown = replace(event, shown=replace(event.shown, slate=("i1", "i2", "gone")))
+    model = then(begun(), recommended(3), unknown)
+    assert (model.tally.unlearned, model.state.observations, model.open_slates) == (1, 0, 0)
+    bought = replace(unknown, value=2.0, before=DEFAULT, is_default=False, was_default=True, learned_ms=1)
+    after = then(model, bought)
+    assert (after.tally.defaults, after.tally.expirations, after.open_slates) == (0, 0, 0)
+    assert (after.rewarded_slates, after.tally.missed_corrections) == (1, 1)
+
+
 def test_what_was_forgotten_is_not_revised() -> None:
     lived = [event for number in range(60) for event in (recommended(number), first(number))]
     model = then(begun(), *lived)
@@ -121,3 +146,30 @@ def test_a_bandit_that_only_revises_is_refit_as_others_are() -> None:
         model = then(model, recommended(number), first(number))
         checkpoints += not model.since_checkpoint
     assert checkpoints >= 5
+
+
+def test_a_slate_counts_as_a_default_first_and_as_a_reward_once() -> None:
+    stores = MemoryStores()
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store, look_seconds=600.0) as worker:
+            settings = replace(
+                SETTINGS,
+                default_reward=DEFAULT,
+                reward_aggregation=Aggregation.SUM,
+                reward_wait_ms=HOUR_MS,
+                provisional_after_ms=1000,
+            )
+            await worker.bandits.create_bandit(NAME, settings)
+            await worker.bandits.upsert_items(NAME, ITEMS.upserted)
+            shown = [await worker.recommender.recommend(NAME, request(f"q{n}")) for n in range(3)]
+            await stores.pass_time(1000)
+            await worker.models.expire(NAME)
+            for number, value in enumerate((3.0, 4.0)):
+                await worker.recommender.reward(NAME, shown[0].recommendation_id, value, reward_id=f"order-{number}")
+            await worker.models.follow(NAME)
+            assert (worker.hooks.counts["defaults"], worker.hooks.learned_rewards) == (3, [3.0])
+            stats = await worker.bandits.stats(NAME)
+            assert (stats.defaults, stats.observations, stats.reward_sum) == (2, 3, 7.0)
+
+    run(stores, scenario)

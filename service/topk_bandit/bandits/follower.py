@@ -20,7 +20,7 @@ from topk_bandit.bandits.model import Model, begin, fold, folds_without_refit
 from topk_bandit.bandits.own_events import LogEnd, OwnEvents, end_of
 from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
-from topk_bandit.domain.bandits import Expired, LoggedEvent, Recommended, RewardCollected, Rewarded
+from topk_bandit.domain.bandits import Expired, LoggedEvent, Recommended, RewardCollected, Rewarded, RewardRevised
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError
 from topk_bandit.domain.hooks import ModelFigures
 
@@ -455,8 +455,17 @@ class Follower:
         match logged.event:
             case Rewarded(recommendation_id=recommendation_id, value=value, shown=shown):
                 self._hooks.learned(recommendation_id, value, (logged.at_ms - shown.at_ms) / 1e3)
+            case RewardRevised() as revised:
+                self._report_provisional(revised, at_ms=logged.at_ms)
             case Expired(default_reward=reward) if reward is not None:
                 self._hooks.defaulted()
+
+    def _report_provisional(self, event: RewardRevised, *, at_ms: int) -> None:
+        """Report a slate's default reward, and the first reward that takes its place; later changes are neither."""
+        if event.is_default:
+            self._hooks.defaulted()
+        elif event.value is not None and (event.before is None or event.was_default):
+            self._hooks.learned(event.recommendation_id, event.value, (at_ms - event.shown.at_ms) / 1e3)
 
     def _report_doubts(self, before: Model, after: Model) -> None:
         """Report rewards that are not learned; log some of them: the first, the second, the fourth..."""

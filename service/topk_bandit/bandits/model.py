@@ -682,7 +682,7 @@ def _begin_provisional(model: Model, event: RewardRevised, tally: Tally, *, at_m
     if model.items.have_places(event.shown.slate):
         model = replace(model, tally=tally)
         return _learn_reward(model, event.recommendation_id, event.value, event.shown, at_ms=at_ms)
-    unlearned = replace(model.tally, unlearned=model.tally.unlearned + 1)
+    unlearned = replace(tally, unlearned=tally.unlearned + 1)
     return replace(model, state=model.state.closed(event.recommendation_id), tally=unlearned)
 
 
