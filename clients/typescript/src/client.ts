@@ -165,8 +165,8 @@ export class Client<F extends Features<F> = Features> {
   }
 
   /**
-   * Replace a reward by another value: exact until the model is refit, and FAILED_PRECONDITION (REWARD_FOLDED) after; rewards
-   * that are not learned yet, because the bandit waits for several, can be amended until they are.
+   * Replace a reward by another value: exact until the model is refit, and FAILED_PRECONDITION (REWARD_FOLDED) after. Where
+   * the bandit has provisional_after it is taken until reward_wait ends, and so is a reward that is not learned yet.
    */
   async amendReward(options: AmendOptions): Promise<RewardReceipt> {
     const asked = amendOperation(this.#name(options), options.recommendationId, options.value, options.rewardId);

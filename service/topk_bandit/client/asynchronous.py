@@ -307,8 +307,8 @@ class AsyncClient(AsyncStudies, AsyncOperators):
     ) -> RewardReceipt:
         """Take a reward back, or without a `reward_id` all of a slate, those too that have not come.
 
-        It is exact until the model is refit, and `FailedPrecondition` (REWARD_FOLDED) after; rewards that are not
-        learned yet, because the bandit waits for several, can be taken back until they are.
+        It is exact until the model is refit, and `FailedPrecondition` (REWARD_FOLDED) after. With `provisional_after`
+        it is taken until the bandit's `reward_wait` ends, and so is a reward that is not learned yet.
         """
         operation = self._operations.void_reward(bandit, recommendation_id, reward_id=reward_id)
         return await self._run(operation, timeout)
