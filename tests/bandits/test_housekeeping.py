@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.bandits.harness import NAME, SETTINGS, running_worker
 from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores, run, whole_log
+from tests.contracts.samples import HOUR_MS, recommendation
 from tests.contracts.samples import SETTINGS as PLAIN
-from tests.contracts.samples import recommendation
 from tests.contracts.samples import request as plain_request
 from tests.servers import running_server, valkey_binary
 from tests.waiting import until_async
@@ -26,9 +27,9 @@ RESTING = 1000
 MANY = 600
 
 
-async def fill(store: RedisStore, name: BanditName, *, slates: int) -> None:
+async def fill(store: RedisStore, name: BanditName, *, slates: int, wait_ms: int = HOUR_MS) -> None:
     """Give a bandit slates, of which all but one have had a reward."""
-    await store.create_bandit(name, PLAIN, incarnation="first", quota=9)
+    await store.create_bandit(name, replace(PLAIN, reward_wait_ms=wait_ms), incarnation="first", quota=9)
     for number in range(slates):
         given = recommendation(f"r{number}")
         await store.record_recommendation(name, plain_request(), given, incarnation="first", items_position=0)
@@ -45,9 +46,9 @@ def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
         keys = KeySpace(stores.prefix).bandit(idle)
         with server.client() as client:
             client.set(KeySpace(stores.prefix).bandit(damaged).log, "text")
-            client.zadd(keys.deadlines, {"r0": 1})
             assert client.hlen(keys.recommendations) == 1, "of all others only the least is left"
             assert client.hlen(keys.closed[0]) > MANY / 30
+            await stores.pass_time(HOUR_MS)
             async with running_worker(store) as worker:
                 housekeeper = Housekeeper(store, worker.models, pause_seconds=0.0)
                 await housekeeper.go_round()
@@ -70,12 +71,11 @@ def test_a_round_touches_only_what_has_something_due() -> None:
 
     async def scenario(store: RedisStore) -> None:
         await asyncio.gather(*(store.create_bandit(name, PLAIN, incarnation="first", quota=RESTING) for name in names))
-        keys = KeySpace(stores.prefix)
         with server.client() as client:
             for name in names[:3]:
                 given = recommendation("r0")
                 await store.record_recommendation(name, plain_request(), given, incarnation="first", items_position=0)
-                client.zadd(keys.bandit(name).deadlines, {"r0": 1})
+            await stores.pass_time(HOUR_MS)
             async with running_worker(store) as worker:
                 before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
                 await Housekeeper(worker.store, worker.models).go_round()
@@ -95,9 +95,7 @@ def test_rounds_follow_each_other() -> None:
         idle = BanditName("one", "idle")
         async with running_worker(store) as worker:
             keeping = asyncio.create_task(Housekeeper(store, worker.models, round_seconds=0.05).run())
-            await fill(store, idle, slates=1)
-            with server.client() as client:
-                client.zadd(KeySpace(stores.prefix).bandit(idle).deadlines, {"r0": 1})
+            await fill(store, idle, slates=1, wait_ms=1)
 
             async def is_closed() -> bool:
                 return isinstance((await whole_log(store, idle))[-1].event, Expired)

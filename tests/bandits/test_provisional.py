@@ -21,13 +21,19 @@ from topk_bandit.domain.bandits import (
     Event,
     Kernel,
     LoggedEvent,
+    Recommended,
     RewardRevised,
     Shown,
 )
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.observed_rows import Observations, ObservedRows
+from topk_bandit.learning.posterior import PendingSlates, Posterior
+from topk_bandit.learning.scales import scale_best
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from topk_bandit.store.log import Store
 
 DEFAULT = 0.0
@@ -114,11 +120,11 @@ def test_what_was_forgotten_is_not_revised() -> None:
     lived = [event for number in range(60) for event in (recommended(number), first(number))]
     model = then(begun(), *lived)
     model = fold(model, LoggedEvent(model.version + 1, HOUR_MS, BanditReset("again")))
-    after = then(model, revised(3, 2.0, DEFAULT, was_default=True))
-    assert after.tally.missed_corrections == 1
+    after = then(model, revised(3, 2.0, DEFAULT, was_default=True), revised(4, None, DEFAULT, was_default=True))
+    assert after.tally.missed_corrections == 2
     assert after.state is model.state
     kept = decode_model(encode_model(model, 2), limits=LIMITS)
-    assert kept.reset_ms == HOUR_MS
+    assert then(kept, revised(3, 2.0, DEFAULT, was_default=True)).state is kept.state
 
 
 def test_a_snapshot_between_revisions_goes_on_to_the_bit() -> None:
@@ -146,6 +152,82 @@ def test_a_bandit_that_only_revises_is_refit_as_others_are() -> None:
         model = then(model, recommended(number), first(number))
         checkpoints += not model.since_checkpoint
     assert checkpoints >= 5
+
+
+def alike(count: int) -> Model:
+    """Return a model of slates of two kinds, most of which have earned the same."""
+    model = begun()
+    for number in range(count):
+        model = then(model, twin(number), revised_twin(number, earned(number), None))
+    return model
+
+
+def earned(number: int) -> float:
+    return float(number % 5) if number % 3 == 0 else 0.0
+
+
+def twin(number: int) -> Recommended:
+    slates = (("i0", "i1", "i2"), ("i3", "i4", "i5"))
+    given = recommended(number)
+    asked = replace(given.request, context=(1.0, 1.0))
+    return replace(given, request=asked, recommendation=replace(given.recommendation, slate=slates[number % 2]))
+
+
+def revised_twin(number: int, value: float | None, before: float | None) -> RewardRevised:
+    shown = twin(number)
+    event = revised(number, value, before)
+    return replace(event, shown=replace(event.shown, context=(1.0, 1.0), slate=shown.recommendation.slate))
+
+
+def expected_of(rewards: Mapping[int, float | None], model: Model) -> np.ndarray:
+    """Return what a model of these rewards alone expects of both slates, with the choices of another one."""
+    left = [(number, reward) for number, reward in rewards.items() if reward is not None]
+    rankings = np.array([model.items.find_indices(twin(number).recommendation.slate) for number, _ in left])
+    contexts = np.array([model.state.encode(np.ones(2)) for _ in left])
+    rows = ObservedRows.of(Observations(contexts, rankings, np.array([reward for _, reward in left])))
+    posterior = model.state.posterior
+    pending = PendingSlates(contexts[:0], rankings[:0])
+    fitted = Posterior.fit(posterior.kernel, rows, pending, noise_variance=posterior.noise_variance)
+    return means_of(model, scale_best(fitted, noise_at_edge=model.state.noise_at_edge))
+
+
+def means_of(model: Model, posterior: Posterior) -> np.ndarray:
+    slates = np.array([model.items.find_indices(twin(number).recommendation.slate) for number in range(2)])
+    return posterior.predict(model.state.encode(np.ones(2)), slates, with_pending=False).mean
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(1, None), (25, 4.0)],
+        [(number, None) for number in range(24) if number % 3] + [(25, 4.0)],
+        [(29, None), (1, 9.0), (28, 0.5)],
+        [(1, 7.0), (29, None), (1, None), (28, 0.5), (2, 3.0)],
+    ],
+    ids=["void of a twin", "voids of many twins", "after a void of a latest one", "mixed"],
+)
+def test_a_change_is_that_of_its_slate_and_not_of_one_that_is_like_it(changes: list[tuple[int, float | None]]) -> None:
+    model, rewards = alike(30), {number: earned(number) for number in range(30)}
+    for number, value in changes:
+        model = then(model, revised_twin(number, value, rewards[number]))
+        rewards[number] = value
+    left = [reward for reward in rewards.values() if reward is not None]
+    assert model.state.observations == len(left)
+    assert model.tally.reward_sum == pytest.approx(sum(left))
+    assert np.abs(means_of(model, model.state.posterior) - expected_of(rewards, model)).max() < 1e-6
+
+
+@pytest.mark.parametrize("count", [9, 12, 17, 40])
+def test_all_that_was_learned_can_be_taken_back(count: int) -> None:
+    model = begun()
+    for number in range(count):
+        model = then(model, recommended(number), revised(number, final_reward(number), None))
+    for number in range(count):
+        model = then(model, revised(number, None, final_reward(number)))
+    assert (model.state.observations, model.tally.voided, model.open_slates) == (0, count, 0)
+    assert np.isfinite(model.state.predict(np.ones(2), np.array([[0, 1, 2]], dtype=np.int32)).mean).all()
+    again = then(model, recommended(99), revised(99, 1.5, None))
+    assert again.state.observations == 1
 
 
 def test_a_slate_counts_as_a_default_first_and_as_a_reward_once() -> None:

@@ -216,6 +216,23 @@ class ProvisionalContract:
 
         run(stores, scenario)
 
+    @pytest.mark.parametrize("requires_activation", [False, True])
+    def test_no_slate_ends_early_because_its_bandit_is_no_longer_provisional(
+        self, stores: Stores, *, requires_activation: bool
+    ) -> None:
+        async def scenario(store: Store) -> None:
+            having = replace(PROVISIONAL, requires_activation=requires_activation)
+            await opened(store, having)
+            await store.update_settings(NAME, replace(having, provisional_after_ms=None), revision=1)
+            await stores.pass_time(MINUTE_MS)
+            assert (await look(store), await look(store)) == (0, 0)
+            assert await reward(store, 9.0, "order") == RewardOutcome.ACCEPTED
+            await stores.pass_time(HOUR_MS)
+            assert await look(store) == 1
+            assert isinstance((await events(store))[-1], Rewarded)
+
+        run(stores, scenario)
+
     def test_a_slate_stays_provisional_though_its_bandit_no_longer_is(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await opened(store)

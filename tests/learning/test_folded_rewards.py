@@ -130,7 +130,7 @@ def test_rows_that_came_after_the_fold_stay_as_they_are() -> None:
     for context, ranking, reward in zip(*later, strict=True):
         posterior, expected = (one.observe(context, ranking, reward) for one in (posterior, expected))
     revised = posterior.amend(
-        observations.contexts[17], observations.rankings[17], observations.rewards[17], change=2.5
+        observations.contexts[17], observations.rankings[17], observations.rewards[17], change=2.5, n_latest=12
     )
     assert_alike(revised, scale_best(expected), most_apart=1e-9)
     assert np.array_equal(posterior.observations.rewards[-12:], revised.observations.rewards[-12:])
@@ -230,7 +230,7 @@ def test_a_slate_that_is_not_among_the_latest_can_be_revised() -> None:
     life = Life(rows=300)
     life.live(400)
     before = life.state
-    assert before.recent.find_settled(*life.lived[3]) is None
+    assert before.recent.find_settled("s3") is None
     life.revise(3, 1.25)
     assert life.state.recent is before.recent
     assert life.state.counted.reward_sum == pytest.approx(before.counted.reward_sum + 1.25 - life.lived[3][2])

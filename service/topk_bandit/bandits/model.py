@@ -150,8 +150,6 @@ class Model:
     skipped
         Positions of events that an operator had passed over. What comes after them may name slates and items that
         the model does not know.
-    reset_ms
-        When what was learned was forgotten the last time, 0 for never.
     """
 
     incarnation: str
@@ -169,7 +167,6 @@ class Model:
     aside_since_checkpoint: int = 0
     history: History = field(default_factory=History)
     skipped: frozenset[int] = frozenset()
-    reset_ms: int = 0
 
     @property
     def version(self) -> int:
@@ -447,7 +444,7 @@ def _forget(model: Model, *, at_ms: int) -> Model:
     kernel = kernel_of(settings.kernel, known.n_items, settings.slate_size)
     if model.item_features is not None:
         kernel = kernel.with_item_features(model.item_features.rows)
-    return replace(model, state=model.state.forget(kernel, at_ms), reset_ms=at_ms)
+    return replace(model, state=model.state.forget(kernel, at_ms))
 
 
 def _with_capacity(state: State, settings: BanditSettings, *, at_ms: int) -> State:
@@ -669,7 +666,7 @@ def _revise_reward(model: Model, event: RewardRevised, logged: LoggedEvent) -> M
     tally = replace(tally, expirations=tally.expirations + defaults, defaults=tally.defaults + defaults)
     if event.before is None:
         return _begin_provisional(_check_open(model, logged), event, tally, at_ms=logged.at_ms)
-    state = _revised_state(model, event, event.before) if has_places and event.learned_ms >= model.reset_ms else None
+    state = _revised_state(model, event, event.before) if has_places else None
     if state is None:
         return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     return replace(model, state=state, tally=replace(tally, voided=tally.voided + (event.value is None)))

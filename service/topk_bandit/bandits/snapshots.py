@@ -178,7 +178,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "doubt": checkpoint.doubt,
         "changes": checkpoint.changes,
         "tally": model.tally.as_document(),
-        **({"reset_ms": model.reset_ms} if version > FIRST else {}),
+        **({"begun_at": checkpoint.begun_at, "names": checkpoint.recent.names} if version > FIRST else {}),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
         "last": {
@@ -225,7 +225,6 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         items_position=header["items_position"],
         history=_read_history(header, arrays),
         skipped=frozenset(header["skipped"]),
-        reset_ms=header.get("reset_ms", 0),
     )
 
 
@@ -269,6 +268,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         noise_at_edge=header["noise_at_edge"],
         doubt=header["doubt"],
         changes=header["changes"],
+        begun_at=header.get("begun_at", 0.0),
     )
 
 
@@ -344,7 +344,7 @@ _USUAL_ARRAYS = ("values", "told")
 
 _OF_SET_ASIDE = [one.name for one in fields(Tally) if "aside" in one.name]
 
-_OF_RECENT = [one.name for one in fields(RecentObservations) if one.name != "ids"]
+_OF_RECENT = [one.name for one in fields(RecentObservations) if one.name not in {"ids", "names"}]
 
 
 def _read_judged(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -362,7 +362,9 @@ def _read_judged(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[s
     return {
         "usual_rewards": _read_usual(judged["rewards"], "usual_rewards", arrays),
         "usual_norms": _read_usual(judged["norms"], "usual_norms", arrays),
-        "recent": RecentObservations(tuple(judged["recent_ids"]), **recent),
+        "recent": RecentObservations(
+            tuple(judged["recent_ids"]), **recent, names=tuple(header.get("names", judged["recent_ids"]))
+        ),
         "settled": Counted(*_first(Counted, judged["settled"])),
         "calibration": Calibration(*_first(Calibration, judged["calibration"])),
     }

@@ -91,6 +91,7 @@ class Checkpoint:
     doubt: float
     changes: int
     calibration: Calibration
+    begun_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +134,8 @@ class State:
         How many changes of the shop were noticed.
     calibration
         By which spreads are widened.
+    begun_at
+        When it last began anew, from the latest observations or from nothing: of others before nothing is known.
     recent
         The latest observations, at least those since the last refit.
     settled
@@ -164,6 +167,7 @@ class State:
     doubt: float = 0.0
     changes: int = 0
     calibration: Calibration = NO_SURPRISES
+    begun_at: float = 0.0
     range_at_refit: RobustRange = NO_VALUES
     leaving: NDArray[np.int32] = field(default_factory=lambda: NO_ITEMS)
 
@@ -242,6 +246,7 @@ class State:
             doubt=checkpoint.doubt,
             changes=checkpoint.changes,
             calibration=checkpoint.calibration,
+            begun_at=checkpoint.begun_at,
             range_at_refit=checkpoint.usual_rewards,
             leaving=leaving,
         )
@@ -271,6 +276,7 @@ class State:
             doubt=self.doubt,
             changes=self.changes,
             calibration=self.calibration,
+            begun_at=self.begun_at,
         )
 
     @property
@@ -549,18 +555,19 @@ class State:
         State | None
             None where the slate, or its other reward, is wild, and it is not among the latest observations.
         """
-        index = self.recent.find_settled(context, ranking, before)
+        index = self.recent.find_settled(slate_id)
         seen = self if reward is None else self._see(reward)
         is_wild = reward is not None and seen.reward_in_range(reward) != reward
-        is_unknown = index is None and (is_wild or seen.reward_in_range(before) != before)
+        is_unknown = index is None and (is_wild or at <= self.begun_at or seen.reward_in_range(before) != before)
         if is_unknown or self.is_wild_context(context):
             return None
         age = max(self.aged_at - at, 0.0) / self.half_life
-        learned, weight = (self.encode(context), ranking, before), 0.5 ** min(age, _MOST_HALVINGS)
+        learned, latest = (self.encode(context), ranking, before), self._latest_rows
+        weight = 0.5 ** min(age, _MOST_HALVINGS)
         if reward is None or is_wild:
-            posterior = self.posterior.remove(*learned, weight=weight)
+            posterior = self.posterior.remove(*learned, weight=weight, n_latest=latest)
         else:
-            posterior = self.posterior.amend(*learned, change=reward - before, weight=weight)
+            posterior = self.posterior.amend(*learned, change=reward - before, weight=weight, n_latest=latest)
         recounted = seen._recount(slate_id, index, before=before, reward=reward, is_wild=is_wild)
         return replace(recounted, posterior=self._scale(posterior))
 
@@ -685,7 +692,9 @@ class State:
         )
         pending = posterior.pending.with_shared(shared / self.shared if shared else 1.0)
         begun = begun.refit(begun.observed_rows, noise_variance=_FIRST_NOISE, pending=pending)
-        state = replace(self, posterior=begun, shared=shared, compared=0, doubt=0.0, calibration=NO_SURPRISES)
+        state = replace(
+            self, posterior=begun, shared=shared, compared=0, doubt=0.0, calibration=NO_SURPRISES, begun_at=at
+        )
         rows = state._rows_of(self.recent.select(self.recent.believed).past(at))
         return state, rows if kernel.centred else rows.with_parts()
 
@@ -791,6 +800,7 @@ class State:
             imported=self.imported,
             unrewarded=self.unrewarded,
             changes=self.changes,
+            begun_at=at,
             leaving=self.leaving,
         ).refit(at)
 

@@ -53,6 +53,9 @@ __all__ = ["LEAST_NOISE", "Moments", "Observations", "PendingSlates", "Posterior
 
 FloatArray = NDArray[np.float64]
 
+_NOTHING_LEFT = 1e-6
+"""Rows of fewer observations than this have lost all that they were made of."""
+
 LEAST_NOISE = 1e-6
 """Least noise of a row that is appended, relative to its c.c: with less, the rounding of each grows in those behind."""
 
@@ -288,7 +291,7 @@ class Posterior:
     @property
     def context_square(self) -> float:
         """Mean square of the rewarded rows' contexts, or of the pending ones' while there are none; 0 without rows."""
-        if self.n_rows:
+        if self.n_rows and self._sums.observations > 0.0:
             return self._sums.context_squares / self._sums.observations
         return float((self._pending.contexts**2).sum()) / max(self.n_pending, 1)
 
@@ -478,12 +481,19 @@ class Posterior:
         )
 
     def amend(
-        self, context: FloatArray, ranking: NDArray[np.int32], reward: float, *, change: float, weight: float = 1.0
+        self,
+        context: FloatArray,
+        ranking: NDArray[np.int32],
+        reward: float,
+        *,
+        change: float,
+        weight: float = 1.0,
+        n_latest: int = 0,
     ) -> Posterior:
-        """Return this posterior with another reward of an observation that its fitted rows were made of: O(N^2).
+        """Return this posterior with another reward of an observation that its earlier rows were made of: O(N^2).
 
-        The first one after a fit costs O(N^3). It is exact where the observation is a row or a sum of rows; else it is
-        as exact as what the rows know of it (`folded_rewards`).
+        The first one after a fit may cost O(N^3). It is exact where the observation is a row or a sum of rows; else it
+        is as exact as what the rows know of it (`folded_rewards`).
 
         Parameters
         ----------
@@ -493,37 +503,54 @@ class Posterior:
             By how much the reward is larger.
         weight
             What the observation counts now, in (0, 1].
+        n_latest
+            So many rows at the end have none of it: each of them is another observation.
         """
         fitted, rows, n = self._fitted, self._rows, self.n_rows
-        if not fitted.n_rows and fitted.parts is None:
+        earlier = fitted if fitted.n_rows == n - n_latest else fitted.select(np.arange(n - n_latest))
+        if not earlier.n_rows and earlier.parts is None:
             return self
-        span = self._span or Span(self.kernel, fitted, noise_variance=self.noise_variance)
+        span = self._span or Span(self.kernel, earlier, noise_variance=self.noise_variance)
         learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
-        amended, known, was_known = span.amend(fitted, learned, change), self._known, self._known
-        targets = rows.targets.copy()
-        if amended.parts is not fitted.parts:
+        amended, known = span.amend(earlier, learned, change), self._known
+        targets, of_fitted, leftovers = rows.targets.copy(), fitted.targets.copy(), fitted.leftovers.copy()
+        if known is not None and amended.parts is not earlier.parts:
+            targets[:, :n] += known.of_rows(rows.contexts[:n], rows.rankings[:n])
             known = amended.known_parts(self.kernel, self.noise_variance)
-        if known is not None and was_known is not None:
-            targets[:, :n] += was_known.of_rows(rows.contexts[:n], rows.rankings[:n])
-            targets[:, :n] -= known.of_rows(rows.contexts[:n], rows.rankings[:n])
-        targets[:, : fitted.n_rows] += amended.targets - fitted.targets
-        return replace(self, _span=span, _known=known)._with_targets(targets, amended)
+            if known is not None:
+                targets[:, :n] -= known.of_rows(rows.contexts[:n], rows.rankings[:n])
+        targets[:, : earlier.n_rows] += amended.targets - earlier.targets
+        of_fitted[:, : earlier.n_rows], leftovers[: earlier.n_rows] = amended.targets, amended.leftovers
+        fitted = replace(fitted, targets=of_fitted, leftovers=leftovers, parts=amended.parts)
+        return replace(self, _span=span, _known=known)._with_targets(targets, fitted)
 
     def remove(
-        self, context: FloatArray, ranking: NDArray[np.int32], reward: float, *, weight: float = 1.0
+        self,
+        context: FloatArray,
+        ranking: NDArray[np.int32],
+        reward: float,
+        *,
+        weight: float = 1.0,
+        n_latest: int = 0,
     ) -> Posterior:
-        """Return this posterior without an observation that its rows were made of: O(N^3).
+        """Return this posterior without an observation that its earlier rows were made of: O(N^3).
 
         The parameters are those of `amend`. Where rows of other rankings, or items' parts, hold some of the observation
         it can't be taken out: there its reward becomes what is expected.
         """
         rows = self.observed_rows
-        span = Span(self.kernel, rows, noise_variance=self.noise_variance)
-        others = span.remove(rows, Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight))
+        earlier, latest = (
+            rows.select(np.arange(*ends)) for ends in ((rows.n_rows - n_latest,), (rows.n_rows - n_latest, rows.n_rows))
+        )
+        span = Span(self.kernel, earlier, noise_variance=self.noise_variance)
+        learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
+        others = span.remove(earlier, learned)
         if others is None:
             change = float(self.predict(context, ranking[None], with_pending=False).mean[0]) - reward
-            return self.amend(context, ranking, reward, change=change, weight=weight)
-        fitted = self.refit(others, noise_variance=self.noise_variance)
+            return self.amend(context, ranking, reward, change=change, weight=weight, n_latest=n_latest)
+        if others.n_observations < _NOTHING_LEFT:
+            others = others.select(np.arange(0))
+        fitted = self.refit(others.extend(latest), noise_variance=self.noise_variance)
         squares = max(self._sums.context_squares - weight * float(context @ context), 0.0)
         return replace(fitted, _sums=fitted._sums._replace(context_squares=squares))
 

@@ -99,6 +99,8 @@ class RecentObservations:
         When they were rewarded, in the unit of `State.rewarded`; shape (R,).
     verdicts
         Shape (R,).
+    names
+        The slates' ids, also of those whose rewards can't be corrected by `ids`; empty for those shown elsewhere.
     """
 
     ids: tuple[str, ...]
@@ -108,6 +110,7 @@ class RecentObservations:
     norms: FloatArray
     times: FloatArray
     verdicts: NDArray[np.int8]
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -140,6 +143,7 @@ class RecentObservations:
             lay_out(np.concatenate([self.norms, [norm_of(context) for context in contexts]])),
             lay_out(np.concatenate([self.times, times])),
             lay_out(np.concatenate([self.verdicts, np.zeros(len(ids), dtype=np.int8)]), np.int8),
+            (*self.names, *ids),
         )
 
     def select(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> RecentObservations:
@@ -153,6 +157,7 @@ class RecentObservations:
             lay_out(self.norms[indices]),
             lay_out(self.times[indices]),
             lay_out(self.verdicts[indices], np.int8),
+            tuple(self.names[index] for index in indices.tolist()),
         )
 
     def without(self, index: int) -> RecentObservations:
@@ -195,13 +200,9 @@ class RecentObservations:
         kept = zip(latest.ids, latest.believed.tolist(), strict=True)
         return replace(latest, ids=tuple("" if believed else slate_id for slate_id, believed in kept))
 
-    def find_settled(self, context: FloatArray, ranking: NDArray[np.int32], reward: float) -> int | None:
-        """Return the index of the newest one that was learned before the last refit and is like this, None for none."""
-        if not len(self):
-            return None
-        alike = (self.rankings == ranking).all(axis=1) & (self.rewards == reward) & self.believed
-        alike &= (self.contexts == context).all(axis=1) & np.array([not one for one in self.ids])
-        return int(np.flatnonzero(alike)[-1]) if alike.any() else None
+    def find_settled(self, slate_id: str) -> int | None:
+        """Return the index of a slate that was learned before the last refit, None for one that is not here."""
+        return self.names.index(slate_id) if slate_id in self.names else None
 
     def doubt(self, index: int, slate_id: str) -> RecentObservations:
         """Return them with one whose reward is wild, which can be corrected by its id again."""

@@ -24,7 +24,7 @@ def scale_best(posterior: Posterior, *, noise_at_edge: bool = False) -> Posterio
     """
     prior, offset = slope_prior(posterior.prior_mean, posterior), posterior.best_offset
     square = posterior.whitened_square(offset)
-    varied = posterior.rewards_vary and square > 0.0
+    varied = posterior.rewards_vary and square > 0.0 and posterior.n_observations > 0.0
     is_least = noise_at_edge and posterior.noise_variance < posterior.context_square
     count = min(posterior.n_rows if is_least else math.inf, posterior.n_observations)
     if prior is None:

@@ -318,8 +318,7 @@ def _look_at_due(known: Known, recorded: Recorded, *, place: int) -> tuple[Recor
     """Return what becomes of a slate that is due, and what is appended."""
     if not recorded.is_open:
         return recorded, ()
-    has_time = is_provisional(known.settings, recorded) and known.now_ms < recorded.recommendation.deadline_ms
-    if not has_time:
+    if known.now_ms >= recorded.recommendation.deadline_ms:
         ended, *events = _end(known.settings, recorded, place=place)
         return ended, events
     is_due = recorded.state is RecordState.PENDING and known.now_ms >= due_of(known.settings, recorded)
