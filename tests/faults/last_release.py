@@ -17,10 +17,13 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["COMMIT", "release_command"]
+__all__ = ["COMMIT", "DATA_VERSION", "release_command"]
 
 COMMIT = "e1d4f63cf9ec"
 """The last release's commit."""
+
+DATA_VERSION = 1
+"""The newest that it reads: what is in force on a store that it may take over."""
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".venv" / "last-release"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.golden_store import BANDITS, GoldenStore
-from tests.faults.last_release import release_command
+from tests.faults.last_release import DATA_VERSION, release_command
 from tests.faults.service import serving
 from tests.faults.test_upgrade import Shop, no_call_failed
 from tests.long_forms import usual_or_long
@@ -32,6 +32,8 @@ ROUNDS = usual_or_long(400, long=20_000)
 def test_each_program_goes_on_from_what_the_other_one_wrote(tmp_path: Path, first: str) -> None:
     with running_server(valkey_binary()) as server, ExitStack() as stack:
         url = f"--redis-url={server.url}"
+        with server.client() as keys:
+            keys.hset("topk-bandit:programs", "data_version", DATA_VERSION)
         release = stack.enter_context(serving(tmp_path, url, start=False, command=release_command()))
         this = stack.enter_context(serving(tmp_path, url, start=False))
         before, after = (release, this) if first == "release" else (this, release)
