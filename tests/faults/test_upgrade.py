@@ -188,7 +188,7 @@ def finalize_while_it_hangs(server: RunningServer, service: Service) -> None:
     os.kill(worker, signal.SIGSTOP)
     with server.client() as store:
         for noted, told in store.hgetall(PROGRAMS).items():
-            if f"/{worker} on store ".encode() in told:
+            if told.partition(b" on store ")[0].endswith(f"/{worker}".encode()):  # its first note names no store
                 version, _, about = told.split(b" ", 2)
                 store.hset(PROGRAMS, noted, b"%b 0 %b" % (version, about))
     status, told_by = finalized(server, *NEXT)
