@@ -70,7 +70,6 @@ ROOMS: Mapping[str, str] = {
         learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
         learning/test_folded_rewards""",
-    "learning/folded_rewards.py": "learning/test_folded_rewards bandits/test_provisional",
     "bandits/model.py": f"""
         {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features
         bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports
@@ -87,7 +86,7 @@ ROOMS: Mapping[str, str] = {
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",
     "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree store/test_redis_store",
-    "store/rules/provisional.py": f"{_MEMORY} bandits/test_restores",
+    "store/rules/provisional.py": f"store/test_provisional_rules {_MEMORY} bandits/test_restores",
     "store/journaled.py": f"{_MEMORY} store/test_journaled store/test_redis_store",
     "store/rules/bandits.py": f"{_MEMORY} store/test_stores_agree",
     "store/rules/imports.py": f"{_MEMORY} contracts/test_study_contract",
