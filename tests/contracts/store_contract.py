@@ -1063,6 +1063,19 @@ class StoreContract(ProvisionalContract):
 
         run(stores, scenario)
 
+    def test_a_correction_needs_a_model_that_knows_the_one_before(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await record(store)
+            position = (await store.record_reward(NAME, "rec-1", 1.0)).answer.log_position
+            known = Correctable("first", 1, position, position + 9)
+            assert await store.correct_reward(NAME, "rec-1", 2.0, known=known) is not None
+            assert await store.correct_reward(NAME, "rec-1", 3.0, known=known) is None
+            newer = replace(known, version=position + 1)
+            assert await store.correct_reward(NAME, "rec-1", 3.0, known=newer) is not None
+
+        run(stores, scenario)
+
     def test_several_rewards_have_ids_and_an_end(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(
