@@ -219,8 +219,9 @@ def _remove_sum(rows: ObservedRows, of_rows: _Sum, learned: Learned) -> Observed
 
 def _with_leftovers(rows: ObservedRows, of_rows: _Sum, more: FloatArray, *, count: float = 0.0) -> FloatArray:
     """Return the leftovers with more products of the targets, at the row that the observation is most of."""
-    least = -_ROUNDING * float((rows.targets * rows.targets).sum() + np.trace(rows.left_products))
-    if np.linalg.eigvalsh(rows.left_products + more)[0] < least:
+    left = rows.left_products
+    least = -_ROUNDING * float((rows.targets * rows.targets).sum() + np.trace(left))
+    if np.linalg.eigvalsh(left + more)[0] < least:
         more = np.zeros_like(more)  # the sum only comes near the observation: products of nothing real
     leftovers, row = rows.leftovers.copy(), int(np.argmax(np.abs(of_rows.weights)))
     leftovers[row] += leftover(count, more)
