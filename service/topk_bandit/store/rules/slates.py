@@ -174,11 +174,10 @@ def _take(known: Known, key: str, recorded: Recorded, taken: PostedReward, *, en
         events += ending
     else:
         events.append(RewardCollected(key, taken.reward_id, taken.value, recorded.aside))
-    is_new = taken.position == position
     commit = Commit(
         tuple(events),
         {key: recorded},
-        clamped=int(is_new and taken.value != taken.posted),
+        clamped=_count_clamped(taken, position),
         before_ms=recorded.recommendation.deadline_ms,
     )
     return Decision(RewardReceipt(RewardOutcome.ACCEPTED, position), commit)
@@ -195,15 +194,19 @@ def _take_provisionally(
     if is_learned:
         recorded, revisions = revise(settings, recorded, place=len(events), ends=ends)
         events.extend(revisions)
-    is_new = taken.position == position
     commit = Commit(
         tuple(events),
         {key: recorded},
         due_ms={} if ends else _due(settings, key, recorded),
-        clamped=int(is_new and taken.value != taken.posted),
+        clamped=_count_clamped(taken, position),
         before_ms=given.deadline_ms if is_learned else min(first_ms, given.deadline_ms),
     )
     return Decision(RewardReceipt(RewardOutcome.ACCEPTED, position), commit)
+
+
+def _count_clamped(taken: PostedReward, position: int) -> int:
+    """Return 1 if the reward arrived at this position as another value than was posted, else 0."""
+    return int(taken.position == position and taken.value != taken.posted)
 
 
 def _due(settings: BanditSettings, key: str, recorded: Recorded) -> dict[str, int]:
