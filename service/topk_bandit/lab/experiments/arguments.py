@@ -32,6 +32,8 @@ GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --rati
   protocol      the service's policy beside the best of the paper's nine, in all settings of figures 2, 3 and 5
   shops         the service's policy and others in 21 kinds of shops, up to 20,000 rounds: regret, and whether figures
                 hold (hours; see --shops, --policies and --seeds)
+  mishaps       what mistakes of clients cost, wild rewards and contexts, and how soon they are got over (hours; see
+                --shops, --mishaps and --seeds)
   warm-start    a bandit that starts with what a study learned, and one that does not
   off-policy    what other policies would have earned, from 20,000 logged slates: intervals, and whether they hold
 
@@ -40,7 +42,7 @@ Asking people:
   dopewolfe     which K of all items to ask about: ranking loss and NDCG
   aggregation   rank aggregation with features, as the items become many
 
-  all           all of these but shops, and report.html
+  all           all of these but shops and mishaps, and report.html
 
 Each takes --quick, for a look with few trials. Same seed, same numbers, whatever the number of processes. What was
 stopped goes on with the same command. dope and dopewolfe can be run on your own rankings: --data rankings.csv (or
@@ -52,7 +54,7 @@ NAMES = (
     "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
     "late-rewards", "drift", "warm-start", "off-policy", "dope", "dopewolfe", "aggregation",
 )  # fmt: skip
-"""All experiments, in the order of the report; `shops`, which takes hours, is run alone."""
+"""All experiments, in the order of the report; `shops` and `mishaps`, which take hours, are run alone."""
 
 QUICK: dict[str, dict[str, object]] = {
     "table-1": {"rounds": 128},
@@ -68,6 +70,7 @@ QUICK: dict[str, dict[str, object]] = {
     "late-rewards": {"trials": 2, "rounds": 40},
     "drift": {"trials": 2, "rounds": 80},
     "shops": {"seeds": 2, "rounds": (40, 80), "shops": ("additive", "clicks-8", "candidates")},
+    "mishaps": {"seeds": 1, "shops": ("additive", "noisy"), "mishaps": ("first reward",)},
     "warm-start": {"trials": 2, "rounds": 60},
     "off-policy": {"trials": 2, "rounds": 500},
     "dope": {"trials": 2, "questions": (10, 40)},
@@ -94,6 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_rounds(warm, 300)
     _add_off_policy(words)
     _add_shops(words)
+    _add_mishaps(words)
     _add_preferences(words)
     _add_everything(words)
 
@@ -117,17 +121,29 @@ def _add_bandits(words: _Words) -> None:
 
 def _add_shops(words: _Words) -> None:
     word = _add_experiment(words, "shops", "the service's policy and others in many kinds of shops", seeded=True)
-    word.add_argument(
-        "--seeds", type=_positive, default=3, metavar="COUNT", help="shops of each kind, from --seed on (default: 3)"
-    )
     rounds = (500, 2000, 8000, 20_000)
     _add_numbers(word, "--rounds", default=rounds, help_text="after how many rounds to compare; the last are played")
-    word.add_argument("--shops", type=_split_names, metavar="NAME,NAME,...", help="some of the shops (default: all)")
+    _add_choice_of_shops(word)
     policies = "service, random, popularity, linear, vw-ccb, vw-slates"
     word.add_argument(
         "--policies", type=_split_names, metavar="NAME,NAME,...", help=f"some of {policies} (default: all)"
     )
     _add_source(word)
+
+
+def _add_mishaps(words: _Words) -> None:
+    word = _add_experiment(words, "mishaps", "what mistakes of clients cost", seeded=True)
+    _add_choice_of_shops(word)
+    word.add_argument(
+        "--mishaps", type=_split_names, metavar="NAME,NAME,...", help="some of the mistakes (default: all)"
+    )
+
+
+def _add_choice_of_shops(word: argparse.ArgumentParser) -> None:
+    word.add_argument(
+        "--seeds", type=_positive, default=3, metavar="COUNT", help="shops of each kind, from --seed on (default: 3)"
+    )
+    word.add_argument("--shops", type=_split_names, metavar="NAME,NAME,...", help="some of the shops (default: all)")
 
 
 def _add_off_policy(words: _Words) -> None:

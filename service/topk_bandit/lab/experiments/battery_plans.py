@@ -20,14 +20,14 @@ from topk_bandit.lab.simulation.policies import SERVICE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from topk_bandit.lab.simulation.battery.playing import Rounds
     from topk_bandit.lab.simulation.battery.shop import Values
     from topk_bandit.lab.simulation.policies import Policy
     from topk_bandit.learning.environments import Factors
 
-__all__ = ["measure", "shops"]
+__all__ = ["choose_shops", "measure", "round_cost", "shops"]
 
 FloatArray = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class _Episode(NamedTuple):
 
 def shops(given: argparse.Namespace) -> Plan:
     """Return the battery."""
-    names = _choose_shops(given.shops)
+    names = choose_shops(given.shops)
     policies, notes = lineups.of_battery(given.policies or lineups.OF_BATTERY)
     factors: Factors | None = None
     source: dict[str, object] = {"factors": "synthetic, anew for each seed"}
@@ -88,6 +88,26 @@ def shops(given: argparse.Namespace) -> Plan:
         across=4,
         notes=(_NOTE, *notes),
     )
+
+
+def choose_shops(names: tuple[str, ...] | None, *, without: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the shops of these names, None for all, in the order of the catalogue; but for some.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming ``--shops``: there is no such shop.
+    """
+    known = tuple(name for name in SHOPS if name not in without)
+    for name in names or ():
+        if name not in known:
+            raise InvalidArgumentError("--shops", f"expected some of {', '.join(known)}, got {name!r}")
+    return tuple(name for name in known if names is None or name in names)
+
+
+def round_cost(shop: str, *, milliseconds: float = _COSTS[SERVICE]) -> float:
+    """Return how long a round takes in a shop, about, given how long it takes with few items."""
+    return milliseconds * max(SHOPS[shop].n_items / 100.0, 1.0)
 
 
 def measure(played: Rounds, horizons: Sequence[int], *, values: Values) -> FloatArray:
@@ -131,23 +151,13 @@ def _n_parts(rounds: int) -> int:
     return min(_PARTS, rounds)
 
 
-def _choose_shops(names: tuple[str, ...] | None) -> tuple[str, ...]:
-    if names is None:
-        return tuple(SHOPS)
-    for name in names:
-        if name not in SHOPS:
-            raise InvalidArgumentError("--shops", f"expected some of {', '.join(SHOPS)}, got {name!r}")
-    return tuple(name for name in SHOPS if name in names)
-
-
 def _is_feasible(shop: str, policy: Policy) -> bool:
     return policy.family != "VW slates" or SHOPS[shop].n_items <= _MOST_ITEMS_OF_VW_SLATES
 
 
 def _job(shop: str, policy: Policy, given: argparse.Namespace, trial: int, factors: Factors | None) -> Job:
-    rounds, n_items = given.rounds[-1], SHOPS[shop].n_items
     run = partial(_play, shop, policy, given.rounds, given.seed + trial, factors)
-    return Job(run, cost=rounds * _COSTS.get(policy.family, 0.5) * max(n_items / 100.0, 1.0))
+    return Job(run, cost=given.rounds[-1] * round_cost(shop, milliseconds=_COSTS.get(policy.family, 0.5)))
 
 
 def _play(shop: str, policy: Policy, horizons: tuple[int, ...], seed: int, factors: Factors | None) -> FloatArray:

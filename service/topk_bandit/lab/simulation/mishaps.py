@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from topk_bandit.lab.simulation.episodes import GpTopK, Visit
+    from topk_bandit.lab.simulation.episodes import Player, Visit
 
 __all__ = ["MISHAPS", "ErringClient", "Mishap"]
 
@@ -76,7 +76,7 @@ class ErringClient:
         The mistake of the client.
     """
 
-    def __init__(self, player: GpTopK, mishap: Mishap) -> None:
+    def __init__(self, player: Player, mishap: Mishap) -> None:
         self.player, self.mishap = player, mishap
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.lab.simulation.battery.catalogue import build
 from topk_bandit.lab.simulation.episodes import GpTopK, Late, Visit, check_slate, deliver
+from topk_bandit.lab.simulation.mishaps import ErringClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from topk_bandit.lab.simulation.battery.shop import Shop
     from topk_bandit.lab.simulation.episodes import Player, ProblemSize
     from topk_bandit.lab.simulation.policies import Policy
+    from topk_bandit.learning.decisions import Decision
     from topk_bandit.learning.environments import Factors
 
 __all__ = ["Rounds", "make_player", "open_shop", "play", "play_in"]
@@ -127,12 +129,19 @@ def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
         check_slate(ranking, eligible, shop.slates.slate_size)
         reward = shop.draw(request, ranking, of_rewards)
         played[:4, t] = shop.expect_rewards(request, ranking[None])[0], shop.best(request), reward, t - len(late)
-        if isinstance(player, GpTopK) and player.last_decision is not None:
-            decision = player.last_decision
+        decision = _last_decision(player)
+        if decision is not None:
             played[4:, t] = decision.mean, decision.standard_deviation, decision.regret_bound, decision.estimated_regret
         feedback = shop.wait.feedback(t, of_waits)
         heapq.heappush(late, Late(feedback.round_number, t, feedback, reward))
     return Rounds(*played)
+
+
+def _last_decision(player: Player) -> Decision | None:
+    """Return the service's latest decision, None for a player that has none."""
+    if isinstance(player, ErringClient):
+        return _last_decision(player.player)
+    return player.last_decision if isinstance(player, GpTopK) else None
 
 
 @lru_cache(maxsize=64)
