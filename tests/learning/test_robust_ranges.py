@@ -83,6 +83,19 @@ def test_a_run_of_wild_values_is_found_out_after_as_many_honest_ones_and_a_hundr
     assert believed.sum() == len(values) - count
 
 
+@pytest.mark.parametrize("shop", ["clicks", "purchases"])
+@pytest.mark.parametrize("size", [1e6, -1e9, 1e100, -1e100])
+@pytest.mark.parametrize("place", [100, 400])
+def test_a_run_of_wild_values_where_most_slates_earn_nothing_is_found_out_at_once(
+    shop: str, size: float, place: int
+) -> None:
+    values = SHOPS[shop](np.random.default_rng(12))[: place + 200]
+    values[place : place + 50] = size
+    outliers, robust_range = judged(values)
+    assert all(outliers[place + 1 : place + 50])
+    assert believed_now(values, robust_range).sum() >= 198 - 48
+
+
 @pytest.mark.parametrize("place", [300, 1000])
 @pytest.mark.parametrize("size", SIZES)
 def test_a_run_of_wild_values_after_many_honest_ones_is_never_believed(size: float, place: int) -> None:

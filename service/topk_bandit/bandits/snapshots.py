@@ -340,7 +340,7 @@ def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
     return arrays | {f"recent_{name}": getattr(checkpoint.recent, name) for name in _OF_RECENT}
 
 
-_USUAL_ARRAYS = ("values", "told")
+_USUAL_ARRAYS = ("values", "told", "gaps")
 
 _OF_SET_ASIDE = [one.name for one in fields(Tally) if "aside" in one.name]
 

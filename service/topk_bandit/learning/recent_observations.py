@@ -135,14 +135,16 @@ class RecentObservations:
     ) -> RecentObservations:
         """Return these and then others, believed for now."""
         before = (self.contexts, self.rankings) if len(self) else (contexts[:0], rankings[:0])
+        norms = [norm_of(context) for context in contexts]
+        # What is joined is laid out as a new array is.
         return RecentObservations(
             (*self.ids, *ids),
-            lay_out(np.concatenate([before[0], contexts])),
-            lay_out(np.concatenate([before[1], rankings]), np.int32),
-            lay_out(np.concatenate([self.rewards, rewards])),
-            lay_out(np.concatenate([self.norms, [norm_of(context) for context in contexts]])),
-            lay_out(np.concatenate([self.times, times])),
-            lay_out(np.concatenate([self.verdicts, np.zeros(len(ids), dtype=np.int8)]), np.int8),
+            np.concatenate([before[0], contexts]),
+            np.concatenate([before[1], rankings], dtype=np.int32),
+            np.concatenate([self.rewards, rewards]),
+            np.concatenate([self.norms, norms]),
+            np.concatenate([self.times, times]),
+            np.concatenate([self.verdicts, np.zeros(len(ids), dtype=np.int8)]),
             (*self.names, *ids),
         )
 
@@ -214,10 +216,10 @@ class RecentObservations:
         return PastRows(self.contexts, self.rankings, self.rewards, np.maximum(at - self.times, 0.0))
 
     def judge_new(self, rewards: RobustRange, norms: RobustRange | None, *, count: int) -> RecentObservations:
-        """Return them with verdicts on the last ones; see `judge`."""
+        """Return them with verdicts on the last ones, which are believed until then; see `judge`."""
         judged = slice(-count - _BESIDE, None)
-        verdicts = self._judge_part(judged, rewards, norms, n_new=count)
-        return self.with_verdicts(np.concatenate([self.verdicts[:-count], verdicts[-count:]]))
+        new = self._judge_part(judged, rewards, norms, n_new=count)[-count:]
+        return self.with_verdicts(np.concatenate([self.verdicts[:-count], new])) if new.any() else self
 
     def judge(self, rewards: RobustRange, norms: RobustRange | None, *, n_new: int = 0) -> NDArray[np.int8]:
         """Return the verdicts on them by the robust ranges of rewards and contexts, shape (R,).

@@ -8,6 +8,9 @@ While few values came, only a value many times as far as most is an outlier.
 Wild values of many sizes leave no gap. So of a bandit that has seen more, the latest values may only thin out about as
 far as earlier ones did that were believed, unless most of them are farther: then the scale is another one.
 
+Where most values are the centre itself, as those of slates that earn nothing, others come one by one. What comes
+directly after another one is judged, and does not judge: fifty wild rewards in a row count as one.
+
 A class of values that are rare and large, such as orders among clicks, lies beyond a gap, too. Where it recurs from the
 beginning it is in range, unless it stops: then it was an accident. Where it begins later, it is in range once it has
 been there for much longer than accidents are.
@@ -22,56 +25,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.learning._layout import lay_out
+from topk_bandit.learning.compiled.robust_ranges import FEWEST_VALUES, GAP, MOST_VALUES, judge_newest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["FEWEST_VALUES", "MOST_VALUES", "NO_VALUES", "RobustRange", "median"]
 
-MOST_VALUES = 256
-"""So many of the latest values judge; a class that recurs among the first so many is there from the beginning."""
-
-FEWEST_VALUES = 8
-"""The median of so many values at least is needed to judge others."""
-
-_BIN = 3.0
-"""The end of a bin over its beginning."""
-
-_GAP = 2.5
-"""What is so many times as far as the farthest value of the last bin is an outlier."""
-
-_CHANCE = 0.5
-"""A bin may have more values than the one before, by so many times the root of those: that is chance."""
-
-_FEW_GAP = 30.0
-"""While few values came, what is so many times as far as most of them is one."""
-
 _NOTHING = 1e-100
 """Smaller distances are none: they tell no unit."""
 
-_LATEST, _FEWEST_EARLIER = 64, 32
-"""Earlier values are those before so many of the latest; so many of them limit the range."""
-
-_MOST = 0.9
-"""Where the scale has changed, the range is about as long as the distances of this share of values."""
-
-_BESIDE = 8
-"""A value counts for the range if so many before it and after it are no outliers: it may be one of a run."""
-
 _ROUNDING = 1e-9
 """Values that differ by less than this part of their centre are equal, and were rounded."""
-
-_LARGEST_CLASS = 1000.0
-"""A class that recurs is not so many times as far as most values."""
-
-_FEWEST_OF_CLASS, _LEAST_GAP = 6, 2.5
-"""A class recurs if there are so many of it, so far from each other in the mean: else it is a run of wild values."""
-
-_GAPS_BEFORE = 4.0
-"""One that recurs from the beginning has no more of the mean gaps before its first."""
-
-_FEWEST_WITHOUT, _GAPS_WITHOUT = 32, 12.0
-"""A class has stopped after so many values without it, and so many of the mean gaps between two of it."""
 
 _BLOCK, _BLOCKS = 64, 24
 """A class that was in so many blocks of so many values is no accident."""
@@ -91,8 +56,12 @@ class RobustRange:
     told
         Their distances from their centre when they came, which limit the range: 0 for values out of reach or among
         outliers; shape (V,).
+    gaps
+        How many values came before each that did not differ from their centre, since the one before, shape (V,).
+    gap
+        How many came since the latest.
     count
-        How many came.
+        How many came that differ.
     outliers
         How many of them were outliers when they came.
     farthest
@@ -105,6 +74,8 @@ class RobustRange:
 
     values: NDArray[np.float64] = field(default_factory=lambda: lay_out(np.zeros(0)))
     told: NDArray[np.float64] = field(default_factory=lambda: lay_out(np.zeros(0)))
+    gaps: NDArray[np.float64] = field(default_factory=lambda: lay_out(np.zeros(0)))
+    gap: int = 0
     count: int = 0
     outliers: int = 0
     farthest: float = math.inf
@@ -127,28 +98,27 @@ class RobustRange:
     def after(self, value: float, centre: float) -> RobustRange:
         """Return the same after one more value, with the centre that there is then."""
         if _is_nothing(value - centre, centre):
-            return self
-        values = lay_out(np.concatenate([self.values[-MOST_VALUES + 1 :], [value]]))
-        distances_within = np.concatenate([self.told[-MOST_VALUES + 1 :], [0.0]])
+            return replace(self, gap=self.gap + 1)
+        values, told, gaps = (
+            np.concatenate([before[-MOST_VALUES + 1 :], [new]])
+            for before, new in ((self.values, value), (self.told, 0.0), (self.gaps, self.gap))
+        )
         distances = np.abs(values - centre)
-        limit = _find_limit(distances_within[:-_LATEST])
-        ascending = np.sort(distances[distances > max(_NOTHING, _ROUNDING * abs(centre))])
-        middle, farthest = _find_farthest(ascending)
-        has_changed = limit < middle
-        farthest = max(farthest, _GAP * float(np.quantile(ascending, _MOST))) if has_changed else min(farthest, limit)
-        recurrent = self._find_recurrent(distances, middle, farthest)
-        within = distances <= max(farthest, recurrent, self.accepted)
-        if has_changed or math.isinf(limit):
-            distances_within = np.where(within, distances, 0.0)
-        elif within[-1 - _BESIDE :].all():
-            distances_within[-1] = distances[-1]
-        elif not within[-1]:
-            distances_within[-1 - _BESIDE :] = 0.0
+        judge = distances > max(_NOTHING, _ROUNDING * abs(centre))
+        if gaps.sum() > len(gaps):
+            judge &= gaps > 0.0
+        ascending = np.sort(distances[judge])
+        is_beginning = self.count < MOST_VALUES
+        farthest, recurrent, is_within = judge_newest(
+            distances, ascending, told, self.accepted, self.recurrent > 0.0 or is_beginning, is_beginning
+        )
         counted = RobustRange(
             values,
-            lay_out(distances_within),
+            told,
+            gaps,
+            0,
             self.count + 1,
-            self.outliers + (not within[-1]),
+            self.outliers + (not is_within),
             farthest,
             recurrent,
             self.accepted,
@@ -166,22 +136,6 @@ class RobustRange:
             robust_range = robust_range.after(float(values[index]), centre)
         return robust_range
 
-    def _find_recurrent(self, distances: NDArray[np.float64], middle: float, farthest: float) -> float:
-        """Return how far a class lies that recurs since the beginning; 0 if there is none, or it has stopped."""
-        is_beginning = self.count < MOST_VALUES
-        if not (self.recurrent or is_beginning) or len(distances) < FEWEST_VALUES:
-            return 0.0
-        of_class = np.flatnonzero((distances > farthest) & (distances <= _LARGEST_CLASS * middle))
-        if len(of_class) < _FEWEST_OF_CLASS:
-            return 0.0
-        first, last = int(of_class[0]), int(of_class[-1])
-        mean_gap = (last - first) / (len(of_class) - 1)
-        has_stopped = len(distances) - 1 - last > max(_FEWEST_WITHOUT, _GAPS_WITHOUT * mean_gap)
-        begins_late = is_beginning and first > _GAPS_BEFORE * mean_gap
-        if mean_gap < _LEAST_GAP or has_stopped or begins_late:
-            return 0.0
-        return _GAP * float(distances[of_class].max())
-
     def _end_block(self, distances: NDArray[np.float64]) -> RobustRange:
         """Return the same at the end of a block, and accept a class that was in enough of them."""
         if not self.beyond:
@@ -190,7 +144,7 @@ class RobustRange:
         blocks, of_class = self.blocks + 1, distances[distances > self.farthest]
         accepted = self.accepted
         if blocks >= _BLOCKS and len(of_class):
-            accepted = max(accepted, _GAP * float(np.median(of_class)))
+            accepted = max(accepted, GAP * float(np.median(of_class)))
         return replace(self, accepted=accepted, beyond=False, blocks=blocks, blocks_without=0)
 
 
@@ -205,26 +159,3 @@ def median(values: NDArray[np.float64]) -> float:
 
 def _is_nothing(distance: float, centre: float) -> bool:
     return abs(distance) <= max(_NOTHING, _ROUNDING * abs(centre))
-
-
-def _find_limit(distances: NDArray[np.float64]) -> float:
-    """Return the longest range that distances of earlier values allow; infinite where too few are positive."""
-    return _GAP * float(distances.max()) if np.count_nonzero(distances) >= _FEWEST_EARLIER else math.inf
-
-
-def _find_farthest(distances: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median of distances in ascending order, all positive, and how far they thin out."""
-    count = len(distances)
-    if count < 2:
-        return math.inf, math.inf
-    middle = float(distances[(count - 1) // 2])
-    if count < FEWEST_VALUES:
-        return middle, _FEW_GAP * middle
-    begin = int(np.searchsorted(distances, middle))
-    inside, edge = count - begin, middle
-    while True:
-        edge *= _BIN
-        end = int(np.searchsorted(distances, edge))
-        if not 0 < end - begin <= inside + _CHANCE * math.sqrt(inside):
-            return middle, _GAP * float(distances[begin - 1])
-        inside, begin = end - begin, end

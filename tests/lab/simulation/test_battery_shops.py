@@ -48,6 +48,7 @@ TINY: dict[str, AnyRecipe] = {
     "sudden": Recipe("", change=Change.SUDDEN, **SMALL),
     "slow": Recipe("", change=Change.SLOW, half_life=300.0, **SMALL),
     "candidates": Recipe("", candidates=4, **SMALL),
+    "categories": Recipe("", categories=3, **SMALL),
     "pairs of candidates": Recipe("", candidates=4, pairs=Pairs.RANDOM, **SMALL),
     "list": ListRecipe("", n_items=7, n_customers=6, reading=Reading(3, 0.9, 0.6, 0.85, 0.05, 1.0, 1.0)),
     "short list": ListRecipe("", n_items=7, n_customers=6, reading=Reading(3, 0.7, 0.2, 0.9, 0.0, 0.0, 1.0)),
@@ -62,6 +63,19 @@ def tiny(name: str, seed: int = 3) -> Shop:
 def requests(shop: Shop, *, every: int = 40) -> list[Request]:
     rng = np.random.default_rng(5)
     return [shop.request(number, rng) for number in range(0, shop.rounds, every)]
+
+
+@pytest.mark.parametrize("own", [0.0, 0.3, 1.0])
+def test_categories_explain_items_but_for_their_own_share(own: float) -> None:
+    shop = Recipe("", n_items=60, slate_size=3, categories=5, own=own).build("categories", seed=1, rounds=100)
+    features = shop.size.item_features
+    assert features is not None
+    kinds, categories = np.unique(features, axis=0, return_inverse=True)
+    assert len(kinds) == 5
+    utilities = np.array([shop.slates.utilities(customer, 0) for customer in range(200)])
+    within = [float(utilities[:, categories.ravel() == kind].var(axis=1).mean()) for kind in range(5)]
+    share = np.mean(within) / float(utilities.var(axis=1).mean())
+    assert {0.0: share < 1e-12, 0.3: 0.1 < share < 0.6, 1.0: share > 0.8}[own]
 
 
 def all_slates(shop: Shop, request: Request) -> np.ndarray:
@@ -191,7 +205,7 @@ def test_contexts_without_meaning_say_nothing() -> None:
 def test_few_customers_have_names() -> None:
     shop = build("regulars", seed=0, rounds=10)
     assert shop.slates.customers.contexts.tolist() == np.eye(4).tolist()
-    assert shop.size == (40, 3, 4, 4)
+    assert shop.size[:4] == (40, 3, 4, 4)
 
 
 def test_candidates_are_drawn_anew_for_each_request() -> None:
@@ -241,9 +255,9 @@ def test_slow_change_has_the_half_life_it_says() -> None:
 def test_shops_of_given_factors() -> None:
     factors = synthetic(_rng(), n_users=60, n_items=55, dim=3)
     shop = replace(SHOPS["candidates"], n_items=300).build("candidates", seed=0, rounds=10, factors=factors)
-    assert shop.size == (55, 5, 4, 60)
+    assert shop.size[:4] == (55, 5, 4, 60)
     other = Factors(factors.users, factors.items[::-1])
-    assert SHOPS["films"].build("films", seed=0, rounds=5, factors=other).size == (50, 5, 4, 60)
+    assert SHOPS["films"].build("films", seed=0, rounds=5, factors=other).size[:4] == (50, 5, 4, 60)
     # Inner products are the factors' own.
     utilities = np.sort([shop.slates.utilities(customer, 0) for customer in range(60)], axis=None)
     np.testing.assert_allclose(utilities, np.sort(factors.users @ factors.items.T, axis=None), atol=1e-12)

@@ -88,7 +88,7 @@ class Auditor:
         return self.kind.features(rankings, self.size.n_items)
 
     def bounds(self, visit: Visit, rankings: NDArray[np.intp]) -> FloatArray:
-        n, k, _, n_contexts = self.size
+        n, k, _, n_contexts, _ = self.size
         prior = float(visit.context @ visit.context)
         n_arms = n_contexts * math.factorial(n) // math.factorial(n - k)
         beta = self.beta * math.log(n_arms * (visit.number + 1) ** 2 * math.pi**2)

@@ -30,7 +30,7 @@ GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --rati
   drift         what preferences that change cost, and what is saved by forgetting
   rivals        the service's policy beside what a shop would otherwise use
   protocol      the service's policy beside the best of the paper's nine, in all settings of figures 2, 3 and 5
-  shops         the service's policy and others in 21 kinds of shops, up to 20,000 rounds: regret, and whether figures
+  shops         the service's policy and others in 22 kinds of shops, up to 20,000 rounds: regret, and whether figures
                 hold (hours; see --shops, --policies and --seeds)
   mishaps       what mistakes of clients cost, wild rewards and contexts, and how soon they are got over (hours; see
                 --shops, --mishaps and --seeds)

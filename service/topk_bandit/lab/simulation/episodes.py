@@ -23,12 +23,16 @@ FloatArray = NDArray[np.float64]
 
 
 class ProblemSize(NamedTuple):
-    """What every policy knows before its first round: n, k, C, and how many different contexts there are."""
+    """What every policy knows before its first round: n, k, C, how many different contexts there are, and features.
+
+    The features of the items are as the kernel takes them, shape (n, q); None where the shop sends none.
+    """
 
     n_items: int
     slate_size: int
     context_dim: int
     n_contexts: int
+    item_features: FloatArray | None = None
 
 
 class Visit(NamedTuple):

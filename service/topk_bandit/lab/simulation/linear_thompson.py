@@ -213,7 +213,7 @@ class LinearThompson:
     @classmethod
     def of(cls, size: ProblemSize, rng: np.random.Generator, *, prior: LinearPrior = LinearPrior()) -> LinearThompson:
         """Return a player for one trial."""
-        n_items, slate_size, context_dim, _ = size
+        n_items, slate_size, context_dim, *_ = size
         return cls(LinearModel(n_items=n_items, slate_size=slate_size, context_dim=context_dim, prior=prior), rng=rng)
 
     def choose(self, visit: Visit) -> NDArray[np.int32]:

@@ -103,4 +103,4 @@ def service_player(
     """Return what plays by the service's policy; with other limits, or pending not counted, it shows their worth."""
     kernel = kernel_of(Kernel.ADAPTIVE, size.n_items, size.slate_size)
     state = State.initial(kernel, context_dim=size.context_dim, limits=limits or Limits(), half_life=half_life)
-    return GpTopK(state, exploration, rng=rng, count_pending=count_pending)
+    return GpTopK(state.with_item_features(size.item_features), exploration, rng=rng, count_pending=count_pending)

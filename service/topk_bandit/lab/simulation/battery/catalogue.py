@@ -57,6 +57,13 @@ SHOPS: dict[str, AnyRecipe] = {
     "main-effect": Recipe("as noisy, customers vary twice as much as slates", main_effect=2.0),
     "heavy-tails": Recipe("as noisy, heavy tails", rewards=StudentT()),
     "purchases": Recipe("purchases, log-normal amounts, 4 of 40 items", n_items=40, slate_size=4, rewards=LogNormal()),
+    "categories": Recipe(
+        "4 of 300 items of 12 categories, which the shop sends; purchases",
+        n_items=300,
+        slate_size=4,
+        rewards=LogNormal(),
+        categories=12,
+    ),
     "regulars": Recipe(
         "3 of 40 items, four customers by name", n_items=40, slate_size=3, n_customers=4, contexts=Contexts.ONE_HOT
     ),

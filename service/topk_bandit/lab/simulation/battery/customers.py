@@ -7,10 +7,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.domain.features import Categorical, Feature, Features
 from topk_bandit.lab.simulation.factors import synthetic
 from topk_bandit.learning.environments import Factors
+from topk_bandit.learning.item_features import ItemFeatures
 
-__all__ = ["Customers", "draw_factors", "make_recognised", "one_hot", "random_walk", "swap_half", "unrecognisable"]
+__all__ = [
+    "Customers",
+    "category_features",
+    "draw_factors",
+    "gather_in_categories",
+    "make_recognised",
+    "one_hot",
+    "random_walk",
+    "swap_half",
+    "unrecognisable",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -32,6 +44,24 @@ def draw_factors(factors: Factors | None, rng: np.random.Generator, *, n_items: 
     users = source.users[rng.choice(len(source.users), size=min(n_users, len(source.users)), replace=False)]
     length = float(np.sqrt((users**2).sum(axis=1).mean()))
     return Factors(users / length, items * length)
+
+
+def gather_in_categories(items: FloatArray, categories: NDArray[np.integer], *, own: float) -> FloatArray:
+    """Return factors that items of a category share but for a part of their own, shape (n, f).
+
+    Each category has the factors of one of the items, the first ones. `own` is the part's share of the variance.
+    """
+    mean = items.mean(axis=0)
+    return np.asarray(mean + np.sqrt(1.0 - own) * (items[categories] - mean) + np.sqrt(own) * (items - mean))
+
+
+def category_features(categories: NDArray[np.integer]) -> FloatArray:
+    """Return the categories of items as the service hands them to the kernel, shape (n, q)."""
+    names = tuple(f"category {number}" for number in range(int(categories.max()) + 1))
+    schema = (Feature("category", Categorical(names)),)
+    told = [Features.of({"category": names[number]}) for number in categories.tolist()]
+    places = np.arange(len(told), dtype=np.int32)
+    return ItemFeatures.initial(schema, n_places=len(told)).change(places, told, free=places[:0]).rows
 
 
 def make_recognised(users: FloatArray) -> Customers:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from topk_bandit.lab.simulation.battery.cascade import CascadeSlates, Reading
 from topk_bandit.lab.simulation.battery.customers import (
     Customers,
+    category_features,
     draw_factors,
+    gather_in_categories,
     make_recognised,
     one_hot,
     random_walk,
@@ -172,6 +174,10 @@ class Recipe:
         Standard deviation of what customers bring to any slate, in spreads of the slates.
     candidates
         So many items can be shown to a request; None for all.
+    categories
+        Items are of so many categories, and the shop sends that of each; None for items that are all different.
+    own
+        Share of the variance of items' factors that is not their category's.
     """
 
     title: str
@@ -186,17 +192,24 @@ class Recipe:
     main_effect: float = 0.0
     wait: Wait = field(default_factory=Constant)
     candidates: int | None = None
+    categories: int | None = None
+    own: float = 0.1
 
     def build(self, name: str, *, seed: int, rounds: int, factors: Factors | None = None) -> Shop:
         """Return the shop of a seed, with a life of so many rounds."""
         rng = np.random.default_rng([seed, 0])
         drawn = draw_factors(factors, rng, n_items=self.n_items, n_users=self.n_customers)
+        features = None
+        if self.categories is not None:
+            of_items = rng.integers(self.categories, size=len(drawn.items))
+            drawn = drawn._replace(items=gather_in_categories(drawn.items, of_items, own=self.own))
+            features = category_features(of_items)
         customers = self._customers(drawn.users, rng)
         slates = ScoredSlates(
             drawn.items[None], customers, discounts(self.slate_size), Noisy(), self._pair_scores(drawn.items, rng)
         )
         candidates = None if self.candidates is None else min(self.candidates, slates.n_items)
-        plain = Shop(name, slates, self.wait, rounds, candidates)
+        plain = Shop(name, slates, self.wait, rounds, candidates, features)
         spread = plain.spread
         outcome = self.rewards.outcome(_scores_of_random(slates, rng), spread)
         main = self.main_effect * spread * _standard(drawn.users @ rng.normal(size=drawn.users.shape[1]))

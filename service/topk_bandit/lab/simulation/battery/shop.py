@@ -100,6 +100,8 @@ class Shop:
         How long its life is; its phases are equally long.
     candidates
         So many items, drawn anew, can be shown to a request; None for all.
+    item_features
+        As the kernel takes them, shape (n, q); None where the shop sends none.
     """
 
     name: str
@@ -107,12 +109,13 @@ class Shop:
     wait: Wait
     rounds: int
     candidates: int | None = None
+    item_features: FloatArray | None = None
 
     @property
     def size(self) -> ProblemSize:
         """What every policy knows before its first round."""
         n_contexts, context_dim = self.slates.customers.contexts.shape
-        return ProblemSize(self.slates.n_items, self.slates.slate_size, context_dim, n_contexts)
+        return ProblemSize(self.slates.n_items, self.slates.slate_size, context_dim, n_contexts, self.item_features)
 
     def request(self, number: int, rng: np.random.Generator) -> Request:
         """Return the request of a round."""
