@@ -35,7 +35,7 @@ ENVIRONMENTS: list[dict[str, str]] = [
     {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "grpc_proxy": "http://127.0.0.1:9"},
     {"HOME": "", "XDG_DATA_HOME": "", "XDG_CACHE_HOME": ""},
-    {"HOME": "/nowhere", "TERM": "dumb", "COLUMNS": "1"},
+    {"HOME": "/dev/null/nowhere", "TERM": "dumb", "COLUMNS": "1"},
     {"TZ": "Pacific/Kiritimati", "COLUMNS": "20"},
 ]
 ADDRESSES = [

@@ -179,7 +179,7 @@ def test_it_speaks_https_also_with_a_certificate_that_was_renewed(service: Servi
         (["--tls-certificate", "one.pem"], "one needs the other"),
         (["--tls-certificate", "one.pem", "--tls-private-key", "two.pem"], "can't be used"),
         (["--listen", "50090"], "expected HOST:PORT"),
-        (["--events-file", "/nowhere/events.db"], "can't keep events"),
+        (["--events-file", "/dev/null/events.db"], "can't keep events"),
         (["--address", "127.0.0.1:1"], "no service answers"),
     ],
 )
