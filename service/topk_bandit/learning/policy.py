@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -425,27 +425,32 @@ class State:
         recent = self.recent.extend((slate_id,), context[None], ranking[None], np.array([reward]), np.array([at]))
         updated = self.usual_rewards.after(reward, recent.centre)
         recent = recent.judge_new(updated, self.usual_norms, count=1)
-        taken = replace(
-            self,
-            observations=self.observations + 1,
-            since_refit=self.since_refit + 1,
-            usual_rewards=updated,
-            recent=recent,
-        )
-        is_believed = recent.verdicts[-1] == Verdict.BELIEVED
-        taken = taken._learn(slate_id, context, ranking, reward) if is_believed else taken._discard(slate_id)
+        counted: dict[str, Any] = {
+            "observations": self.observations + 1,
+            "since_refit": self.since_refit + 1,
+            "usual_rewards": updated,
+            "recent": recent,
+        }
+        if recent.verdicts[-1] == Verdict.BELIEVED:
+            taken = replace(self, **counted, **self._learn(slate_id, context, ranking, reward))
+        else:
+            taken = replace(self._discard(slate_id), **counted)
         return taken.refit(at) if taken._refit_is_due() else taken
 
-    def _learn(self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32], reward: float) -> State:
-        if slate_id in self.pending_ids:
-            chosen = self.pending_ids.index(slate_id)
-            posterior, pending_ids = self.posterior.reward(chosen, reward), _without(self.pending_ids, chosen)
+    def _learn(
+        self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32], reward: float
+    ) -> dict[str, Any]:
+        """Return what changes of the state where a reward is learned."""
+        pending_ids = self.pending_ids
+        if slate_id in pending_ids:
+            chosen = pending_ids.index(slate_id)
+            posterior, pending_ids = self.posterior.reward(chosen, reward), _without(pending_ids, chosen)
         else:
-            posterior, pending_ids = self.posterior.observe(self.encode(context), ranking, reward), self.pending_ids
+            posterior = self.posterior.observe(self.encode(context), ranking, reward)
         calibration = self.calibration
-        if self.remembered > _REWARDS_BETWEEN_LOOKS:
+        if self.remembered >= _REWARDS_BETWEEN_LOOKS:
             calibration = calibration.after(posterior.surprise_of_newest(self.posterior))
-        return replace(self, posterior=self._scale(posterior), pending_ids=pending_ids, calibration=calibration)
+        return {"posterior": self._scale(posterior), "pending_ids": pending_ids, "calibration": calibration}
 
     def _scale(self, posterior: Posterior) -> Posterior:
         return scale_best(posterior, noise_at_edge=self.noise_at_edge)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.learning._layout import lay_out
+from topk_bandit.learning.compiled import verdicts as compiled
 from topk_bandit.learning.robust_ranges import MOST_VALUES, median
 
 if TYPE_CHECKING:
@@ -28,19 +29,13 @@ FloatArray = NDArray[np.float64]
 
 _FEWEST_TO_SHARE = 16
 
-_BESIDE = 4
-"""An observation is of a run if half of so many before and so many after it are wild, some of them on both sides."""
-
-_SLACK = 1.5
-"""A believed value stays so until it is so many times as far as the robust range: at its edge nothing changes often."""
-
 
 class Verdict(IntEnum):
     """Whether an observation is learned, or what is wild about it."""
 
-    BELIEVED = 0
-    WILD_REWARD = 1
-    WILD_CONTEXT = 2
+    BELIEVED = compiled.BELIEVED
+    WILD_REWARD = compiled.WILD_REWARD
+    WILD_CONTEXT = compiled.WILD_CONTEXT
 
 
 class PastRows(NamedTuple):
@@ -217,8 +212,8 @@ class RecentObservations:
 
     def judge_new(self, rewards: RobustRange, norms: RobustRange | None, *, count: int) -> RecentObservations:
         """Return them with verdicts on the last ones, which are believed until then; see `judge`."""
-        judged = slice(-count - _BESIDE, None)
-        new = self._judge_part(judged, rewards, norms, n_new=count)[-count:]
+        latest = slice(-count - compiled.BESIDE, None)
+        new = self._judge_part(latest, rewards, norms, n_new=count)[-count:]
         return self.with_verdicts(np.concatenate([self.verdicts[:-count], new])) if new.any() else self
 
     def judge(self, rewards: RobustRange, norms: RobustRange | None, *, n_new: int = 0) -> NDArray[np.int8]:
@@ -236,31 +231,10 @@ class RecentObservations:
     def _judge_part(
         self, part: slice, rewards: RobustRange, norms: RobustRange | None, *, n_new: int
     ) -> NDArray[np.int8]:
-        slack = np.where(self.verdicts[part] == Verdict.BELIEVED, _SLACK, 1.0)
-        slack[len(slack) - n_new :] = 1.0
-        verdicts = np.zeros(len(slack), dtype=np.int8)
-        verdicts[np.abs(self.rewards[part] - self.centre) > slack * rewards.reach] = Verdict.WILD_REWARD
-        if norms is not None:
-            verdicts[self.norms[part] > slack * norms.reach] = Verdict.WILD_CONTEXT
-        return _doubt_runs(verdicts)
-
-
-def _doubt_runs(verdicts: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return the verdicts with all of a run of wild ones: what came between wild ones, and what comes after them now.
-
-    Where a unit is wrong for an hour some of the wrong values are as small as right ones. They do the most harm.
-    """
-    if len(verdicts) <= _BESIDE or not verdicts.any():
-        return verdicts
-    wild, number = verdicts != Verdict.BELIEVED, np.arange(len(verdicts))
-    before, after = np.maximum(number - _BESIDE, 0), np.minimum(number + _BESIDE + 1, len(verdicts))
-    sums = np.append(0, np.cumsum(wild))
-    wild_before, wild_after = sums[number] - sums[before], sums[after] - sums[number] - wild
-    is_between = (wild_before > 0) & ((wild_after > 0) | (number == len(verdicts) - 1))
-    in_run = ~wild & is_between & (2 * (wild_before + wild_after) >= after - before - 1)
-    of_contexts = np.append(0, np.cumsum(verdicts == Verdict.WILD_CONTEXT))
-    kinds = np.where(of_contexts[after] > of_contexts[before], Verdict.WILD_CONTEXT, Verdict.WILD_REWARD)
-    return np.where(in_run, kinds, verdicts).astype(np.int8)
+        distances = np.abs(self.rewards[part] - self.centre)
+        norm_reach = math.inf if norms is None else norms.reach
+        judged = compiled.judge(self.verdicts[part], distances, rewards.reach, self.norms[part], norm_reach, n_new)
+        return np.asarray(judged, dtype=np.int8)
 
 
 _NOTHING = lay_out(np.zeros(0))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.learning._layout import lay_out
-from topk_bandit.learning.compiled.robust_ranges import FEWEST_VALUES, GAP, MOST_VALUES, judge_newest
+from topk_bandit.learning.compiled.robust_ranges import FEWEST_VALUES, GAP, MOST_VALUES, append, judge_newest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,18 +99,13 @@ class RobustRange:
         """Return the same after one more value, with the centre that there is then."""
         if _is_nothing(value - centre, centre):
             return replace(self, gap=self.gap + 1)
-        values, told, gaps = (
-            np.concatenate([before[-MOST_VALUES + 1 :], [new]])
-            for before, new in ((self.values, value), (self.told, 0.0), (self.gaps, self.gap))
+        nothing = max(_NOTHING, _ROUNDING * abs(centre))
+        values, told, gaps, distances, judging = append(
+            self.values, self.told, self.gaps, value, float(self.gap), centre, nothing
         )
-        distances = np.abs(values - centre)
-        judge = distances > max(_NOTHING, _ROUNDING * abs(centre))
-        if gaps.sum() > len(gaps):
-            judge &= gaps > 0.0
-        ascending = np.sort(distances[judge])
         is_beginning = self.count < MOST_VALUES
         farthest, recurrent, is_within = judge_newest(
-            distances, ascending, told, self.accepted, self.recurrent > 0.0 or is_beginning, is_beginning
+            distances, np.sort(judging), told, self.accepted, self.recurrent > 0.0 or is_beginning, is_beginning
         )
         counted = RobustRange(
             values,

@@ -10,9 +10,10 @@ import math
 import numpy as np
 from numba import njit
 
+from topk_bandit.learning.compiled.arrays import floats
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
-__all__ = ["FEWEST_VALUES", "GAP", "MOST_VALUES", "judge_newest"]
+__all__ = ["FEWEST_VALUES", "GAP", "MOST_VALUES", "append", "judge_newest"]
 
 MOST_VALUES = 256
 """So many of the latest values judge; a class that recurs among the first so many is there from the beginning."""
@@ -52,6 +53,44 @@ _GAPS_BEFORE = 4.0
 
 _FEWEST_WITHOUT, _GAPS_WITHOUT = 32, 12.0
 """A class has stopped after so many values without it, and so many of the mean gaps between two of it."""
+
+
+@njit(**FOR_PYTHON)
+def append(values, told, gaps, value, gap, centre, nothing):
+    """Append a value, and leave the oldest one if there are too many.
+
+    Parameters
+    ----------
+    values, told, gaps
+        See `RobustRange`, shape (V,).
+    value, gap
+        The new one, and how many that did not differ from their centre came before it.
+    centre, nothing
+        Of the values; distances that are no longer are none.
+
+    Returns
+    -------
+    values, told, gaps, distances
+        With the new one, shape (V + 1,), or (V,).
+    judging
+        The distances that judge others, in the order of the values.
+    """
+    first = max(values.shape[0] - MOST_VALUES + 1, 0)
+    newest = values.shape[0] - first
+    kept, kept_told, kept_gaps = floats(newest + 1), floats(newest + 1), floats(newest + 1)
+    total = gap
+    for i in range(newest):
+        kept[i], kept_told[i], kept_gaps[i] = values[first + i], told[first + i], gaps[first + i]
+        total += kept_gaps[i]
+    kept[newest], kept_told[newest], kept_gaps[newest] = value, 0.0, gap
+    is_sparse = total > newest + 1
+    distances, judging, count = floats(newest + 1), floats(newest + 1), 0
+    for i in range(newest + 1):
+        distances[i] = abs(kept[i] - centre)
+        if distances[i] > nothing and (kept_gaps[i] > 0.0 or not is_sparse):
+            judging[count] = distances[i]
+            count += 1
+    return kept, kept_told, kept_gaps, distances, judging[:count]
 
 
 @njit(**FOR_PYTHON)

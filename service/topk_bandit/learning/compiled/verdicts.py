@@ -1,0 +1,70 @@
+"""Which of the latest observations are believed: see `learning.recent_observations`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
+
+__all__ = ["BELIEVED", "BESIDE", "WILD_CONTEXT", "WILD_REWARD", "judge"]
+
+BELIEVED, WILD_REWARD, WILD_CONTEXT = 0, 1, 2
+
+BESIDE = 4
+"""An observation is of a run if half of so many before and so many after it are wild, some of them on both sides."""
+
+_SLACK = 1.5
+"""A believed value stays so until it is so many times as far as the robust range: at its edge nothing changes often."""
+
+
+@njit(**FOR_PYTHON)
+def judge(before, distances, reach, norms, norm_reach, n_new):
+    """Return the verdicts on observations, oldest first, (R,).
+
+    Parameters
+    ----------
+    before
+        The verdicts until now, shape (R,).
+    distances, norms
+        Of the rewards from their centre, and of the contexts, shape (R,).
+    reach, norm_reach
+        How far they are believed; infinite for all.
+    n_new
+        So many of the last ones were not judged before.
+    """
+    count = before.shape[0]
+    verdicts = np.empty(count, np.int8)
+    wild = 0
+    for i in range(count):
+        slack = _SLACK if before[i] == BELIEVED and i < count - n_new else 1.0
+        verdicts[i] = BELIEVED
+        if norms[i] > slack * norm_reach:
+            verdicts[i] = WILD_CONTEXT
+        elif distances[i] > slack * reach:
+            verdicts[i] = WILD_REWARD
+        wild += verdicts[i] != BELIEVED
+    return _doubt_runs(verdicts) if wild and count > BESIDE else verdicts
+
+
+@njit(**FOR_LOOPS)
+def _doubt_runs(verdicts):
+    """Return the verdicts with all of a run of wild ones: what came between wild ones, and what comes after them now.
+
+    Where a unit is wrong for an hour some of the wrong values are as small as right ones. They do the most harm.
+    """
+    last = verdicts.shape[0] - 1
+    doubted = np.empty(last + 1, np.int8)
+    for i in range(last + 1):
+        first, end = max(i - BESIDE, 0), min(i + BESIDE, last)
+        wild_before, wild_after, contexts = 0, 0, 0
+        for j in range(first, end + 1):
+            wild_before += j < i and verdicts[j] != BELIEVED
+            wild_after += j > i and verdicts[j] != BELIEVED
+            contexts += verdicts[j] == WILD_CONTEXT
+        is_between = wild_before > 0 and (wild_after > 0 or i == last)
+        in_run = is_between and 2 * (wild_before + wild_after) >= end - first
+        doubted[i] = verdicts[i]
+        if in_run and verdicts[i] == BELIEVED:
+            doubted[i] = WILD_CONTEXT if contexts else WILD_REWARD
+    return doubted
