@@ -54,7 +54,9 @@ def live(client: Client, bandit: str, mishap: Mishap) -> Life:
         shown = client.recommend(bandit, said.tolist())
         earned = float(worth[[int(item) for item in shown.items]].mean())
         reward = earned + NOISE * float(rng.normal())
-        client.reward(bandit, shown.id, mishap.reward(reward, number) if happens else reward)
+        said_reward = mishap.reward(reward, number) if happens else reward
+        if said_reward is not None:
+            client.reward(bandit, shown.id, said_reward)
         regrets.append(float(np.sort(worth)[-SLATE_SIZE:].mean()) - earned)
         random.append(regrets[-1] + earned - float(worth.mean()))
         held.append(abs(earned - shown.mean) <= 2.0 * shown.standard_deviation)

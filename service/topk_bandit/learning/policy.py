@@ -371,7 +371,7 @@ class State:
         A pending slate stands for the reward that is expected of it, so the part that counts is the share of slates
         that gets rewards: each slate adds that share, and one counts whenever they add up to a whole one.
         """
-        state = self._admit_context(context)
+        state = self._admit(context[None])
         if state.is_wild_context(context):
             return state
         to_count = state.to_count + state.rewarded_share
@@ -385,13 +385,16 @@ class State:
         pending_ids = (*state.pending_ids, slate_id)
         return replace(state, posterior=posterior, pending_ids=pending_ids, to_count=max(to_count - 1.0, 0.0))
 
-    def _admit_context(self, context: NDArray[np.float64]) -> State:
-        """Return the state that knows of one more context; once contexts can be judged, no wild one is pending."""
+    def _admit(self, contexts: NDArray[np.float64]) -> State:
+        """Return the state that knows of more contexts; once contexts can be judged, no wild one is pending."""
         if self.usual_norms is None:
             return self
-        updated = self.usual_norms.after(norm_of(context), 0.0)
+        updated = self.usual_norms
+        for context in contexts:
+            updated = updated.after(norm_of(context), 0.0)
         state = replace(self, usual_norms=updated)
-        return state._discard_wild() if len(updated.values) == FEWEST_VALUES else state
+        can_judge = len(self.usual_norms.values) < FEWEST_VALUES <= len(updated.values)
+        return state._discard_wild() if can_judge else state
 
     def _discard_wild(self) -> State:
         """Stop counting slates that were shown in wild contexts as pending."""
@@ -466,9 +469,7 @@ class State:
         at
             The time now.
         """
-        state, count = self, len(past.rewards)
-        for context in past.contexts:
-            state = state._admit_context(context)
+        state, count = self._admit(past.contexts), len(past.rewards)
         recent = self.recent.extend(("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages)
         updated = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
         recent = recent.judge_new(updated, state.usual_norms, count=count)

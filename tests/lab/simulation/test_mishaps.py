@@ -30,6 +30,7 @@ class Listener:
 
     def close(self, number: int) -> None:
         self.closed.append(number)
+        self.rewards.append(float("nan"))
 
 
 @pytest.mark.parametrize("name", MISHAPS)
@@ -39,7 +40,6 @@ def test_what_is_wrong_is_said_in_its_rounds_alone(name: str) -> None:
     for number in range(ROUNDS):
         client.choose(Visit(number, CONTEXT, ELIGIBLE))
         client.observe(number, 0.5)
-    client.close(3)
     wrong = [
         number
         for number, (context, reward) in enumerate(zip(heard.contexts, heard.rewards, strict=True))
@@ -48,4 +48,11 @@ def test_what_is_wrong_is_said_in_its_rounds_alone(name: str) -> None:
     expected = list(mishap.rounds) if not mishap.is_for_good else list(range(mishap.rounds.start, ROUNDS))
     assert wrong == expected
     assert mishap.last == mishap.rounds[-1]
-    assert heard.closed == [3]
+    assert heard.closed == (expected if name == "not posted" else [])
+
+
+def test_what_has_no_reward_has_none_with_a_mistake() -> None:
+    heard = Listener()
+    client = ErringClient(heard, MISHAPS["tens"])  # type: ignore[arg-type]
+    client.close(120)
+    assert (heard.closed, heard.contexts) == ([120], [])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import is_missing, read_list, read_number, read_text, read_time
@@ -20,6 +20,11 @@ __all__ = ["Cells", "Named", "NearlyNamedError", "check_there"]
 _Read = TypeVar("_Read")
 _NUMBERED = re.compile(r"(item|context|rating)_([0-9]{1,9})")
 _NEAR = 0.8
+
+
+@lru_cache
+def _numbered_names(part: str, size: int) -> tuple[tuple[int, str], ...]:
+    return tuple((number, f"{part}_{number}") for number in range(1, size + 1))
 
 
 class NearlyNamedError(InvalidArgumentError):
@@ -135,22 +140,25 @@ class Cells:
 
     def convert(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read | None:  # noqa: ANN401
         """Return a value of the column of a name, read by one of `domain.values`; None if it is missing."""
-        return read_value(self._field(name), value, reader)
+        try:
+            return reader(value)
+        except ValueError as error:
+            raise self.error(name, str(error)) from None
 
     def require(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read:  # noqa: ANN401
         """Return a value of the column of a name, which may not be missing."""
-        return require_value(self._field(name), value, reader)
+        found = self.convert(name, value, reader)
+        if found is None:
+            raise self.error(name, "is missing")
+        return found
 
     def error(self, name: str, problem: str) -> InvalidArgumentError:
         """Return the error about the column of a name."""
-        return InvalidArgumentError(self._field(name), problem)
-
-    def _field(self, name: str) -> str:
-        return f"column {self.flags.columns.get(name, name)!r}"
+        return InvalidArgumentError(f"column {self.flags.columns.get(name, name)!r}", problem)
 
     def numbered(self, named: Mapping[str, Any], part: str, size: int) -> dict[int, Any]:
         """Return what a row has under numbered names, by their numbers from 1 on, without those that are missing."""
-        return {number: named[name] for number in range(1, size + 1) if (name := f"{part}_{number}") in named}
+        return {number: named[name] for number, name in _numbered_names(part, size) if name in named}
 
     def parts(self, named: Mapping[str, Any], name: str, part: str, size: int) -> list[Any]:
         """Return a list under one name, or under several that are numbered, without a gap."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MISHAPS", "ErringClient", "Mishap"]
 
 FloatArray = NDArray[np.float64]
-TellReward: TypeAlias = "Callable[[float, int], float]"
+TellReward: TypeAlias = "Callable[[float, int], float | None]"
 TellContext: TypeAlias = "Callable[[FloatArray, int], FloatArray]"
 
 
@@ -44,7 +44,7 @@ class Mishap:
     rounds
         The numbers of the rounds, ascending.
     reward, context
-        Return the wrong reward and context of a round, given the right ones and its number.
+        Return the wrong reward and context of a round, given the right ones and its number; None for no reward.
     is_for_good
         Whether the mistake goes on from the first of the rounds.
     """
@@ -88,7 +88,10 @@ class ErringClient:
     def observe(self, number: int, reward: float) -> None:
         """Learn the reward that the client posts."""
         said = self.mishap.reward(reward, number) if self.mishap.happens_in(number) else reward
-        self.player.observe(number, said)
+        if said is None:
+            self.player.close(number)
+        else:
+            self.player.observe(number, said)
 
     def close(self, number: int) -> None:
         """Learn that there is no reward."""
@@ -107,6 +110,10 @@ def _times(factor: float) -> TellReward:
     return lambda reward, _number: factor * reward
 
 
+def _not_posted(_reward: float, _number: int) -> None:
+    return None
+
+
 def _longer(factor: float) -> TellContext:
     return lambda context, _number: factor * context
 
@@ -123,6 +130,9 @@ MISHAPS: Mapping[str, Mishap] = {
     "first reward": Mishap("the first reward is 1e6", range(1), _always(1e6)),
     "test orders": Mishap("the second to sixth reward are 100 times as large", range(1, 6), _times(100.0)),
     "first fifty": Mishap("the first fifty rewards are 1e6 or its negative", range(50), _either_sign(1e6)),
+    "not posted": Mishap("fifty rewards in a row are not posted", range(100, 150), _not_posted),
+    "denormals": Mishap("fifty rewards in a row are 5e-324", range(100, 150), _always(5e-324)),
+    "half": Mishap("half of fifty rewards are 1e6 or its negative", range(100, 150, 2), _either_sign(1e6)),
     "tens": Mishap("fifty rewards in a row are 10 times as large", range(100, 150), _times(10.0)),
     "largest": Mishap("fifty rewards in a row are -1e100", range(100, 150), _always(-1e100)),
     "late run": Mishap("fifty rewards in a row are 1e6 or its negative, late", range(500, 550), _either_sign(1e6)),
