@@ -28,22 +28,31 @@ HOUR = 3_600_000.0
 DAY = 24 * HOUR
 DAYS, WAIT = 20, 14 * DAY
 SENT_BACK, KEPT = 0.2, 0.8
+TO_BUY, TO_SEND_BACK = 3 * DAY, 10 * DAY
+BUYERS = 0.2
+"""Who buys of all visitors, about."""
 FIRST_VISITS = 500
 
 
 class Way(NamedTuple):
-    """How rewards are learned: `first` is when, after a slate, what it earned so far is learned; None for its end."""
+    """How rewards are learned: `first` is when, after a slate, what it earned so far is learned; None for its end.
+
+    With `expects` what is still expected of it is learned, too, as somebody would who knows how long visitors take, and
+    how many send back.
+    """
 
     name: str
     first: float | None
     changes: bool
     defaults: bool = True
+    expects: bool = False
 
 
 WAYS = (
     Way("at once", None, changes=False),
     Way("provisional at once", 0.0, changes=True),
     Way("provisional after an hour", HOUR, changes=True),
+    Way("with what is expected", HOUR, changes=True, expects=True),
     Way("after 14 days", WAIT, changes=False),
     Way("buyers only", None, changes=True, defaults=False),
 )
@@ -133,6 +142,7 @@ def play(name: str, way: Way, seed: int, *, visits: int) -> Played:
     times = np.sort(np.random.default_rng([seed, 14]).random(visits) * DAYS * DAY)
     every_item = np.arange(shop.slates.n_items, dtype=np.int32)
     regret, holds = np.empty(visits), np.zeros(visits, dtype=bool)
+    mean = KEPT * shop.values.random
     for number, at in enumerate(times.tolist()):
         while due and due[0].at <= at:
             learner.hear(heapq.heappop(due))
@@ -145,7 +155,9 @@ def play(name: str, way: Way, seed: int, *, visits: int) -> Played:
         if (decision := player.last_decision) is not None:
             holds[number] = abs(KEPT * expected - decision.mean) <= 2.0 * decision.standard_deviation
         amount = shop.draw(request, ranking, of_rewards)
-        for news in tell(way, number, at, list(earnings(amount, at, of_delays))):
+        earned = list(earnings(amount, at, of_delays))
+        told = expect(number, at, earned, mean) if way.expects else tell(way, number, at, earned)
+        for news in told:
             heapq.heappush(due, news)
     return Played(regret, holds)
 
@@ -155,10 +167,10 @@ def earnings(amount: float, at: float, rng: np.random.Generator) -> Iterator[tup
     delay, is_slow, is_sent_back, until_then = rng.random(4)
     if not amount:
         return
-    bought = at + (HOUR + delay * (3 * DAY - HOUR) if is_slow >= 0.5 else delay * HOUR)
+    bought = at + (HOUR + delay * (TO_BUY - HOUR) if is_slow >= 0.5 else delay * HOUR)
     yield bought, amount
     if is_sent_back < SENT_BACK:
-        yield bought + until_then * 10 * DAY, 0.0
+        yield bought + until_then * TO_SEND_BACK, 0.0
 
 
 def tell(way: Way, number: int, at: float, earned: list[tuple[float, float]]) -> Iterator[News]:
@@ -171,6 +183,25 @@ def tell(way: Way, number: int, at: float, earned: list[tuple[float, float]]) ->
     else:
         yield News(at + (way.first or 0.0), number, number, 0.0, begins=True)
         yield from (News(when, number, number, reward, begins=False) for when, reward in earned)
+
+
+def expect(number: int, at: float, earned: list[tuple[float, float]], mean: float) -> Iterator[News]:
+    """Yield what a slate is expected to earn in the end, by what is known of it each time that this changes."""
+    bought, amount = earned[0] if earned else (np.inf, 0.0)
+    sent_back = earned[1][0] if len(earned) > 1 else np.inf
+    begins = True
+    for age in (HOUR, DAY / 4, DAY / 2, DAY, 2 * DAY, TO_BUY):
+        if at + age < bought:
+            done = 0.5 + 0.5 * (age - HOUR) / (TO_BUY - HOUR)
+            yield News(at + age, number, number, mean * (1.0 - done) / (1.0 - BUYERS * done), begins)
+            begins = False
+    for age in (0.0, 2 * DAY, 4 * DAY, 7 * DAY, TO_SEND_BACK):
+        if bought + age < sent_back and bought < np.inf:
+            kept = KEPT / (KEPT + SENT_BACK * (1.0 - age / TO_SEND_BACK))
+            yield News(max(bought + age, at + HOUR), number, number, amount * kept, begins)
+            begins = False
+    if sent_back < np.inf:
+        yield News(max(sent_back, at + HOUR), number, number, 0.0, begins)
 
 
 if __name__ == "__main__":
