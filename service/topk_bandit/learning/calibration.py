@@ -18,6 +18,9 @@ _KEPT = 1.0 - 1.0 / 64.0
 _FEWEST = 16.0
 """Fewer surprises tell nothing."""
 
+_MOST = 1e8
+"""A larger surprise counts as this: squares of larger ones have no end."""
+
 _DEVIATIONS = 2.5
 """The lower confidence limit is so many standard errors below the mean: it is looked at after each reward."""
 
@@ -31,6 +34,7 @@ class Calibration(NamedTuple):
 
     def after(self, surprise: float) -> Calibration:
         """Return the sums with one more surprise."""
+        surprise = min(surprise, _MOST)
         return Calibration(
             _KEPT * self.weight + 1.0, _KEPT * self.sum + surprise, _KEPT * self.squares + surprise * surprise
         )

@@ -86,6 +86,9 @@ _EQUAL_REWARDS = 1e-9
 _EQUAL_SQUARES = 1e-13
 """Rewards and their squares that differ by less than these parts are equal, and were rounded when they were folded."""
 
+_NO_SQUARES = 1e-200
+"""Rewards with a smaller sum of squares are as good as zeros: sums of their products would vanish."""
+
 
 class Observations(NamedTuple):
     """Rewarded slates: contexts (N, C), rankings (N, k), rewards (N,)."""
@@ -491,6 +494,8 @@ def rewards_differ(targets: FloatArray, leftovers: FloatArray) -> bool:
     mean = (float(rewards @ ones) + left_y1) / weight if weight > 0.0 else 0.0
     beside = left_yy - 2.0 * mean * left_y1 + mean * mean * left_11
     spread, squares = float(np.abs(rewards - mean * ones).max(initial=0.0)), float(rewards @ rewards)
+    if squares + left_yy < _NO_SQUARES:
+        return False
     return spread > _EQUAL_REWARDS * math.sqrt(squares) or beside > _EQUAL_SQUARES * (squares + left_yy)
 
 
