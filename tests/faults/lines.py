@@ -1,4 +1,4 @@
-"""A line between callers and a service, or a service and its store, or two stores: slow, held, or led elsewhere."""
+"""A line between callers, a service, and stores: slow, held, cut, or led elsewhere."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Self
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
 
-__all__ = ["SlowLine"]
+__all__ = ["RaggedLine", "SlowLine"]
 
 SHORTEST_SECONDS = 1e-6
+LARGEST_PIECE = 64
 
 
 class SlowLine:
@@ -113,3 +115,40 @@ class SlowLine:
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+
+
+class RaggedLine(SlowLine):
+    """A proxy that passes bytes on in small pieces, and ends connections inside of messages while that is asked for.
+
+    Attributes
+    ----------
+    cuts
+        How many connections it has ended.
+    share
+        Of so many of the reads, in the mean, the connection ends.
+    """
+
+    def __init__(self, server_port: int, rng: random.Random) -> None:
+        super().__init__(server_port)
+        self.cuts = 0
+        self.share = 0.0
+        self._rng = rng
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_sent: bool = False) -> None:  # noqa: ARG002
+        try:
+            while part := await source.read(1 << 16):
+                is_cut = self._rng.random() < self.share
+                whole = self._rng.randrange(len(part)) if is_cut else len(part)
+                await self._pass_in_pieces(part[:whole], sink)
+                if is_cut:
+                    self.cuts += 1
+                    return
+        finally:
+            sink.close()
+
+    async def _pass_in_pieces(self, part: bytes, sink: asyncio.StreamWriter) -> None:
+        while part:
+            size = self._rng.randint(1, LARGEST_PIECE)
+            sink.write(part[:size])
+            part = part[size:]
+            await asyncio.sleep(0)

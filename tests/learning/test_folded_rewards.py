@@ -266,3 +266,26 @@ def test_a_kind_of_reward_that_only_comes_later_is_believed() -> None:
             life.revise(number - 15, 30.0)
     assert life.state.counted.wild_rewards == 0
     assert life.state.counted.reward_sum == pytest.approx(30.0 * 17)
+
+
+def test_what_rows_hold_too_little_of_is_not_taken_out_of_them() -> None:
+    """Two rows of one ranking span its contexts, and say little of one that is far from both."""
+    observations = observed(40, 3)
+    near = np.array([[1.0, 0.1, 1.0], [1.0, 0.12, 1.0], [1.0, 0.1, 1.02]])
+    ranking = np.array([8, 7, 6], dtype=np.int32)
+    rows = rows_of(
+        Observations(
+            np.concatenate([observations.contexts, near]),
+            np.concatenate([observations.rankings, np.tile(ranking, (3, 1))]),
+            np.append(observations.rewards, [0.1, 0.2, 0.3]),
+        ),
+        prior=False,
+    )
+    before = fitted(compact(KERNEL, rows), prior=False)
+    far, posterior = np.array([-2.0, 3.0, -1.5]), before
+    for _ in range(4):
+        posterior = posterior.remove(far, ranking, 5.0)
+    rankings = random_rankings(ITEMS, slate_size=SLATE_SIZE, count=20, rng=np.random.default_rng(4))
+    one, other = (each.predict(near[0], rankings) for each in (posterior, before))
+    assert np.isfinite(one.mean).all()
+    np.testing.assert_allclose(one.variance, other.variance, rtol=1e-6)

@@ -142,13 +142,17 @@ class Span:
     def remove(self, rows: ObservedRows, learned: Learned) -> ObservedRows | None:
         """Return rows that never learned an observation that they were made of; None if they can't be had.
 
-        They can where the rows of its ranking hold all of it, which is so under any kernel.
+        They can where the rows of its ranking hold all of it, which is so under any kernel. What they were made of they
+        know at least as well as it does: else it was projected onto rows of other rankings, or it was never learned.
         """
         own = _find_own(rows, learned)
         if own is not None:
             return rows.select(np.delete(np.arange(rows.n_rows), own))
         weights = None if rows.parts is not None else _of_one_ranking(rows, learned)
-        return None if weights is None else _remove_sum(rows, _sum_of(rows, learned, weights), learned)
+        if weights is None:
+            return None
+        of_rows = _sum_of(rows, learned, weights)
+        return _remove_sum(rows, of_rows, learned) if of_rows.leverage * learned.weight < _MOST_KNOWN else None
 
     def _of_all(self, rows: ObservedRows, learned: Learned) -> tuple[FloatArray, float]:
         """Return the sum of all rows that is nearest under this kernel, and the variance of what it leaves."""

@@ -59,9 +59,12 @@ _AWAY = (
     raised.ClusterError,
     raised.ReadOnlyError,
     raised.TryAgainError,
+    raised.InvalidResponse,
 )
 _REFUSED_IN_SCRIPTS = ("ACL failure in script: ", "The user executing the script can't ")
 """How the answer begins where a script meets what its user may not do; Redis 7.0 has the second."""
+_GARBLED = "Protocol error"
+"""How a server answers what it can't take apart, before it ends the connection."""
 _AWAY_CODES = ("LOADING", "READONLY", "MISCONF", "NOREPLICAS", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
 
 
@@ -73,7 +76,7 @@ def translate(error: Exception) -> Exception:
     if isinstance(error, raised.NoPermissionError) or str(error).startswith(_REFUSED_IN_SCRIPTS):
         permission = str(error).removeprefix(_REFUSED_IN_SCRIPTS[0]).partition(" script: ")[0]
         return NotPermittedError(f"the store's user lacks a permission: {permission}")
-    if isinstance(error, _AWAY) or code in _AWAY_CODES:
+    if isinstance(error, _AWAY) or code in _AWAY_CODES or str(error).startswith(_GARBLED):
         return UnavailableError(f"the store is away: {error}" if str(error) else "the store is away")
     if code == "WRONGTYPE":
         return CorruptDataError("a key of the store holds something that was not written by this service")
