@@ -69,6 +69,9 @@ _SMALLEST_UNIT = 1e-100
 _PRIOR_LOG10_MEAN = -1.0
 _PRIOR_LOG10_SPREAD = 1.0
 
+_LEAST_SQUARES = 1e-14
+"""Rewards that are not all equal are not explained wholly, but for this part of their squares."""
+
 _TIE = 1e-6
 """Log densities that differ by less are equal: the smaller noise is taken, on whatever processor."""
 
@@ -172,8 +175,14 @@ def _profile(
     means, squares, determinant = tridiagonal.profile(*diagonals, observed_rows.left_products, ratios)
     n, believed = observed_rows.n_observations, len(targets) == 3
     nothing = np.zeros(len(ratios))
+    # What was taken out may have been a little more than there was, by rounding.
+    rewards = observed_rows.targets[0]
+    least = _LEAST_SQUARES * float(rewards @ rewards + abs(observed_rows.left_products[0, 0]))
     products = Products(
-        squares[:, 0, 0], squares[:, 0, 2] if believed else nothing, squares[:, 2, 2] if believed else nothing, n
+        np.maximum(squares[:, 0, 0], least),
+        squares[:, 0, 2] if believed else nothing,
+        squares[:, 2, 2] if believed else nothing,
+        n,
     )
     best = scaling(products, prior or SlopePrior(0.0, 0.0))
     slope, amplitude = np.asarray(best.slope), np.asarray(best.amplitude)

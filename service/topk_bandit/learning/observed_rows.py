@@ -259,12 +259,23 @@ class ObservedRows:
         """
         shape = np.eye(self.n_rows) if self.noise_shape is None else self.noise_shape
         leftovers = self.leftovers * weights[:, None]
-        leftovers[:, 0] += weights - 1.0
+        leftovers[:, 0] = weights * self._counts_of_rows() - 1.0
         fading = 1.0 / np.sqrt(weights)
         shape = shape * np.outer(fading, fading)
         faded = replace(self, leftovers=leftovers, noise_shape=shape)
         counts = np.diag(shape) < 1.0 / _FADED
         return faded if counts.all() else _drop(faded, ~counts)
+
+    def _counts_of_rows(self) -> FloatArray:
+        """Return how many observations rows stand for, none of them fewer than none; shape (N,).
+
+        What folds leave over is that of one row, which may then stand for fewer than none: others have too many.
+        """
+        counts = 1.0 + self.leftovers[:, 0]
+        if counts.min(initial=0.0) >= 0.0:
+            return counts
+        positive = np.maximum(counts, 0.0)
+        return positive * (max(float(counts.sum()), 0.0) / float(positive.sum()) if positive.any() else 0.0)
 
     def fade_earlier(self, weight: float, *, n_latest: int, of_latest: float = 1.0) -> ObservedRows:
         """Return the same rows, those before the latest ones and what is known beside the rows counting for less.

@@ -1,0 +1,156 @@
+"""Random lives of bandits, with values of any size: nothing that is heard leaves a bandit that can't go on.
+
+Slates are rewarded late or never, rewards are corrected and revised, histories come in between; some contexts and
+rewards are as wild as the wire lets them be.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.long_forms import usual_or_long
+
+from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
+from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.limits import Limits
+from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.recent_observations import PastRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+SEEDS = usual_or_long(range(12), long=range(1000))
+WILD_REWARDS = (0.0, 5e-324, 1e-200, 1.0, 1e6, -1e6, 1e50, 1e100, -1e100)
+WILD_FACTORS = (0.0, 5e-324, 1e-300, 1e-6, 1e3, 1e6, 1e100)
+SHARE_OF_WILD = 0.04
+
+KINDS: tuple[Callable[[np.random.Generator], float], ...] = (
+    lambda rng: float(rng.normal()),
+    lambda rng: float(rng.random() < 0.05),
+    lambda rng: float(rng.random() < 0.3) * float(rng.lognormal()),
+    lambda rng: float(rng.integers(1, 6)),
+    lambda _: 1.0,
+)
+
+
+@dataclass
+class Life:
+    """A bandit, and what is known of its slates."""
+
+    rng: np.random.Generator
+    state: State
+    kind: Callable[[np.random.Generator], float]
+    scale: float
+    now: float = 0.0
+    open: dict[str, tuple[NDArray[np.float64], NDArray[np.int32]]] = field(default_factory=dict)
+    ended: dict[str, tuple[NDArray[np.float64], NDArray[np.int32], float, float]] = field(default_factory=dict)
+
+    @property
+    def n_items(self) -> int:
+        return self.state.posterior.kernel.n_items
+
+    def reward(self) -> float:
+        if self.rng.random() < SHARE_OF_WILD:
+            return float(self.rng.choice(WILD_REWARDS))
+        return self.scale * self.kind(self.rng)
+
+    def context(self) -> NDArray[np.float64]:
+        size = self.state.posterior.context_dim - bool(self.state.shared)
+        context = self.rng.normal(size=size)
+        if self.state.shared:
+            return np.asarray(context / max(1.0, float(np.linalg.norm(context))))
+        context[0] = 1.0
+        is_wild = self.rng.random() < SHARE_OF_WILD
+        return np.asarray(context * (float(self.rng.choice(WILD_FACTORS)) if is_wild else 1.0))
+
+    def step(self, number: int) -> None:
+        self.now += float(self.rng.exponential())
+        if self.rng.random() < 0.75:
+            self.show(str(number))
+        chance = self.rng.random()
+        if self.open and chance < 0.8:
+            self.end()
+        elif self.ended and chance < 0.97:
+            self.revise()
+        elif chance < 0.985:
+            self.import_history()
+
+    def show(self, slate_id: str) -> None:
+        context, eligible = self.context(), np.arange(self.n_items, dtype=np.int32)
+        one = decide(self.state, DEFAULT_EXPLORATION, context=context, eligible=eligible, rng=self.rng)
+        figures = one.mean, one.standard_deviation, one.regret_bound, one.estimated_regret
+        assert all(map(math.isfinite, figures)), figures
+        assert one.standard_deviation >= 0.0
+        self.state = self.state.shown(slate_id, context, one.ranking)
+        self.open[slate_id] = context, one.ranking
+
+    def end(self) -> None:
+        slate_id = str(self.rng.choice(list(self.open)))
+        context, ranking = self.open.pop(slate_id)
+        if self.rng.random() < 0.15:
+            self.state = self.state.closed(slate_id)
+            return
+        reward = self.reward()
+        self.state = self.state.rewarded(slate_id, context, ranking, reward=reward, at=self.now)
+        self.ended[slate_id] = context, ranking, reward, self.now
+
+    def revise(self) -> None:
+        slate_id = str(self.rng.choice(list(self.ended)[-60:]))
+        context, ranking, before, at = self.ended[slate_id]
+        reward = None if self.rng.random() < 0.2 else self.reward()
+        if self.state.can_correct(slate_id):
+            revised: State | None = self.state.corrected(slate_id, reward)
+        else:
+            revised = self.state.revised(slate_id, context, ranking, before=before, reward=reward, at=at)
+        if revised is None:
+            return
+        self.state = revised
+        if reward is None:
+            del self.ended[slate_id]
+        else:
+            self.ended[slate_id] = context, ranking, reward, at
+
+    def import_history(self) -> None:
+        count, size = int(self.rng.integers(1, 40)), self.state.posterior.kernel.slate_size
+        slates = [self.rng.choice(self.n_items, size, replace=False) for _ in range(count)]
+        past = PastRows(
+            np.array([self.context() for _ in range(count)]),
+            np.array(slates, dtype=np.int32),
+            np.array([self.reward() for _ in range(count)]),
+            self.rng.random(count) * 100.0,
+        )
+        self.state = self.state.learn_history(past, at=self.now)
+
+
+def born(seed: int) -> Life:
+    rng = np.random.default_rng(seed)
+    n_items, context_dim = int(rng.integers(3, 12)), int(rng.integers(1, 5))
+    kernel = kernel_of(Kernel.ADAPTIVE, n_items, int(rng.integers(1, min(n_items, 5) + 1)))
+    state = State.initial(
+        kernel,
+        context_dim=context_dim,
+        limits=Limits(rows=int(rng.integers(8, 60)), pending_rows=int(rng.integers(1, 8))),
+        half_life=math.inf if rng.random() < 0.6 else float(10.0 ** rng.uniform(0.0, 3.0)),
+        encoded=bool(rng.random() < 0.3),
+    )
+    if rng.random() < 0.3:
+        state = state.with_item_features(rng.uniform(-0.5, 0.5, size=(n_items, 3)))
+    scale = 10.0 ** (rng.uniform(-3.0, 3.0) if rng.random() < 0.8 else rng.uniform(-120.0, 99.0))
+    return Life(rng, state, KINDS[int(rng.integers(len(KINDS)))], float(scale))
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bandit_goes_on_whatever_it_hears(seed: int) -> None:
+    life = born(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(int(life.rng.integers(50, 400))):
+            life.step(number)
