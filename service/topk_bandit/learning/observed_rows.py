@@ -424,11 +424,12 @@ def _count_directions(rows: ObservedRows) -> float:
     mean = ones @ rows.contexts / weight
     around = rows.contexts - ones[:, None] * mean
     covariance = around.T @ around
-    squares, spread = float((covariance * covariance).sum()), float(np.trace(covariance))
+    spread = float(np.trace(covariance))
     in_common = weight * math.fsum(number * number for number in mean.tolist())
-    if spread <= _SAME_CONTEXT * in_common or squares <= 0.0:
+    if spread <= _SAME_CONTEXT * in_common:
         return 1.0  # what is left is rounding
-    return 1.0 + spread**2 / squares
+    shares = covariance / spread
+    return 1.0 + 1.0 / float((shares * shares).sum())
 
 
 def _absorb_oldest(rows: ObservedRows, absorb: Callable[[LeavingRows], ItemParts], count: int) -> ObservedRows:
