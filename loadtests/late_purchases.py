@@ -2,7 +2,8 @@
 
 One purchase in two comes within an hour of its slate, the others within three days, and one in five is sent back within
 ten days. Each way to learn plays the same shop, visitors, luck and delays; regret is compared with that of a bandit
-which learns the final reward at once. The shop is one of the battery, and 3,000 visits take 20 simulated days.
+which learns the final reward at once. The shop is one of the battery, and 3,000 visits take 20 simulated days. One way
+adds what is still expected of a slate, by the true delays: it shows what a learned curve of delays could bring at most.
 """
 
 from __future__ import annotations
