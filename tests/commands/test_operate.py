@@ -400,6 +400,7 @@ def test_events_are_exported_as_the_log_has_them(ask: Ask, tmp_path: Path) -> No
     assert ask("events", "export", "acme/home", "--from=40", f"--out={file}") == []
     assert file.read_text().splitlines() == lines[40:-1]
     assert ask("events", "tail", "acme/home", "--from=41", "--count=2") == lines[41:-1]
+    assert ask("events", "tail", "acme/home", "--from=0", "--count=1") == lines[1:2]
     assert "can't be written" in ask("events", "export", "acme/home", f"--out={tmp_path}", status=1)[0]
 
 

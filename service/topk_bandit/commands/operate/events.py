@@ -40,7 +40,7 @@ def tail_log(
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[str]:
     """Yield lines of a log as its events come, at most `count` of them."""
-    start = first or client.export_events(bandit, limit=1).log_position + 1
+    start = client.export_events(bandit, limit=1).log_position + 1 if first is None else first
     return islice((line(event) for page in _pages(client, bandit, start, sleep) for event in page.events), count)
 
 
