@@ -63,7 +63,7 @@ ROOMS: Mapping[str, str] = {
         learning/test_times learning/test_robust_ranges learning/test_judged_observations learning/test_feature_shares
         learning/test_mean_parts learning/test_no_rows_left learning/test_noticed_changes learning/test_content
         learning/test_prior_mean learning/test_item_parts learning/test_believing_policy bandits/test_corrections
-        learning/test_folded_rewards {_LIVES}""",
+        learning/test_folded_rewards learning/test_shop_priors learning/test_calibration {_LIVES}""",
     "learning/posterior.py": """
         learning/test_posterior learning/test_posterior_values learning/test_corrections learning/test_digests
         learning/test_context_posterior learning/test_rotations learning/test_hyperparameters

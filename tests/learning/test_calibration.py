@@ -66,6 +66,15 @@ def test_few_surprises_tell_nothing_and_small_ones_narrow_nothing() -> None:
     assert calibrated([0.01] * 30).spread_factor == 1.0
 
 
+def test_the_first_rewards_tell_no_surprise() -> None:
+    """Kernel and noise are not chosen yet."""
+    assert [live(begun(), 0, count).calibration.weight for count in (15, 16, 17)] == [0.0, 0.0, 1.0]
+
+
+def test_a_surprise_has_a_limit() -> None:
+    assert calibrated([1e300] * 40).spread_factor == pytest.approx(1e4)
+
+
 @pytest.mark.parametrize("has_prior", [False, True])
 def test_a_surprise_is_what_a_dense_process_says(has_prior: bool) -> None:  # noqa: FBT001
     state = live(begun(), 0, 60)
