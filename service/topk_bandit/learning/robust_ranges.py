@@ -8,8 +8,8 @@ While few values came, only a value many times as far as most is an outlier.
 Wild values of many sizes leave no gap. So of a bandit that has seen more, the latest values may only thin out about as
 far as earlier ones did that were believed, unless most of them are farther: then the scale is another one.
 
-Where most values are the centre itself, as those of slates that earn nothing, others come one by one. What comes
-directly after another one is judged, and does not judge: fifty wild rewards in a row count as one.
+Where most values are the centre itself, as those of slates that earn nothing, others come one by one, or a few at a
+time. A run of others that is several times as long as any before counts as one value: so do fifty wild ones in a row.
 
 A class of values that are rare and large, such as orders among clicks, lies beyond a gap, too. Where it recurs from the
 beginning it is in range, unless it stops: then it was an accident. Where it begins later, it is in range once it has

@@ -42,6 +42,9 @@ _MOST = 0.9
 _BESIDE = 8
 """A value counts for the range if so many before it and after it are no outliers: it may be one of a run."""
 
+_LONG_RUN, _LONGER = 8, 3
+"""A run of values is odd if it has so many, and is so many times as long as any other."""
+
 _LARGEST_CLASS = 1000.0
 """A class that recurs is not so many times as far as most values."""
 
@@ -83,14 +86,36 @@ def append(values, told, gaps, value, gap, centre, nothing):
         kept[i], kept_told[i], kept_gaps[i] = values[first + i], told[first + i], gaps[first + i]
         total += kept_gaps[i]
     kept[newest], kept_told[newest], kept_gaps[newest] = value, 0.0, gap
-    is_sparse = total > newest + 1
+    begin, end = _find_odd_run(kept_gaps, total)
     distances, judging, count = floats(newest + 1), floats(newest + 1), 0
     for i in range(newest + 1):
         distances[i] = abs(kept[i] - centre)
-        if distances[i] > nothing and (kept_gaps[i] > 0.0 or not is_sparse):
+        if distances[i] > nothing and not begin < i < end:
             judging[count] = distances[i]
             count += 1
     return kept, kept_told, kept_gaps, distances, judging[:count]
+
+
+@njit(**FOR_LOOPS)
+def _find_odd_run(gaps, total):
+    """Return where the longest run of values begins and ends that are no centre, if it is an odd one; else nowhere.
+
+    It is, if it is long, and several times as long as any other, where most values but for it are the centre. So many
+    are: `total`, at least half as many as the run is long.
+    """
+    begin, end, longest, second, first = 0, 0, 0, 0, 0
+    for i in range(1, gaps.shape[0] + 1):
+        if i < gaps.shape[0] and gaps[i] == 0.0:
+            continue
+        length = i - first
+        if length > longest:
+            begin, end, longest, second = first, i, length, longest
+        else:
+            second = max(second, length)
+        first = i
+    is_sparse = total > gaps.shape[0] - longest and 2.0 * total > longest
+    is_odd = is_sparse and longest >= _LONG_RUN and longest > _LONGER * second
+    return (begin, end) if is_odd else (0, 0)
 
 
 @njit(**FOR_PYTHON)
