@@ -370,6 +370,26 @@ def test_a_column_with_a_name_that_is_nearly_right_is_passed_over_only_if_that_i
     assert server.shop.sent[0].rows[0].context == ()
 
 
+@pytest.mark.parametrize(
+    ("column", "meant"),
+    [
+        ("item 3", "item_3"),
+        ("Items.3", "item_3"),
+        ("probability", "propensity"),
+        ("pscore", "propensity"),
+        ("country_1", "country"),
+    ],
+)
+def test_a_column_that_stands_for_another_is_passed_over_only_if_that_is_said(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, meant: str
+) -> None:
+    path = write(tmp_path / "year.csv", [{"item_1": "a", "item_2": "b", "reward": 1, column: "0.5"}])
+    assert called(server, path) == 1
+    assert f"column {column!r}: means nothing; is it {meant!r}?" in capsys.readouterr().err
+    assert called(server, path, "--ignore", column) == 0
+    assert len(server.shop.sent[0].rows) == 1
+
+
 def test_feedback_of_the_open_bandit_pipeline_is_slates(server: RunningServer, tmp_path: Path) -> None:
     with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
         client.create_bandit("one", slate_size=1, item_capacity=9, context_schema=SCHEMA)

@@ -246,12 +246,31 @@ def test_a_column_that_seems_to_say_what_was_chosen_is_never_passed_over_unasked
 
 
 def test_a_column_of_losers_or_ranks_is_no_column_of_what_was_chosen(tmp_path: Path, items: Described) -> None:
-    for name in "loser", "itemRejected", "rank_1", "rating_2":
+    for name in "loser", "itemRejected", "rank_1", "rating_2", "ratings", "order", "position", "score_1":
         path = written(tmp_path, "answers.csv", f"item_1,item_2,{name}\ntea,cocoa,tea\n")
         with pytest.raises(InvalidArgumentError, match=f"write the items best first, or pass it over: --ignore {name}"):
             answers(path, items, kind=AnswerKind.PAIR)
     path = written(tmp_path, "answers.csv", "item_1,item_2,ResponseId,window\ntea,cocoa,R_1,7\n")
     assert answers(path, items, kind=AnswerKind.PAIR) == [Answered(0, (0, 2))]
+
+
+def test_a_choice_is_never_passed_over_where_people_rank(tmp_path: Path, items: Described) -> None:
+    path = written(tmp_path, "answers.csv", "item_1,item_2,chosen\ntea,cocoa,cocoa\n")
+    with pytest.raises(InvalidArgumentError, match="column 'chosen': seems to say which item was preferred"):
+        answers(path, items, kind=AnswerKind.RANKING)
+
+
+@pytest.mark.parametrize("name", ["votes", "Count", "weight", "n"])
+@pytest.mark.parametrize("kind", AnswerKind)
+def test_answers_that_were_counted_are_never_taken_for_one(
+    tmp_path: Path, items: Described, name: str, kind: AnswerKind
+) -> None:
+    path = written(tmp_path, "answers.csv", f"item_1,item_2,rating_1,rating_2,{name}\ntea,cocoa,1,2,20\n")
+    if kind is not AnswerKind.RATINGS:
+        path = written(tmp_path, "answers.csv", f"item_1,item_2,{name}\ntea,cocoa,20\n")
+    with pytest.raises(InvalidArgumentError, match=f"column '{name}': seems to say how many people answered so"):
+        answers(path, items, kind=kind)
+    assert read_answers(path, Named.of([], [name]), items=items, queries=None, kind=kind)[0]
 
 
 def test_features_are_those_of_all_rows(tmp_path: Path) -> None:

@@ -21,11 +21,15 @@ __all__ = ["AnswerColumns"]
 
 _CHOSEN = frozenset({"best", "choice", "chose", "chosen", "liked", "pick", "picked", "prefer", "preference"})
 _CHOSEN |= {"preferred", "selected", "selection", "win", "winner", "winning", "won"}
-_ORDERED = frozenset({"loser", "lost", "rank", "ranking", "rating", "rejected", "worst"})
+_ORDERED = frozenset({"loser", "lost", "order", "position", "rank", "ranking", "rating", "ratings", "rejected"})
+_ORDERED |= {"score", "scores", "worst"}
 """Words in the names of columns that say which item people preferred: that one, or the order."""
 
 _SAID = frozenset({"answer", "label", "outcome", "response", "result", "vote"})
 """Whole names that may say it; beside other words, as in `response_id`, they say something else."""
+
+_COUNTED = frozenset({"count", "counts", "frequency", "n", "times", "votes", "weight", "weights"})
+"""Whole names of columns that say how many people answered so."""
 
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 
@@ -67,10 +71,16 @@ class AnswerColumns(Cells):
         Raises
         ------
         InvalidArgumentError
-            Besides: one of them seems to say which item was chosen. Without it the first of each row would be.
+            Besides: one of them seems to say which item was chosen, or how many people said so. Without it the first
+            of each row would be, once.
         """
         strangers = Cells.check_columns(self, columns)
-        if self.kind is AnswerKind.RATINGS or self.has_column(dict.fromkeys(columns), "chosen"):
+        counts = next((name for name in strangers if name.lower() in _COUNTED), None)
+        if counts is not None:
+            problem = "seems to say how many people answered so, but each row is one answer: repeat the row so often"
+            raise InvalidArgumentError(f"column {counts!r}", f"{problem}, or pass it over: --ignore {counts}")
+        is_said = "chosen" in self.known and self.has_column(dict.fromkeys(columns), "chosen")
+        if self.kind is AnswerKind.RATINGS or is_said:
             return strangers
         says = next((name for name in strangers if _words_of(name)), None)
         if says is not None:

@@ -19,6 +19,11 @@ __all__ = ["Cells", "Named", "NearlyNamedError", "check_there"]
 
 _Read = TypeVar("_Read")
 _NUMBERED = re.compile(r"(item|context|rating)_([0-9]{1,9})")
+_ALMOST_NUMBERED = re.compile(r"(item|context|rating)s?[^a-z0-9]*([0-9]{1,9})")
+_SEVERAL = re.compile(r"(.+?)_[0-9]{1,9}")
+"""A list that has a column for each of its parts, where it should have one."""
+
+_PROPENSITIES = frozenset({"prob", "probability", "probabilities", "pscore", "propensity_score", "propensities"})
 _NEAR = 0.8
 
 
@@ -209,9 +214,19 @@ class Cells:
             is_stranger = self._name_of(column) is None and column not in beyond
             if column in self.flags.ignored or not is_stranger:
                 continue
-            if meant := find_nearest(column, self.known - named, cutoff=_NEAR):
+            if meant := self._find_meant(column, named):
                 problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {column}"
                 raise NearlyNamedError(f"column {column!r}", problem)
+
+    def _find_meant(self, column: str, named: set[str]) -> str:
+        """Return the name that a column seems to stand for; nothing where it seems to be a stranger."""
+        if (numbered := _ALMOST_NUMBERED.fullmatch(column.lower())) and f"{numbered[1]}_1" in self.known:
+            return f"{numbered[1]}_{int(numbered[2])}"
+        if (several := _SEVERAL.fullmatch(column)) and several[1] in self.known:
+            return several[1]
+        if column.lower() in _PROPENSITIES and "propensity" in self.known - named:
+            return "propensity"
+        return find_nearest(column, self.known - named, cutoff=_NEAR) or ""
 
     def has_column(self, values: Mapping[str, Any], name: str) -> bool:
         """Return whether a row has a column of a name, with something in it or not."""
