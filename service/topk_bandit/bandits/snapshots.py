@@ -329,8 +329,10 @@ def _read_usual(described: Mapping[str, Any] | None, name: str, arrays: Mapping[
     if described is None:
         return None
     farthest = math.inf if described["farthest"] is None else described["farthest"]
-    read = {array: arrays[f"{name}_{array}"] for array in _USUAL_ARRAYS}
-    return RobustRange(**_named(RobustRange, described, optional=_USUAL_ARRAYS) | {"farthest": farthest, **read})
+    read = {array: arrays[key] for array in _USUAL_ARRAYS if (key := f"{name}_{array}") in arrays}
+    read.setdefault("gaps", np.zeros(len(read["values"])))  # the version before has none
+    known = _named(RobustRange, described, optional=(*_USUAL_ARRAYS, "gap"))
+    return RobustRange(**known | {"farthest": farthest, **read})
 
 
 def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -70,7 +70,7 @@ _PRIOR_LOG10_MEAN = -1.0
 _PRIOR_LOG10_SPREAD = 1.0
 
 _LEAST_SQUARES = 1e-14
-"""Rewards that are not all equal are not explained wholly, but for this part of their squares."""
+"""Rewards that are not all equal are not explained wholly, but for this part of the largest one's square."""
 
 _TIE = 1e-6
 """Log densities that differ by less are equal: the smaller noise is taken, on whatever processor."""
@@ -176,8 +176,8 @@ def _profile(
     n, believed = observed_rows.n_observations, len(targets) == 3
     nothing = np.zeros(len(ratios))
     # What was taken out may have been a little more than there was, by rounding.
-    rewards = observed_rows.targets[0]
-    least = _LEAST_SQUARES * float(rewards @ rewards + abs(observed_rows.left_products[0, 0]))
+    largest = float(np.abs(observed_rows.targets[0]).max(initial=0.0))
+    least = _LEAST_SQUARES * (largest * largest + abs(float(observed_rows.left_products[0, 0])))
     products = Products(
         np.maximum(squares[:, 0, 0], least),
         squares[:, 0, 2] if believed else nothing,

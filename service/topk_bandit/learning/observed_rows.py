@@ -259,23 +259,24 @@ class ObservedRows:
         """
         shape = np.eye(self.n_rows) if self.noise_shape is None else self.noise_shape
         leftovers = self.leftovers * weights[:, None]
-        leftovers[:, 0] = weights * self._counts_of_rows() - 1.0
+        leftovers[:, 0] = weights * self._left_counts() + (weights - 1.0)
         fading = 1.0 / np.sqrt(weights)
         shape = shape * np.outer(fading, fading)
         faded = replace(self, leftovers=leftovers, noise_shape=shape)
         counts = np.diag(shape) < 1.0 / _FADED
         return faded if counts.all() else _drop(faded, ~counts)
 
-    def _counts_of_rows(self) -> FloatArray:
-        """Return how many observations rows stand for, none of them fewer than none; shape (N,).
+    def _left_counts(self) -> FloatArray:
+        """Return how many observations more than one rows stand for, shape (N,).
 
-        What folds leave over is that of one row, which may then stand for fewer than none: others have too many.
+        What folds leave over is that of one row, which may then stand for fewer than none: the others have too many.
         """
-        counts = 1.0 + self.leftovers[:, 0]
-        if counts.min(initial=0.0) >= 0.0:
-            return counts
-        positive = np.maximum(counts, 0.0)
-        return positive * (max(float(counts.sum()), 0.0) / float(positive.sum()) if positive.any() else 0.0)
+        left = self.leftovers[:, 0]
+        if left.min(initial=0.0) >= -1.0:
+            return left
+        positive = np.maximum(1.0 + left, 0.0)
+        total = max(float((1.0 + left).sum()), 0.0)
+        return positive * (total / float(positive.sum()) if positive.any() else 0.0) - 1.0
 
     def fade_earlier(self, weight: float, *, n_latest: int, of_latest: float = 1.0) -> ObservedRows:
         """Return the same rows, those before the latest ones and what is known beside the rows counting for less.
@@ -428,8 +429,8 @@ def _count_directions(rows: ObservedRows) -> float:
     in_common = weight * math.fsum(number * number for number in mean.tolist())
     if spread <= _SAME_CONTEXT * in_common:
         return 1.0  # what is left is rounding
-    shares = covariance / spread
-    return 1.0 + 1.0 / float((shares * shares).sum())
+    # The squares of long contexts' covariances may have no end: `hypot` takes none.
+    return 1.0 + (spread / math.hypot(*covariance.reshape(-1).tolist())) ** 2
 
 
 def _absorb_oldest(rows: ObservedRows, absorb: Callable[[LeavingRows], ItemParts], count: int) -> ObservedRows:

@@ -135,7 +135,7 @@ def test_every_experiment_has_a_plan_and_names_all_that_its_numbers_depend_on() 
             if name in arguments.OF_FACTORS:
                 assert plan.settings["factors"] == "synthetic"
                 assert plan.settings["seed"] == 0
-    assert set(plans._MAKERS) == {*arguments.NAMES, "shops"}
+    assert set(plans._MAKERS) == {*arguments.NAMES, "shops", "mishaps"}
 
 
 def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_only_experiments_that_exist_are_run(capsys: pytest.CaptureFixture[str])
     assert "argument --only: there is no experiment 'table-9'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [*arguments.NAMES, "shops"])
+@pytest.mark.parametrize("name", [*arguments.NAMES, "shops", "mishaps"])
 def test_every_experiment_has_a_quick_form(name: str) -> None:
     quick, full = vars(flags(name, "--quick")), vars(flags(name))
     assert {flag: value for flag, value in quick.items() if value != full[flag]} == {

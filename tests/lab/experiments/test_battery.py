@@ -248,7 +248,7 @@ def test_targets_are_of_shops_sums_and_figures() -> None:
 
 def test_the_words_of_the_help_are_the_policies() -> None:
     assert battery_results.COVERAGE == COVERAGE
-    assert len(SHOPS) == 21  # as the help says
+    assert len(SHOPS) == 22  # as the help says
     policies, _ = lineups.of_battery(["random"])
     assert policies == (random_slates(),)
     assert replace(policies[0], name="x").family == "Random"

@@ -110,7 +110,7 @@ class ServiceApproach:
         n, m, rest = len(rows), basis, len(rows) - basis
         choosing = self._covariance(rows, context_dim) + 2 * n * n + of_cholesky(n) + _inverse(m) + rest * m * m
         # Whether contexts vary in so many directions that rows are not projected.
-        varying = n * (1 + 2 * context_dim + context_dim**2) + context_dim + context_dim**2
+        varying = n * (1 + 2 * context_dim + context_dim**2) + context_dim
         left = n * m + n + (2 * n if self._is_projected else 0)
         # What was projected before has noise in common: as many rows as then.
         shared = m if self._is_projected else 0

@@ -185,7 +185,7 @@ def _find_limit(told):
 def _find_farthest(ascending):
     """Return the median of distances in ascending order, all positive, and how far they thin out."""
     count = ascending.shape[0]
-    if not count:
+    if count < 2:
         return np.inf, np.inf
     middle = ascending[(count - 1) // 2]
     if count < FEWEST_VALUES:
