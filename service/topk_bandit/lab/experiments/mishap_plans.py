@@ -89,7 +89,6 @@ def mishaps(given: argparse.Namespace) -> Plan:
             "mistakes": {name: MISHAPS[name].title for name in errors},
         },
         targets=partial(_targets, errors),
-        across=3,
     )
 
 
