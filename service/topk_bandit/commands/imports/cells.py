@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import is_missing, read_list, read_number, read_text, read_time
@@ -145,21 +146,18 @@ class Cells:
 
     def convert(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read | None:  # noqa: ANN401
         """Return a value of the column of a name, read by one of `domain.values`; None if it is missing."""
-        try:
-            return reader(value)
-        except ValueError as error:
-            raise self.error(name, str(error)) from None
+        return read_value(self._field(name), value, reader)
 
     def require(self, name: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read:  # noqa: ANN401
         """Return a value of the column of a name, which may not be missing."""
-        found = self.convert(name, value, reader)
-        if found is None:
-            raise self.error(name, "is missing")
-        return found
+        return require_value(self._field(name), value, reader)
 
     def error(self, name: str, problem: str) -> InvalidArgumentError:
         """Return the error about the column of a name."""
-        return InvalidArgumentError(f"column {self.flags.columns.get(name, name)!r}", problem)
+        return InvalidArgumentError(self._field(name), problem)
+
+    def _field(self, name: str) -> str:
+        return f"column {self.flags.columns.get(name, name)!r}"
 
     def numbered(self, named: Mapping[str, Any], part: str, size: int) -> dict[int, Any]:
         """Return what a row has under numbered names, by their numbers from 1 on, without those that are missing."""
