@@ -33,6 +33,12 @@ MOST_REGRET = 0.25
 The slates of a service follow from random ids. Of 100 lives with wild first rewards most had .01 to .06, and the worst
 .15; a bandit that is ruined has .8 and more.
 """
+LEAST_HELD = 0.5
+"""Fewer means within two standard deviations than a bandit has whose spread says something.
+
+A life shows few slates over and over, and their errors hang together: lives in which nothing happens have .8 to 1. One
+life is no measure of coverage, which `topk-bandit experiment mishaps` has; a bandit that wild contexts ruined has .0.
+"""
 
 
 class Life(NamedTuple):
@@ -78,6 +84,6 @@ def test_what_a_client_says_wrongly_is_got_over(service: Service, name: str) -> 
         life = live(client, name.replace(" ", "-"), mishap)
     print(f"{name}: regret {life.regret:.3f}, 2 sd hold in {life.held:.0%}, outliers {life.stats.outlier_count}")
     assert life.regret <= MOST_REGRET
-    assert mishap.is_for_good or life.held >= 0.88
+    assert mishap.is_for_good or life.held >= LEAST_HELD
     outliers = life.stats.outlier_count + life.stats.outlier_context_count
     assert mishap.is_for_good or outliers <= len(mishap.rounds) + 8
