@@ -120,6 +120,22 @@ def test_a_run_of_wild_values_where_most_slates_earn_nothing_is_found_out_at_onc
     assert not believed[place : place + 50].any()
 
 
+@pytest.mark.parametrize("size", [1e4, -1e6, 1e100])
+@pytest.mark.parametrize(("share", "rounds"), [(1.0 / 2.0, 50), (1.0 / 3.0, 60), (0.1, 300)])
+@pytest.mark.parametrize("place", [200, 400])
+def test_wild_values_among_slates_that_earn_nothing_are_found_out_though_purchases_are_fewer(
+    size: float, share: float, rounds: int, place: int
+) -> None:
+    rng = np.random.default_rng(3)
+    end = place + 2 * rounds + 100
+    values = SHOPS["purchases"](rng)[:end]
+    wild = place + np.flatnonzero(rng.random(rounds) < share)
+    values[wild] = size
+    assert len(wild) > (values[: wild[-1]] != 0.0).sum() - len(wild)
+    _, robust_range = judged(values)
+    assert np.flatnonzero(~believed_now(values, robust_range)).tolist() == wild.tolist()
+
+
 @pytest.mark.parametrize("place", [300, 1000])
 @pytest.mark.parametrize("size", SIZES)
 def test_a_run_of_wild_values_after_many_honest_ones_is_never_believed(size: float, place: int) -> None:

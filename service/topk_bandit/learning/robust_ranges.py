@@ -8,8 +8,8 @@ While few values came, only a value many times as far as most is an outlier.
 Wild values of many sizes leave no gap. So of a bandit that has seen more, the latest values may only thin out about as
 far as earlier ones did that were believed, unless most of them are farther: then the scale is another one.
 
-Where most values are the centre itself, as those of slates that earn nothing, others come one by one, or a few at a
-time. A run of others that is several times as long as any before counts as one value: so do fifty wild ones in a row.
+Where most values are the centre itself, as those of slates that earn nothing, the median is one of time: a run of
+others counts as much as there were values since the run before. So a burst of wild ones outweighs no long time.
 
 A class of values that are rare and large, such as orders among clicks, lies beyond a gap, too. Where it recurs from the
 beginning it is in range, unless it stops: then it was an accident. Where it begins later, it is in range once it has
@@ -100,12 +100,13 @@ class RobustRange:
         if _is_nothing(value - centre, centre):
             return replace(self, gap=self.gap + 1)
         nothing = max(_NOTHING, _ROUNDING * abs(centre))
-        values, told, gaps, distances, judging = append(
+        values, told, gaps, distances, weights = append(
             self.values, self.told, self.gaps, value, float(self.gap), centre, nothing
         )
+        ascending, may_recur = np.sort(distances), self.recurrent > 0.0
         is_beginning = self.count < MOST_VALUES
         farthest, recurrent, is_within = judge_newest(
-            distances, np.sort(judging), told, self.accepted, self.recurrent > 0.0 or is_beginning, is_beginning
+            distances, weights, ascending, told, self.accepted, may_recur or is_beginning, is_beginning
         )
         counted = RobustRange(
             values,

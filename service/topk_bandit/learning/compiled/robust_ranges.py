@@ -42,8 +42,8 @@ _MOST = 0.9
 _BESIDE = 8
 """A value counts for the range if so many before it and after it are no outliers: it may be one of a run."""
 
-_LONG_RUN, _LONGER = 8, 3
-"""A run of values is odd if it has so many, and is so many times as long as any other."""
+_LARGEST_SHARE = 8
+"""Where most values are the centre, no run of others has more than one of so many parts of the weight."""
 
 _LARGEST_CLASS = 1000.0
 """A class that recurs is not so many times as far as most values."""
@@ -69,65 +69,60 @@ def append(values, told, gaps, value, gap, centre, nothing):
     value, gap
         The new one, and how many that did not differ from their centre came before it.
     centre, nothing
-        Of the values; distances that are no longer are none.
+        Of the values; distances that are no longer are 0.
 
     Returns
     -------
-    values, told, gaps, distances
+    values, told, gaps, distances, weights
         With the new one, shape (V + 1,), or (V,).
-    judging
-        The distances that judge others, in the order of the values.
     """
     first = max(values.shape[0] - MOST_VALUES + 1, 0)
     newest = values.shape[0] - first
     kept, kept_told, kept_gaps = floats(newest + 1), floats(newest + 1), floats(newest + 1)
-    total = gap
     for i in range(newest):
         kept[i], kept_told[i], kept_gaps[i] = values[first + i], told[first + i], gaps[first + i]
-        total += kept_gaps[i]
     kept[newest], kept_told[newest], kept_gaps[newest] = value, 0.0, gap
-    begin, end = _find_odd_run(kept_gaps, total)
-    distances, judging, count = floats(newest + 1), floats(newest + 1), 0
+    distances = floats(newest + 1)
     for i in range(newest + 1):
-        distances[i] = abs(kept[i] - centre)
-        if distances[i] > nothing and not begin < i < end:
-            judging[count] = distances[i]
-            count += 1
-    return kept, kept_told, kept_gaps, distances, judging[:count]
+        distance = abs(kept[i] - centre)
+        distances[i] = distance if distance > nothing else 0.0
+    return kept, kept_told, kept_gaps, distances, _weigh(kept_gaps)
 
 
 @njit(**FOR_LOOPS)
-def _find_odd_run(gaps, total):
-    """Return where the longest run of values begins and ends that are no centre, if it is an odd one; else nowhere.
+def _weigh(gaps):
+    """Return how much each value counts for the median, shape (V,): all the same, unless most values are the centre.
 
-    It is, if it is long, and several times as long as any other, where most values but for it are the centre. So many
-    are: `total`, at least half as many as the run is long.
+    Then a run of others counts as much as there were values since the run before, each of it a part of that. So a burst
+    of them says no more than one that came in as long a time.
     """
-    begin, end, longest, second, first = 0, 0, 0, 0, 0
-    for i in range(1, gaps.shape[0] + 1):
-        if i < gaps.shape[0] and gaps[i] == 0.0:
+    count, weights = gaps.shape[0], floats(gaps.shape[0])
+    values, total, largest = float(count), 0.0, 0.0
+    for i in range(count):
+        values += gaps[i]
+        if i == 0 or gaps[i] > 0.0:
+            total += gaps[i] + 1.0
+            largest = max(largest, gaps[i] + 1.0)
+    cap, first = max((total - largest) / (_LARGEST_SHARE - 1), 1.0), 0
+    for i in range(1, count + 1):
+        if i < count and gaps[i] == 0.0:
             continue
-        length = i - first
-        if length > longest:
-            begin, end, longest, second = first, i, length, longest
-        else:
-            second = max(second, length)
+        for j in range(first, i):
+            weights[j] = min(gaps[first] + 1.0, cap) / (i - first) if values > 2.0 * count else 1.0
         first = i
-    is_sparse = total > gaps.shape[0] - longest and 2.0 * total > longest
-    is_odd = is_sparse and longest >= _LONG_RUN and longest > _LONGER * second
-    return (begin, end) if is_odd else (0, 0)
+    return weights
 
 
 @njit(**FOR_PYTHON)
-def judge_newest(distances, ascending, told, accepted, may_recur, is_beginning):
+def judge_newest(distances, weights, ascending, told, accepted, may_recur, is_beginning):
     """Judge the newest value; set in `told` which distances limit the range.
 
     Parameters
     ----------
-    distances
-        From the centre, shape (V,).
+    distances, weights
+        From the centre, and how much each counts for the median, shape (V,).
     ascending
-        Those of them that judge, in this order.
+        The distances in this order, shape (V,).
     told
         The distances when they came, 0 for those that limit nothing, shape (V,); it is changed.
     accepted
@@ -142,9 +137,9 @@ def judge_newest(distances, ascending, told, accepted, may_recur, is_beginning):
     """
     newest = distances.shape[0] - 1
     limit = _find_limit(told)
-    middle, farthest = _find_farthest(ascending)
+    middle, farthest, lengths = _find_farthest(distances, weights, ascending)
     has_changed = limit < middle < np.inf
-    farthest = GAP * _quantile(ascending) if has_changed else min(farthest, limit)
+    farthest = GAP * _quantile(lengths) if has_changed else min(farthest, limit)
     recurrent = _find_recurrent(distances, middle, farthest, is_beginning) if may_recur else 0.0
     reach = max(farthest, recurrent, accepted)
     is_within = distances[newest] <= reach
@@ -182,22 +177,50 @@ def _find_limit(told):
 
 
 @njit(**FOR_LOOPS)
-def _find_farthest(ascending):
-    """Return the median of distances in ascending order, all positive, and how far they thin out."""
-    count = ascending.shape[0]
+def _find_farthest(distances, weights, ascending):
+    """Return the weighted median of the positive distances, how far they thin out, and them in ascending order."""
+    first = 0
+    while first < ascending.shape[0] and ascending[first] == 0.0:
+        first += 1
+    lengths = ascending[first:]
+    count = lengths.shape[0]
     if count < 2:
-        return np.inf, np.inf
-    middle = ascending[(count - 1) // 2]
+        return np.inf, np.inf, lengths
+    middle = _find_middle(distances, weights, lengths)
     if count < FEWEST_VALUES:
-        return middle, _FEW_GAP * middle
-    begin = _count_below(ascending, middle, 0)
+        return middle, _FEW_GAP * middle, lengths
+    begin = _count_below(lengths, middle, 0)
     inside, edge = count - begin, middle
     while True:
         edge *= _BIN
-        end = _count_below(ascending, edge, begin)
+        end = _count_below(lengths, edge, begin)
         if not 0 < end - begin <= inside + _CHANCE * math.sqrt(inside):
-            return middle, GAP * ascending[begin - 1]
+            return middle, GAP * lengths[begin - 1], lengths
         inside, begin = end - begin, end
+
+
+@njit(**FOR_LOOPS)
+def _find_middle(distances, weights, lengths):
+    """Return the weighted median of distances that are positive, of which `lengths` are in ascending order."""
+    half = 0.5 * _weight_up_to(distances, weights, lengths[-1])
+    low, high = 0, lengths.shape[0] - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _weight_up_to(distances, weights, lengths[middle]) >= half:
+            high = middle
+        else:
+            low = middle + 1
+    return lengths[low]
+
+
+@njit(**FOR_LOOPS)
+def _weight_up_to(distances, weights, longest):
+    """Return the weight of positive distances that are no longer than one."""
+    weight = 0.0
+    for i in range(distances.shape[0]):
+        if 0.0 < distances[i] <= longest:
+            weight += weights[i]
+    return weight
 
 
 @njit(**FOR_LOOPS)
