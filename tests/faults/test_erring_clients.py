@@ -36,8 +36,8 @@ The slates of a service follow from random ids. Of 100 lives with wild first rew
 LEAST_HELD = 0.5
 """Fewer means within two standard deviations than a bandit has whose spread says something.
 
-A life shows few slates over and over, and their errors hang together: lives in which nothing happens have .8 to 1. One
-life is no measure of coverage, which `topk-bandit experiment mishaps` has; a bandit that wild contexts ruined has .0.
+A life shows few slates over and over, and their errors hang together: of 140 lives the lowest had .83, and .96 was the
+mean. One life is no measure of coverage, which `topk-bandit experiment mishaps` has; a ruined bandit has .0.
 """
 
 

@@ -70,7 +70,7 @@ def assert_close(one: Moments, other: Moments) -> None:
     np.testing.assert_allclose(one.variance, other.variance, rtol=1e-6)
 
 
-@pytest.mark.parametrize("size", [30.0, -1e6, 1e100])
+@pytest.mark.parametrize("size", [30.0, -1e6, 1e100, 5e-324, -9e-101])
 def test_a_wild_reward_changes_no_prediction(size: float) -> None:
     state = live(begun(), 0, 60)
     context, ranking, _ = observed(60)
@@ -82,6 +82,11 @@ def test_a_wild_reward_changes_no_prediction(size: float) -> None:
     assert (wild.observations, wild.counted.wild_rewards) == (61, 1)
     assert wild.counted.reward_sum == shown.counted.reward_sum
     assert wild.rewarded_share > shown.closed("s60").rewarded_share
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-100])
+def test_nothing_is_a_reward_as_is_a_little(size: float) -> None:
+    assert live(begun(), 0, 61, rewards={60: size}).counted.wild_rewards == 0
 
 
 def test_a_wild_context_is_neither_pending_nor_learned() -> None:

@@ -338,8 +338,7 @@ class State:
 
     def reward_in_range(self, reward: float) -> float:
         """Return a reward that is in the robust range, or the centre for one that is not."""
-        centre = self.recent.centre
-        return reward if abs(reward - centre) <= self.usual_rewards.reach else centre
+        return reward if self.recent.would_believe(reward, self.usual_rewards) else self.recent.centre
 
     def predict(
         self,

@@ -231,10 +231,22 @@ class RecentObservations:
     def _judge_part(
         self, part: slice, rewards: RobustRange, norms: RobustRange | None, *, n_new: int
     ) -> NDArray[np.int8]:
-        distances = np.abs(self.rewards[part] - self.centre)
-        norm_reach = math.inf if norms is None else norms.reach
-        judged = compiled.judge(self.verdicts[part], distances, rewards.reach, self.norms[part], norm_reach, n_new)
+        judged = compiled.judge(
+            self.verdicts[part],
+            self.rewards[part],
+            self.centre,
+            rewards.reach,
+            self.norms[part],
+            math.inf if norms is None else norms.reach,
+            n_new,
+        )
         return np.asarray(judged, dtype=np.int8)
+
+    def would_believe(self, reward: float, usual: RobustRange) -> bool:
+        """Tell whether a reward is in their robust range, whatever its context."""
+        nothing, one = lay_out(np.zeros(1)), np.array([reward])
+        judged = compiled.judge(lay_out(nothing, np.int8), one, self.centre, usual.reach, nothing, math.inf, 1)
+        return bool(judged[0] == Verdict.BELIEVED)
 
 
 _NOTHING = lay_out(np.zeros(0))

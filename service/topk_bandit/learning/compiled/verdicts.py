@@ -14,22 +14,25 @@ BELIEVED, WILD_REWARD, WILD_CONTEXT = 0, 1, 2
 BESIDE = 4
 """An observation is of a run if half of so many before and so many after it are wild, some of them on both sides."""
 
+_LEAST_REWARD = 1e-100
+"""A smaller reward is no measurement, but what an error left of one; 0 is a reward."""
+
 _SLACK = 1.5
 """A believed value stays so until it is so many times as far as the robust range: at its edge nothing changes often."""
 
 
 @njit(**FOR_PYTHON)
-def judge(before, distances, reach, norms, norm_reach, n_new):
+def judge(before, rewards, centre, reach, norms, norm_reach, n_new):
     """Return the verdicts on observations, oldest first, (R,).
 
     Parameters
     ----------
     before
         The verdicts until now, shape (R,).
-    distances, norms
-        Of the rewards from their centre, and of the contexts, shape (R,).
-    reach, norm_reach
-        How far they are believed; infinite for all.
+    rewards, norms
+        Of slates, and of their contexts, shape (R,).
+    centre, reach, norm_reach
+        Of the rewards, and how far from it they are believed, and contexts from nothing; infinite for all.
     n_new
         So many of the last ones were not judged before.
     """
@@ -41,7 +44,7 @@ def judge(before, distances, reach, norms, norm_reach, n_new):
         verdicts[i] = BELIEVED
         if norms[i] > slack * norm_reach:
             verdicts[i] = WILD_CONTEXT
-        elif distances[i] > slack * reach:
+        elif abs(rewards[i] - centre) > slack * reach or 0.0 < abs(rewards[i]) < _LEAST_REWARD:
             verdicts[i] = WILD_REWARD
         wild += verdicts[i] != BELIEVED
     return _doubt_runs(verdicts) if wild and count > BESIDE else verdicts
