@@ -38,7 +38,7 @@ _NOTHING = 1e-100
 _ROUNDING = 1e-9
 """Values that differ by less than this part of their centre are equal, and were rounded."""
 
-_BLOCK, _BLOCKS = 64, 24
+_BLOCK, _BLOCKS = 64, 10
 """A class that was in so many blocks of so many values is no accident."""
 
 _BLOCKS_WITHOUT = 16
@@ -103,10 +103,9 @@ class RobustRange:
         values, told, gaps, distances, weights = append(
             self.values, self.told, self.gaps, value, float(self.gap), centre, nothing
         )
-        ascending, may_recur = np.sort(distances), self.recurrent > 0.0
         is_beginning = self.count < MOST_VALUES
         farthest, recurrent, is_within = judge_newest(
-            distances, weights, ascending, told, self.accepted, may_recur or is_beginning, is_beginning
+            distances, weights, np.sort(distances), told, self.accepted, self.reach, is_beginning
         )
         counted = RobustRange(
             values,

@@ -48,7 +48,7 @@ _LARGEST_SHARE = 8
 _LARGEST_CLASS = 1000.0
 """A class that recurs is not so many times as far as most values."""
 
-_FEWEST_OF_CLASS, _LEAST_GAP = 6, 2.5
+_FEWEST_OF_CLASS, _LEAST_GAP = 6, 1.5
 """A class recurs if there are so many of it, so far from each other in the mean: else it is a run of wild values."""
 
 _GAPS_BEFORE = 4.0
@@ -114,7 +114,7 @@ def _weigh(gaps):
 
 
 @njit(**FOR_PYTHON)
-def judge_newest(distances, weights, ascending, told, accepted, may_recur, is_beginning):
+def judge_newest(distances, weights, ascending, told, accepted, before, is_beginning):
     """Judge the newest value; set in `told` which distances limit the range.
 
     Parameters
@@ -127,8 +127,8 @@ def judge_newest(distances, weights, ascending, told, accepted, may_recur, is_be
         The distances when they came, 0 for those that limit nothing, shape (V,); it is changed.
     accepted
         How far a class of values is that proved to be no accident.
-    may_recur, is_beginning
-        Whether a class may recur from the beginning, and whether this is the beginning.
+    before, is_beginning
+        How far values were believed until now, and whether this is the beginning.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def judge_newest(distances, weights, ascending, told, accepted, may_recur, is_be
     middle, farthest, lengths = _find_farthest(distances, weights, ascending)
     has_changed = limit < middle < np.inf
     farthest = GAP * _quantile(lengths) if has_changed else min(farthest, limit)
-    recurrent = _find_recurrent(distances, middle, farthest, is_beginning) if may_recur else 0.0
+    recurrent = _find_recurrent(distances, farthest, _LARGEST_CLASS * middle if is_beginning else before, is_beginning)
     reach = max(farthest, recurrent, accepted)
     is_within = distances[newest] <= reach
     if has_changed or math.isinf(limit):
@@ -242,11 +242,11 @@ def _quantile(ascending):
 
 
 @njit(**FOR_LOOPS)
-def _find_recurrent(distances, middle, farthest, is_beginning):
-    """Return how far a class lies that recurs since the beginning; 0 if there is none, or it has stopped."""
+def _find_recurrent(distances, farthest, longest, is_beginning):
+    """Return how far a class lies that recurs, of values between two distances; 0 if there is none, or it has stopped."""
     first, last, count, largest = -1, -1, 0, 0.0
     for i in range(distances.shape[0]):
-        if farthest < distances[i] <= _LARGEST_CLASS * middle:
+        if farthest < distances[i] <= longest:
             first = i if first < 0 else first
             last = i
             count += 1
