@@ -243,7 +243,7 @@ def _quantile(ascending):
 
 @njit(**FOR_LOOPS)
 def _find_recurrent(distances, farthest, longest, is_beginning):
-    """Return how far a class lies that recurs, of values between two distances; 0 if there is none, or it has stopped."""
+    """Return how far a class lies that recurs, between two distances; 0 if there is none, or it has stopped."""
     first, last, count, largest = -1, -1, 0, 0.0
     for i in range(distances.shape[0]):
         if farthest < distances[i] <= longest:
