@@ -24,6 +24,13 @@ SHOPS = {
     "heavy tails": lambda rng: rng.standard_t(3, size=3000),
     "purchases": lambda rng: np.where(rng.random(3000) < 0.05, rng.lognormal(3.0, 0.8, size=3000), 0.0),
     "money": lambda rng: rng.lognormal(3.0, 1.5, size=3000),
+    "three kinds": lambda rng: rng.choice([1.0, 10.0, 100.0], 3000, p=[0.7, 0.25, 0.05]) * rng.normal(1.0, 0.1, 3000),
+    "returns": lambda rng: np.where(rng.random(3000) < 0.1, rng.normal(10.0, 20.0, 3000), 0.0),
+    "minutes watched": lambda rng: np.where(
+        rng.random(3000) < 0.85, rng.exponential(0.05, 3000), 30.0 * rng.random(3000)
+    ),
+    "costs and margins": lambda rng: np.where(rng.random(3000) < 0.3, rng.lognormal(2.0, 0.5, 3000), -0.2),
+    "rising": lambda rng: (1.0 + np.arange(3000) / 500.0) * rng.lognormal(0.0, 0.3, 3000),
     "losses": lambda rng: -1000.0 + rng.normal(size=3000),
     "all equal": lambda _: np.full(3000, 0.7),
 }
