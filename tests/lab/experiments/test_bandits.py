@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_bandit.commands.cli import main
-from topk_bandit.lab.experiments import arguments, bound_plans, lineups, plans, service_plans
+from topk_bandit.lab.experiments import arguments, bound_plans, lineups, plans, policy_names, service_plans
 from topk_bandit.lab.experiments.bandit_plans import BEST_OF_OPTIONS, REGRET
 from topk_bandit.lab.experiments.command import command_of
 from topk_bandit.lab.experiments.everything import words_of
@@ -135,7 +135,7 @@ def test_every_experiment_has_a_plan_and_names_all_that_its_numbers_depend_on() 
             if name in arguments.OF_FACTORS:
                 assert plan.settings["factors"] == "synthetic"
                 assert plan.settings["seed"] == 0
-    assert set(plans._MAKERS) == {*arguments.NAMES, "shops", "mishaps"}
+    assert set(plans._MAKERS) == {*arguments.NAMES, "shops", "mishaps", "compare"}
 
 
 def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_the_protocol_divides_by_the_best_of_the_nine(tmp_path: Path, monkeypatc
 
 def test_rivals_without_vowpalwabbit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"VW CCB", "VW slates"} <= {policy.family for policy in lineups.rivals()[0]}
-    monkeypatch.setattr(lineups, "find_spec", lambda name: None if name == "vowpalwabbit" else find_spec(name))
+    monkeypatch.setattr(policy_names, "find_spec", lambda name: None if name == "vowpalwabbit" else find_spec(name))
     lines, stored = experiment(tmp_path, "rivals", "--trials=1", "--rounds=2")
     linear = [f"linear Thompson {variance}" for variance in ("0.003", "0.001", "0.0003")]
     others = [*linear, "Thompson sampling", "Random"]

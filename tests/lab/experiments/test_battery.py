@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from topk_bandit.commands.cli import main
-from topk_bandit.lab.experiments import battery_plans, battery_results, lineups
+from topk_bandit.lab.experiments import battery_plans, battery_results, lineups, policy_names
 from topk_bandit.lab.experiments.battery_plans import measure
 from topk_bandit.lab.experiments.battery_results import COVERAGE, Layout, rivalry, summaries, targets
 from topk_bandit.lab.experiments.plan import Plan, Results
@@ -88,7 +88,7 @@ def test_it_goes_on_where_it_was_stopped(
         assert shops(tmp_path / "parts", *words) != 0
     capsys.readouterr()
     assert shops(tmp_path / "parts", *words) == 0
-    assert "shops: resuming: 3 of 4 jobs were done" in capsys.readouterr().out
+    assert "shops: 3 of 4 jobs are done" in capsys.readouterr().out
     assert (tmp_path / "parts" / "shops.csv").read_bytes() == (tmp_path / "whole" / "shops.csv").read_bytes()
 
 
@@ -112,7 +112,7 @@ def test_vw_slates_is_left_out_where_there_are_very_many_items(
 
 
 def test_without_vowpalwabbit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineups, "find_spec", lambda name: None if name == "vowpalwabbit" else find_spec(name))
+    monkeypatch.setattr(policy_names, "find_spec", lambda name: None if name == "vowpalwabbit" else find_spec(name))
     policies, notes = lineups.of_battery(lineups.OF_BATTERY)
     assert [policy.name for policy in policies] == [SERVICE, "Random", "popularity", *LINEAR]
     assert len(notes) == 1

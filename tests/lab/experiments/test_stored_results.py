@@ -58,9 +58,9 @@ def test_killed_half_way_it_goes_on_to_the_same_bytes(tmp_path: Path, capsys: py
         assert process.wait(PATIENCE) == -signal.SIGKILL
     until(lambda: not is_there(process.pid), what="the children see that their parent is gone")
     assert main(["experiment", *WORDS, "--processes=1", f"--out={tmp_path / 'a'}"]) == 0
-    assert "figure-2: resuming: 26 of 64 jobs were done\n" in capsys.readouterr().out
+    assert "figure-2: 26 of 64 jobs are done\n" in capsys.readouterr().out
     assert main(["experiment", *WORDS, "--processes=1", f"--out={tmp_path / 'b'}"]) == 0
-    assert "resuming" not in capsys.readouterr().out
+    assert "jobs are done" not in capsys.readouterr().out
     for folder in (tmp_path / "a", tmp_path / "b"):
         assert sorted(path.name for path in folder.iterdir()) == ["figure-2.csv", "figure-2.json", "figure-2.png"]
     for name in ("figure-2.csv", "figure-2.png"):

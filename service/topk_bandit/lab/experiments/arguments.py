@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     _Words: TypeAlias = argparse._SubParsersAction["_ExperimentParser"]  # noqa: SLF001 - it has no other name
 
-__all__ = ["DESCRIPTION", "NAMES", "OF_FACTORS", "QUICK", "add_arguments"]
+__all__ = ["DESCRIPTION", "NAMES", "OF_FACTORS", "POLICY_NAMES", "QUICK", "add_arguments"]
 
 DESCRIPTION = """\
 Run the papers' experiments again, and write NAME.png, NAME.csv and NAME.json.
@@ -34,6 +34,8 @@ GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --rati
                 hold (hours; see --shops, --policies and --seeds)
   mishaps       what mistakes of clients cost, wild rewards and contexts, and how soon they are got over (hours; see
                 --shops, --mishaps and --seeds)
+  compare       two policies in these shops, with as many seeds as it takes to know which has less regret (see --shops,
+                --rounds and --precision)
   warm-start    a bandit that starts with what a study learned, and one that does not
   off-policy    what other policies would have earned, from 20,000 logged slates: intervals, and whether they hold
 
@@ -42,7 +44,7 @@ Asking people:
   dopewolfe     which K of all items to ask about: ranking loss and NDCG
   aggregation   rank aggregation with features, as the items become many
 
-  all           all of these but shops and mishaps, and report.html
+  all           all of these but shops, mishaps and compare, and report.html
 
 Each takes --quick, for a look with few trials. Same seed, same numbers, whatever the number of processes. What was
 stopped goes on with the same command. dope and dopewolfe can be run on your own rankings: --data rankings.csv (or
@@ -54,7 +56,7 @@ NAMES = (
     "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
     "late-rewards", "drift", "warm-start", "off-policy", "dope", "dopewolfe", "aggregation",
 )  # fmt: skip
-"""All experiments, in the order of the report; `shops` and `mishaps`, which take hours, are run alone."""
+"""All experiments, in the order of the report; `shops`, `mishaps` and `compare`, which take hours, are run alone."""
 
 QUICK: dict[str, dict[str, object]] = {
     "table-1": {"rounds": 128},
@@ -71,6 +73,7 @@ QUICK: dict[str, dict[str, object]] = {
     "drift": {"trials": 2, "rounds": 80},
     "shops": {"seeds": 2, "rounds": (40, 80), "shops": ("additive", "clicks-8", "candidates")},
     "mishaps": {"seeds": 1, "shops": ("additive", "noisy"), "mishaps": ("first reward",)},
+    "compare": {"rounds": (40,), "shops": ("additive", "noisy"), "most_seeds": 4},
     "warm-start": {"trials": 2, "rounds": 60},
     "off-policy": {"trials": 2, "rounds": 500},
     "dope": {"trials": 2, "questions": (10, 40)},
@@ -82,6 +85,9 @@ QUICK: dict[str, dict[str, object]] = {
 
 OF_FACTORS = ("table-3", "figure-2", "figure-3", "figure-5", "order", "protocol", "rivals", "late-rewards", "drift")
 """Those in shops of the factors."""
+
+POLICY_NAMES = ("service", "random", "popularity", "linear", "vw-ccb", "vw-slates")
+"""What policies are called in flags (`policy_names`)."""
 
 _ROUNDS, _ROUNDS_OF_REWARDS = 200, 100
 
@@ -98,6 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_off_policy(words)
     _add_shops(words)
     _add_mishaps(words)
+    _add_comparison(words)
     _add_preferences(words)
     _add_everything(words)
 
@@ -124,9 +131,11 @@ def _add_shops(words: _Words) -> None:
     rounds = (500, 2000, 8000, 20_000)
     _add_numbers(word, "--rounds", default=rounds, help_text="after how many rounds to compare; the last are played")
     _add_choice_of_shops(word)
-    policies = "service, random, popularity, linear, vw-ccb, vw-slates"
     word.add_argument(
-        "--policies", type=_split_names, metavar="NAME,NAME,...", help=f"some of {policies} (default: all)"
+        "--policies",
+        type=_split_names,
+        metavar="NAME,NAME,...",
+        help=f"some of {', '.join(POLICY_NAMES)} (default: all)",
     )
     _add_source(word)
 
@@ -139,10 +148,38 @@ def _add_mishaps(words: _Words) -> None:
     )
 
 
+def _add_comparison(words: _Words) -> None:
+    word = _add_experiment(words, "compare", "two policies, with as many seeds as it takes", seeded=True)
+    word.add_argument(
+        "pair",
+        nargs=2,
+        metavar="POLICY",
+        help=f"one of {', '.join(POLICY_NAMES)}, with settings of its own: service:near-share=0,rows=64",
+    )
+    _add_numbers(
+        word, "--rounds", default=(500, 2000), help_text="after how many rounds to compare; the last are played"
+    )
+    _add_shops_flag(word)
+    word.add_argument(
+        "--precision",
+        type=_share,
+        default=0.015,
+        metavar="SHARE",
+        help="play until the mean difference has so small a standard error, as a part of the regret (default: 0.015)",
+    )
+    word.add_argument(
+        "--most-seeds", type=_positive, default=64, metavar="COUNT", help="of each kind of shop (default: 64)"
+    )
+
+
 def _add_choice_of_shops(word: argparse.ArgumentParser) -> None:
     word.add_argument(
         "--seeds", type=_positive, default=3, metavar="COUNT", help="shops of each kind, from --seed on (default: 3)"
     )
+    _add_shops_flag(word)
+
+
+def _add_shops_flag(word: argparse.ArgumentParser) -> None:
     word.add_argument("--shops", type=_split_names, metavar="NAME,NAME,...", help="some of the shops (default: all)")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.lab.simulation.policies import Policy
     from topk_bandit.learning.environments import Factors
 
-__all__ = ["choose_shops", "measure", "round_cost", "shops"]
+__all__ = ["choose_shops", "measure", "regret_so_far", "round_cost", "shops"]
 
 FloatArray = NDArray[np.float64]
 
@@ -120,10 +120,16 @@ def measure(played: Rounds, horizons: Sequence[int], *, values: Values) -> Float
     """
     gain = values.contextual - values.random
     regret = played.regret / gain
-    so_far = [regret[:horizon].mean() for horizon in horizons]
+    so_far = regret_so_far(played, horizons, values=values)
     parts = [part.mean() for part in np.array_split(regret, _n_parts(len(regret)))]
     of_fixed = [(values.contextual - values.fixed) / gain]
     return np.concatenate([parts, so_far, of_fixed, *(_coverage(played, horizon) for horizon in horizons)])
+
+
+def regret_so_far(played: Rounds, horizons: Sequence[int], *, values: Values) -> FloatArray:
+    """Return the mean regret over the first rounds, as a share of what there is to gain, shape (horizons,)."""
+    regret = played.regret / (values.contextual - values.random)
+    return np.array([regret[:horizon].mean() for horizon in horizons])
 
 
 def _coverage(played: Rounds, horizon: int) -> FloatArray:

@@ -19,10 +19,11 @@ from topk_bandit.lab.experiments.tables import screen_tables, target_lines, writ
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from topk_bandit.lab.experiments.plan import Plan
+    from topk_bandit.lab.experiments.stored_results import Measurement
 
 __all__ = ["QUICK_REMARK", "command_of", "is_up_to_date", "make_folder", "run", "show", "writing"]
 
@@ -56,19 +57,40 @@ def run(plan: Plan, given: argparse.Namespace, console: Console) -> None:
     start = time.monotonic()
     with writing(given.out), StoredResults(given.out, plan) as stored:
         before = stored.read_all(len(plan.jobs))
-        measured = run_jobs(
-            plan.jobs, before, stored.store, processes=given.processes, console=console, title=plan.name
-        )
+        measured = _measure(plan, before, stored.store, given, console)
         results = Results(plan, plan.gathered([one.values for one in measured]))
         took = {
             "processes": given.processes,
             "seconds": round(time.monotonic() - start, 1),
             "job_seconds": round(sum(one.seconds for one in measured), 1),
+            "jobs": len(measured),
             "resumed_jobs": len(before),
         }
         _write(results, given, more=took)
         stored.remove()
     _tell(results, given.out, console)
+
+
+def _measure(
+    plan: Plan,
+    before: Mapping[int, Measurement],
+    keep: Callable[[int, Measurement], None],
+    given: argparse.Namespace,
+    console: Console,
+) -> tuple[Measurement, ...]:
+    """Return what the jobs measured that are needed, in their order; see `run_jobs`."""
+    measured: tuple[Measurement, ...] = ()
+    while len(measured) < (count := _count_needed(plan, measured)):
+        known = {**before, **dict(enumerate(measured))}
+        first = {number: one for number, one in known.items() if number < count}
+        measured = run_jobs(plan.jobs[:count], first, keep, processes=given.processes, console=console, title=plan.name)
+    return measured
+
+
+def _count_needed(plan: Plan, measured: Sequence[Measurement]) -> int:
+    if plan.jobs_needed is None:
+        return len(plan.jobs)
+    return plan.jobs_needed([one.values for one in measured])
 
 
 def is_up_to_date(plan: Plan, out: Path) -> bool:
@@ -87,6 +109,9 @@ def command_of(given: argparse.Namespace) -> str:
     words = ["topk-bandit", "experiment", given.experiment]
     for name, value in sorted(vars(given).items()):
         flag = f"--{name.replace('_', '-')}"
+        if name == "pair":
+            words += value
+            continue
         if name in {"run", "experiment"} or value is None or value is False:
             continue
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -104,7 +129,7 @@ def _write(results: Results, given: argparse.Namespace, *, more: Mapping[str, ob
     draw(results, png)
     if plan.summaries is not None:
         write_page(results, _page_of(plan, given.out), command=command_of(given))
-    more = {"digest": digest_of(plan), "command": command_of(given), "jobs": len(plan.jobs), **more}
+    more = {"digest": digest_of(plan), "command": command_of(given), **more}
     write_settings(results, settings, more=more)
 
 

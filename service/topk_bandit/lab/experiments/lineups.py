@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.lab.experiments.arguments import POLICY_NAMES
+from topk_bandit.lab.experiments.policy_names import has_vowpal, read_policy
 from topk_bandit.lab.experiments.vowpal import VowpalCcb, VowpalSlates
 from topk_bandit.lab.simulation.additive_thompson import AdditiveThompson
 from topk_bandit.lab.simulation.linear_thompson import LinearPrior, LinearThompson
 from topk_bandit.lab.simulation.paper_gp import paper_policies
-from topk_bandit.lab.simulation.policies import Policy, armwise, random_slates, service, shipped_service
-from topk_bandit.lab.simulation.popularity import Popularity
+from topk_bandit.lab.simulation.policies import Policy, armwise, random_slates, service
 from topk_bandit.lab.simulation.service_variants import ignore_pending, limit_rows, restart_every
 from topk_bandit.lab.simulation.thompson import ThompsonSampling
 
@@ -56,13 +57,13 @@ def of_the_service() -> Policy:
 
 def rivals() -> tuple[tuple[Policy, ...], tuple[str, ...]]:
     """Return the service's policy and what a shop would otherwise use, and notes on those that can't be run here."""
-    with_vowpal = find_spec("vowpalwabbit") is not None
+    with_vowpal = has_vowpal()
     others = (*(_vowpal_wabbits() if with_vowpal else ()), *_linear_thompsons(), _thompson(), random_slates())
     return (of_the_service(), *others), () if with_vowpal else (_WITHOUT_VOWPAL,)
 
 
-OF_BATTERY = ("service", "random", "popularity", "linear", "vw-ccb", "vw-slates")
-"""What the policies of the battery are called in flags."""
+OF_BATTERY = POLICY_NAMES
+"""The policies of the battery; of linear Thompson sampling it has several."""
 
 
 def of_battery(names: Collection[str]) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
@@ -76,20 +77,13 @@ def of_battery(names: Collection[str]) -> tuple[tuple[Policy, ...], tuple[str, .
     for name in names:
         if name not in OF_BATTERY:
             raise InvalidArgumentError("--policies", f"expected some of {', '.join(OF_BATTERY)}, got {name!r}")
-    with_vowpal = find_spec("vowpalwabbit") is not None
-    found = {
-        "service": (shipped_service(),),
-        "random": (random_slates(),),
-        "popularity": (Policy("popularity", "popularity", Popularity.of),),
-        "linear": tuple(_additive_thompsons()),
-        "vw-ccb": (Policy("VW CCB", "VW CCB", VowpalCcb.of),) if with_vowpal else (),
-        "vw-slates": (Policy("VW slates", "VW slates", VowpalSlates.of),) if with_vowpal else (),
-    }
-    policies = tuple(policy for name in OF_BATTERY if name in names for policy in found[name])
-    if not policies:
+    needs_vowpal = {"vw-ccb", "vw-slates"}.intersection(names)
+    without = needs_vowpal if not has_vowpal() else set()
+    chosen = [name for name in OF_BATTERY if name in names and name not in without]
+    if not chosen:
         raise InvalidArgumentError("--policies", "none is left")
-    without_vowpal = not with_vowpal and not {"vw-ccb", "vw-slates"}.isdisjoint(names)
-    return policies, (_WITHOUT_VOWPAL,) if without_vowpal else ()
+    policies = [_additive_thompsons() if name == "linear" else (read_policy(name),) for name in chosen]
+    return tuple(chain.from_iterable(policies)), (_WITHOUT_VOWPAL,) if without else ()
 
 
 def _additive_thompsons() -> Iterator[Policy]:

@@ -149,6 +149,9 @@ class Plan:
         From the results to what they should show.
     summaries
         From the results to tables that are shown instead of one for each panel; None for the latter.
+    jobs_needed
+        From what the first jobs measured, none at first, to how many are to be run in all; as many as these if they
+        are enough. None: all are run.
     """
 
     name: str
@@ -163,6 +166,7 @@ class Plan:
     across: int = 3
     notes: tuple[str, ...] = ()
     summaries: Callable[[Results], tuple[Summary, ...]] | None = None
+    jobs_needed: Callable[[Sequence[FloatArray]], int] | None = None
 
     @property
     def family_names(self) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def run_jobs(
         raise InvalidArgumentError("--processes", f"expected at least 1, got {processes}")
     found = dict(before)
     if found:
-        console.print(f"{title}: resuming: {len(found)} of {len(jobs)} jobs were done", highlight=False)
+        console.print(f"{title}: {len(found)} of {len(jobs)} jobs are done", highlight=False)
     waiting = sorted((n for n in range(len(jobs)) if n not in found), key=lambda n: (-jobs[n].cost, n))
     done = _store_each(_run_in_pool(jobs, waiting, processes=processes), keep)
     found.update(_show_progress(done, jobs, waiting, console, title))

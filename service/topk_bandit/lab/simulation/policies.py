@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,19 +76,41 @@ def service(exploration: Exploration) -> Policy:
     return Policy(SERVICE, SERVICE, partial(service_player, exploration))
 
 
-def shipped_service() -> Policy:
-    """Return the service's policy as it is shipped: default exploration, and the rows of the default memory."""
-    return Policy(SERVICE, SERVICE, _shipped_player)
+def shipped_service(
+    name: str = SERVICE,
+    *,
+    exploration: Exploration = DEFAULT_EXPLORATION,
+    rows: int | None = None,
+    half_life: float = math.inf,
+) -> Policy:
+    """Return the service's policy as it is shipped, unless somebody asks for something else.
+
+    Parameters
+    ----------
+    name
+        Of the policy.
+    exploration
+        How it explores.
+    rows
+        How many it keeps; None for those of the default memory.
+    half_life
+        Rewards count half after so many rounds.
+    """
+    make = partial(_shipped_player, exploration, rows, half_life)
+    return Policy(name, SERVICE if name == SERVICE else name, make)
 
 
 def ageing_service(half_life: float) -> Policy:
     """Return the service's policy as it is shipped, for rewards that count half after so many rounds."""
-    return Policy(f"half-life {half_life:g}", "half-life", partial(_shipped_player, half_life=half_life))
+    return shipped_service(f"half-life {half_life:g}", half_life=half_life)
 
 
-def _shipped_player(size: ProblemSize, rng: np.random.Generator, *, half_life: float = math.inf) -> Player:
+def _shipped_player(
+    exploration: Exploration, rows: int | None, half_life: float, size: ProblemSize, rng: np.random.Generator
+) -> Player:
     limits = MemoryBudget().limits(context_dim=size.context_dim, slate_size=size.slate_size)
-    return service_player(DEFAULT_EXPLORATION, size, rng, limits=limits, half_life=half_life)
+    limits = limits if rows is None else replace(limits, rows=rows)
+    return service_player(exploration, size, rng, limits=limits, half_life=half_life)
 
 
 def service_player(
