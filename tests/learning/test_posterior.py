@@ -362,4 +362,5 @@ def test_memory_grows_with_rows_and_not_with_the_catalogue() -> None:
         prior = Posterior.prior(WCK.make(n_items, SLATE_SIZE), context_dim=2, noise_variance=0.1)
         sizes.append(prior.observe(*data.rows).memory_bytes)
     assert sizes[0] == sizes[1]
+    assert sizes[0] % np.dtype(np.int32).itemsize == 0, "all arrays are of numbers of four bytes or eight"
     assert 8 * 100**2 < sizes[0] < 4 * 8 * 100**2
