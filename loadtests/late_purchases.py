@@ -1,5 +1,7 @@
 """Regret where visitors buy late and send back: python loadtests/late_purchases.py [SHOP] [--seeds N] [--visits N].
 
+With --first-visits only the first 500 are played, at the pace of all: enough for what holds of them.
+
 One purchase in two comes within an hour of its slate, the others within three days, and one in five is sent back within
 ten days. Each way to learn plays the same shop, visitors, luck and delays; regret is compared with that of a bandit
 which learns the final reward at once. The shop is one of the battery, and 3,000 visits take 20 simulated days. One way
@@ -106,43 +108,50 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("shop", nargs="?", default="purchases", help="of the battery (default: purchases)")
     parser.add_argument("--seeds", type=int, default=10, help="how many shops (default: 10)")
-    parser.add_argument("--visits", type=int, default=3000, help="of each (default: 3,000)")
+    parser.add_argument("--visits", type=int, default=3000, help="of each, in 20 days (default: 3,000)")
+    parser.add_argument("--first-visits", action="store_true", help=f"play no more than the first {FIRST_VISITS}")
     given = parser.parse_args()
     played: dict[str, list[Played]] = {way.name: [] for way in WAYS}
     for seed in range(given.seeds):
         for way in WAYS:
             print(f"\rshop {seed + 1} of {given.seeds}: {way.name:30}", end="", file=sys.stderr, flush=True)
-            played[way.name].append(play(given.shop, way, seed, visits=given.visits))
+            most = FIRST_VISITS if given.first_visits else given.visits
+            played[way.name].append(play(given.shop, way, seed, visits=given.visits, most=most))
     print(file=sys.stderr)
     print("\n".join(table(played)))
 
 
 def table(played: dict[str, list[Played]]) -> Iterator[str]:
-    """Yield a line for each way: regret as a share of that at once with its standard error, and what holds."""
+    """Yield a line for each way: regret as a share of that at once, and the share that holds, with standard errors."""
     at_once = played[WAYS[0].name]
-    yield f"{'':30}{'first visits':>16}{'all visits':>16}{'within 2 sd':>14}"
+    yield f"{'':30}{'first visits':>16}{'all visits':>16}{'within 2 sd':>16}"
     for name, shops in played.items():
         figures = []
         for part in (slice(FIRST_VISITS), slice(None)):
             pairs = zip(shops, at_once, strict=True)
             ratios = np.array([mine.regret[part].sum() / theirs.regret[part].sum() for mine, theirs in pairs])
-            spread = ratios.std(ddof=1) / np.sqrt(len(ratios)) if len(ratios) > 1 else 0.0
-            figures.append(f"{ratios.mean():.2f} ± {spread:.2f}")
-        holds = np.mean([one.holds[:FIRST_VISITS].mean() for one in shops])
-        yield f"{name:30}{figures[0]:>16}{figures[1]:>16}{holds:>14.2f}"
+            figures.append(figure(ratios, ".2f"))
+        figures.append(figure(np.array([one.holds[:FIRST_VISITS].mean() for one in shops]), ".3f"))
+        yield f"{name:30}" + "".join(f"{one:>16}" for one in figures)
 
 
-def play(name: str, way: Way, seed: int, *, visits: int) -> Played:
-    """Play one shop; requests, luck and delays depend on the seed alone."""
+def figure(values: NDArray[np.float64], form: str) -> str:
+    """Return the mean of some shops with its standard error."""
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{values.mean():{form}} ± {error:{form}}"
+
+
+def play(name: str, way: Way, seed: int, *, visits: int, most: int) -> Played:
+    """Play one shop, or the first visits; requests, luck and delays depend on the seed alone."""
     shop = open_shop(name, seed=seed, rounds=visits)
     player = make_player(shipped_service(), shop, seed=seed)
     if not isinstance(player, GpTopK):
         raise TypeError(name)
     learner, due = Learner(player), list[News]()
     of_requests, of_rewards, of_delays = (np.random.default_rng([seed, stream]) for stream in (11, 12, 13))
-    times = np.sort(np.random.default_rng([seed, 14]).random(visits) * DAYS * DAY)
+    times = np.sort(np.random.default_rng([seed, 14]).random(visits) * DAYS * DAY)[:most]
     every_item = np.arange(shop.slates.n_items, dtype=np.int32)
-    regret, holds = np.empty(visits), np.zeros(visits, dtype=bool)
+    regret, holds = np.empty(len(times)), np.zeros(len(times), dtype=bool)
     mean = KEPT * shop.values.random
     for number, at in enumerate(times.tolist()):
         while due and due[0].at <= at:

@@ -33,7 +33,7 @@ from topk_bandit.domain.bandits import (
     RecommendationRequest,
 )
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
-from topk_bandit.domain.hooks import Hooks
+from topk_bandit.domain.hooks import Hooks, ModelFigures
 from topk_bandit.domain.operators import CallStatus, WorkerStatus
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.limits import Limits
@@ -112,6 +112,11 @@ class RecordedHooks(Hooks):
         self.folded_events = 0
         self.counts: Counter[str] = Counter()
         self.doubts: Counter[str] = Counter()
+        self.figures: ModelFigures
+
+    def posterior(self, bandit: str, figures: ModelFigures) -> None:
+        if bandit == str(NAME):
+            self.figures = figures
 
     def doubted(self, kind: str, count: int) -> None:
         self.doubts[kind] += count
@@ -423,8 +428,8 @@ def assert_same(one: Model, other: Model) -> None:
         assert mine.variance.tobytes() == theirs.variance.tobytes()
 
 
-LEFT_OUT = {"names", "begun_at"}
-"""What snapshots of data version 1 leave out: only bandits with provisional rewards, which have version 2, need it."""
+LEFT_OUT = {"names", "begun_at", "reward_curve"}
+"""What snapshots of data version 1 leave out: nothing is learned by it, but for provisional rewards, of version 2."""
 
 
 def _plain(value: object) -> object:

@@ -38,8 +38,10 @@ from topk_bandit.client import (
     Recommendation,
     ResourceExhausted,
     RewardOutcome,
+    RewardPoint,
     RewardRange,
     RewardReceipt,
+    RewardTimes,
     Source,
     Tls,
     Unauthenticated,
@@ -423,6 +425,18 @@ def test_stats_have_every_field_of_the_wire(client: EitherClient, home: str) -> 
     assert stats.spread_factor == 52.0
     assert stats.has_reward_range
     assert stats.selection_share == 55.0
+    assert stats.reward_times == RewardTimes(
+        56,
+        (
+            RewardPoint(timedelta(seconds=1), 1.5),
+            RewardPoint(timedelta(seconds=90), 0.9375),
+            RewardPoint(timedelta(hours=1), 1.0),
+        ),
+        half_by=timedelta(seconds=1),
+        nine_tenths_by=timedelta(seconds=90),
+        almost_all_by=timedelta(hours=1),
+        reward_wait=timedelta(days=1),
+    )
     assert list(BanditStats.__slots__) == list(bandit_pb.GetBanditStatsResponse.DESCRIPTOR.fields_by_name)
 
 

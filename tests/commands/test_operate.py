@@ -9,6 +9,8 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from tests.rpc.test_operator_service import trade
 from tests.rpc.whole import served
 from tests.waiting import PATIENCE
 
-from topk_bandit.client import Client
+from topk_bandit.client import Client, RewardPoint
 from topk_bandit.commands import reaching
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.operate.answers import ANSWERS
@@ -204,8 +206,20 @@ def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
     assert not any(mark in value for value in settings.values() for mark in "{}<>()")
     stats = dict(line.split(None, 1) for line in ask("bandits", "stats", "acme/home"))
     assert (stats["observation_count"], stats["context_features.1.clamped_count"]) == ("20", "0")
+    assert (stats["reward_times.reward_wait"], stats["reward_times.half_by"]) == ("1 day, 0:00:00", "-")
     items = ask("items", "list", "acme/home")
     assert [line.split() for line in items[1:]] == [[f"i{number}", "yes"] for number in range(6)]
+
+
+def test_stats_end_with_what_has_come_by_an_age(running: Running) -> None:
+    with Client(running.address, tenant="acme") as client:
+        stats = client.stats("home")
+    points = (RewardPoint(timedelta(hours=1), 1.25), RewardPoint(timedelta(days=7), 1.0))
+    known = replace(stats, reward_times=replace(stats.reward_times, points=points, half_by=timedelta(hours=1)))
+    *_, empty, titles, first, last = ANSWERS["bandits stats"].tell(known)
+    assert (empty, titles) == ("", "age of a slate   of its reward has come")
+    assert (first.split()[-1], last.split()[-1]) == ("125.0%", "100.0%")
+    assert (first.split()[0], last.split(",")[0]) == ("1:00:00", "7 days")
 
 
 def test_an_address_at_which_nothing_listens_is_reported_at_once(ask: Ask, tmp_path: Path) -> None:

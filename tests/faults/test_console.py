@@ -6,6 +6,7 @@ import http.client
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -261,6 +262,81 @@ def test_it_warns_of_a_store_that_throws_data_away(browser: Chrome, tmp_path: Pa
 
 def warning(browser: Chrome) -> str:
     return str(browser.execute_script("return document.querySelector('h1 + p.bad').textContent"))
+
+
+def test_it_says_that_a_bandit_learns_from_buyers_alone_and_what_to_change(shop: Shop, browser: Chrome) -> None:
+    with shop.service.client(tenant="buyers") as client:
+        client.create_bandit("home", slate_size=2, item_capacity=4)
+        client.upsert_items("home", list("abcd"))
+        try:
+            for _ in range(25):
+                client.reward("home", client.recommend("home").id, 5.0)
+            client.update_bandit("home", reward_wait=timedelta(milliseconds=1))
+            for _ in range(75):
+                client.recommend("home")
+            until(lambda: client.stats("home").selection_share == 0.75, what="all waits are over")
+            opened(browser, shop.service, "#/tenants/buyers/bandits/home")
+            (remark,) = [one for one in remarks(browser) if "who buy alone" in one]
+            assert "75.0 % of its slates end without a reward" in remark
+            assert "topk-bandit bandits update --default-reward 0" in remark
+            client.update_bandit("home", default_reward=0.0)
+            for _ in range(10):
+                client.recommend("home")
+            until(lambda: client.stats("home").default_count == 10, what="defaults are learned")
+            until(lambda: not [one for one in remarks(browser) if "who buy alone" in one], what="the remark goes")
+        finally:
+            client.delete_bandit("home")
+
+
+def remarks(browser: Chrome) -> list[str]:
+    script = "return [...document.querySelectorAll('#remarks li')].map(one => one.textContent)"
+    return list(browser.execute_script(script))
+
+
+def test_it_shows_by_when_rewards_come(shop: Shop, browser: Chrome) -> None:
+    wait = timedelta(seconds=1)
+    with shop.service.client(tenant="times") as client:
+        client.create_bandit("home", slate_size=2, item_capacity=4, reward_wait=wait)
+        client.upsert_items("home", list("abcd"))
+        try:
+            opened(browser, shop.service, "#/tenants/times/bandits/home")
+            assert "Not known yet" in browser.find_element(By.ID, "rewards").text
+
+            def is_known() -> bool:
+                client.reward("home", client.recommend("home").id, 2.0)
+                return client.stats("home").reward_times.slate_count > 0
+
+            until(is_known, what="the first waits are over")
+            times = client.stats("home").reward_times
+            assert (times.half_by, times.almost_all_by, times.reward_wait) == (wait, wait, wait)
+            opened(browser, shop.service, "#/tenants/times/bandits/home")
+            told = facts(browser, "rewards")
+            assert (told["Half has come by"], told["99 % by"], told["Slates wait"]) == ("1 s", "1 s", "1 s")
+            assert rows(browser, "#rewards") == [["1 s", "100.0 %"]]
+            assert browser.get_log("browser") == []
+        finally:
+            client.delete_bandit("home")
+
+
+@pytest.mark.parametrize(
+    ("nine_tenths", "almost_all", "slates", "said"),
+    [
+        ("7200s", "86400s", 100, "99 % of what slates earn has come by 1 d, and they wait 14 d"),
+        ("7200s", "604800s", 100, None),
+        ("7200s", "86400s", 99, None),
+        ("1209600s", "1209600s", 100, "More than a tenth of what slates earn comes at the end of their wait, 14 d"),
+    ],
+)
+def test_it_says_if_slates_wait_too_long_or_not_long_enough(
+    shop: Shop, browser: Chrome, nine_tenths: str, almost_all: str, slates: int, said: str | None
+) -> None:
+    opened(browser, shop.service)
+    times = {"points": [{"delay": almost_all, "share": 1}], "slateCount": str(slates), "halfBy": "60s",
+             "nineTenthsBy": nine_tenths, "almostAllBy": almost_all, "rewardWait": "1209600s"}  # fmt: skip
+    script = """const [current, done] = arguments;
+        import("/bandit.js").then(({ remarksOn }) => done(remarksOn(current).textContent))"""
+    remark = browser.execute_async_script(script, {"hasRewardRange": True, "rewardTimes": times})
+    assert remark.startswith(said) if said else remark == "None."
 
 
 def test_names_are_text_and_no_markup(shop: Shop, browser: Chrome) -> None:

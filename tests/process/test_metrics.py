@@ -54,6 +54,7 @@ PROMISED = {
     "topk_bandit_outlier_share": "gauge",
     "topk_bandit_spread_factor": "gauge",
     "topk_bandit_selection_share": "gauge",
+    "topk_bandit_reward_settled_seconds": "gauge",
     "topk_bandit_observations": "gauge",
     "topk_bandit_pending": "gauge",
     "topk_bandit_learner_lag_events": "gauge",
@@ -379,7 +380,8 @@ def test_store_calls_are_timed_by_operation_and_failures_counted(bench: Bench) -
 
 def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) -> None:
     bench.metrics.posterior("a", figures(5, 1, 4, 1000, outlier_share=0.25))
-    worst = {"outlier_share": 0.5, "spread_factor": 1.5, "missing_rewards": 2.5, "selection_share": 0.75}
+    shares = {"outlier_share": 0.5, "spread_factor": 1.5, "missing_rewards": 2.5, "selection_share": 0.75}
+    worst = {**shares, "settled_seconds": 86400.0}
     bench.metrics.posterior("b", figures(10, 2, 8, 3000, **worst))
     bench.metrics.posterior("a", figures(6, 0, 4, 1000, outlier_share=0.25, missing_rewards=0.5))
     assert bench.value("topk_bandit_observations") == 16
@@ -392,6 +394,7 @@ def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) ->
     assert bench.value("topk_bandit_spread_factor") == 1.5
     assert bench.value("topk_bandit_missing_rewards") == 2.5
     assert bench.value("topk_bandit_selection_share") == 0.75
+    assert bench.value("topk_bandit_reward_settled_seconds") == 86400.0
     bench.metrics.forgotten("b")
     bench.metrics.forgotten("never known")
     assert bench.value("topk_bandit_observations") == 6
@@ -498,7 +501,8 @@ def test_what_a_process_takes_is_what_the_system_says() -> None:
 
 def figures(*sizes: int, **others: float) -> ModelFigures:
     observations, pending, rows, memory_bytes = sizes
-    well = {"outlier_share": 0.0, "spread_factor": 1.0, "missing_rewards": 0.0, "selection_share": 0.0}
+    shares = {"outlier_share": 0.0, "spread_factor": 1.0, "missing_rewards": 0.0, "selection_share": 0.0}
+    well = {**shares, "settled_seconds": 0.0}
     return ModelFigures(observations, pending, rows, memory_bytes, **(well | others))
 
 
@@ -546,7 +550,7 @@ def test_two_processes_are_added_up_and_a_dead_one_keeps_its_counts(tmp_path: Pa
             worker.run(
                 "metrics.rewarded('accepted', 1.5)",
                 "metrics.rpc_handled('service', 'Method', 'OK', 0.004)",
-                f"metrics.posterior('a', ModelFigures({size}, 1, 2, 9, 0.0, 1.0, 0.0, 0.0))",
+                f"metrics.posterior('a', ModelFigures({size}, 1, 2, 9, 0.0, 1.0, 0.0, 0.0, 0.0))",
                 f"metrics.followed('a', {size}, {size}.0)",
             )
         text = rendered(tmp_path).decode()

@@ -40,6 +40,7 @@ from topk_bandit.domain.operators import (
     TenantStats,
     Verification,
 )
+from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.store.log import BanditRecord, ImportProgress
 
 if TYPE_CHECKING:
@@ -414,6 +415,7 @@ class Shop:
             spread_factor=52.0,
             has_reward_range=True,
             selection_share=55.0,
+            reward_times=RewardTimes(56, ((1000, 1.5), (90_000, 0.9375), (3_600_000, 1.0)), 86_400_000),
             damage="event 9 does not match its checksum",
             noticed_changes=34,
             set_aside=35,

@@ -541,6 +541,18 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         spread_factor=52.0,
         has_reward_range=True,
         selection_share=55.0,
+        reward_times=pb.RewardTimes(
+            slate_count=56,
+            points=[
+                pb.RewardPoint(delay=Duration(seconds=1), share=1.5),
+                pb.RewardPoint(delay=Duration(seconds=90), share=0.9375),
+                pb.RewardPoint(delay=Duration(seconds=3600), share=1.0),
+            ],
+            half_by=Duration(seconds=1),
+            nine_tenths_by=Duration(seconds=90),
+            almost_all_by=Duration(seconds=3600),
+            reward_wait=Duration(seconds=86400),
+        ),
         damage="event 9 does not match its checksum",
         noticed_change_count=34,
         set_aside_count=35,

@@ -320,6 +320,7 @@ def _make_stats(
         spread_factor=state.spread_factor,
         has_reward_range=model.settings.reward_range is not None,
         selection_share=model.selection_share,
+        reward_times=model.reward_times,
         damage=damage,
         noticed_changes=state.changes,
         set_aside=tally.set_aside,

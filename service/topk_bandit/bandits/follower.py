@@ -23,6 +23,7 @@ from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.domain.bandits import Expired, LoggedEvent, Recommended, RewardCollected, Rewarded, RewardRevised
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError
 from topk_bandit.domain.hooks import ModelFigures
+from topk_bandit.domain.reward_times import ALMOST_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -513,6 +514,7 @@ class Follower:
             spread_factor=model.state.spread_factor,
             missing_rewards=self._unrewarded * _reward_ratio(model),
             selection_share=model.selection_share,
+            settled_seconds=(model.reward_times.came_by(ALMOST_ALL) or 0) / 1e3,
         )
         self._hooks.posterior(str(self.name), figures)
 

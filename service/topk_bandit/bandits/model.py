@@ -20,6 +20,7 @@ from topk_bandit.bandits.history import History, Totals
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.places import make_space
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
+from topk_bandit.bandits.reward_curve import RewardCurve, change_of
 from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
@@ -39,6 +40,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
 from topk_bandit.domain.features import Features
+from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import Mark
@@ -147,6 +149,9 @@ class Model:
         How many of them were about slates that were set aside.
     history
         How the totals grew.
+    reward_curve
+        By when slates have earned what they end up with. Snapshots of the first data version have none, and digests
+        leave it out.
     skipped
         Positions of events that an operator had passed over. What comes after them may name slates and items that
         the model does not know.
@@ -166,6 +171,7 @@ class Model:
     since_checkpoint: int = 0
     aside_since_checkpoint: int = 0
     history: History = field(default_factory=History)
+    reward_curve: RewardCurve = field(default_factory=RewardCurve)
     skipped: frozenset[int] = frozenset()
 
     @property
@@ -215,6 +221,12 @@ class Model:
         ended = unlearned + self.rewarded_slates
         is_selected = len(rewards) >= _FEWEST_REWARDS and bool(np.all(rewards != 0.0))
         return unlearned / ended if is_selected and unlearned >= _FEWEST_UNLEARNED else 0.0
+
+    @property
+    def reward_times(self) -> RewardTimes:
+        """By when slates have earned what they end up with, of those whose wait is over at the newest event."""
+        curve = self.reward_curve.close(self.last.at_ms)
+        return RewardTimes(curve.slates, curve.points, self.settings.reward_wait_ms)
 
     @property
     def totals(self) -> Totals:
@@ -361,7 +373,7 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"it can't follow event {model.version}")
     after = replace(
-        _add_up(_apply(model, logged), before=model),
+        _time_rewards(_add_up(_apply(model, logged), before=model), logged, before=model),
         last=logged,
         since_checkpoint=model.since_checkpoint + 1,
         aside_since_checkpoint=model.aside_since_checkpoint + _is_aside(logged.event),
@@ -383,6 +395,19 @@ def _add_up(model: Model, *, before: Model) -> Model:
         return model
     reward_sum = model.state.counted.reward_sum + model.tally.aside_sum
     return replace(model, tally=replace(model.tally, reward_sum=reward_sum))
+
+
+def _time_rewards(model: Model, logged: LoggedEvent, *, before: Model) -> Model:
+    """Return the model that knows when a slate earned what it did; once all is learned anew, that is, too."""
+    if model.state.begun_at != before.state.begun_at:
+        return replace(model, reward_curve=RewardCurve())
+    change = change_of(logged.event, model.settings.reward_aggregation)
+    if change is None or change.shown_ms <= model.state.begun_at:
+        return model
+    growth = abs(_usual_reward(model, change.value)) - abs(_usual_reward(model, change.before))
+    wait_ms = model.settings.reward_wait_ms
+    curve = model.reward_curve.after(change, growth, at_ms=logged.at_ms, wait_ms=wait_ms)
+    return replace(model, reward_curve=curve)
 
 
 _OF_A_SLATE = Recommended | Activated | RewardCollected | Rewarded | Expired | Lapsed

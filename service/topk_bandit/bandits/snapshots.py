@@ -20,6 +20,7 @@ from topk_bandit.bandits.history import History
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, Tally, half_life_of
 from topk_bandit.bandits.priors import PriorItems
+from topk_bandit.bandits.reward_curve import RewardCurve
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
@@ -178,7 +179,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "doubt": checkpoint.doubt,
         "changes": checkpoint.changes,
         "tally": model.tally.as_document(),
-        **({"begun_at": checkpoint.begun_at, "names": checkpoint.recent.names} if version > FIRST else {}),
+        **(_describe_since_first(model, checkpoint) if version > FIRST else {}),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
         "last": {
@@ -186,6 +187,16 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
             "at_ms": model.last.at_ms,
             "event": encode_event(model.last.event, version).decode(),
         },
+    }
+
+
+def _describe_since_first(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what the first data version does not have."""
+    curve = model.reward_curve
+    return {
+        "begun_at": checkpoint.begun_at,
+        "names": checkpoint.recent.names,
+        "reward_curve": [curve.sizes, curve.slates, curve.cohorts],
     }
 
 
@@ -224,6 +235,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         item_features=item_features,
         items_position=header["items_position"],
         history=_read_history(header, arrays),
+        reward_curve=RewardCurve.restore(*_first(RewardCurve, header.get("reward_curve", ()))),
         skipped=frozenset(header["skipped"]),
     )
 

@@ -26,8 +26,10 @@ from topk_bandit.client.values import (
     Kernel,
     Recommendation,
     RewardOutcome,
+    RewardPoint,
     RewardRange,
     RewardReceipt,
+    RewardTimes,
     Source,
 )
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -486,9 +488,21 @@ def _item_count(response: bandit_pb.UpsertItemsResponse | bandit_pb.RetireItemsR
 
 def _stats(response: bandit_pb.GetBanditStatsResponse) -> BanditStats:
     values = {field.name: getattr(response, field.name) for field in dataclass_fields(BanditStats)}
-    lists = {
+    parts = {
         "edges_reached": tuple(response.edges_reached),
         "context_features": tuple(map(feature_stats, response.context_features)),
         "item_features": tuple(map(feature_stats, response.item_features)),
+        "reward_times": _reward_times(response.reward_times),
     }
-    return BanditStats(**values | lists)
+    return BanditStats(**values | parts)
+
+
+def _reward_times(times: bandit_pb.RewardTimes) -> RewardTimes:
+    return RewardTimes(
+        times.slate_count,
+        tuple(RewardPoint(one.delay.ToTimedelta(), one.share) for one in times.points),
+        half_by=times.half_by.ToTimedelta() if times.HasField("half_by") else None,
+        nine_tenths_by=times.nine_tenths_by.ToTimedelta() if times.HasField("nine_tenths_by") else None,
+        almost_all_by=times.almost_all_by.ToTimedelta() if times.HasField("almost_all_by") else None,
+        reward_wait=times.reward_wait.ToTimedelta(),
+    )

@@ -39,8 +39,10 @@ __all__ = [
     "Recommendation",
     "Refusal",
     "RewardOutcome",
+    "RewardPoint",
     "RewardRange",
     "RewardReceipt",
+    "RewardTimes",
     "Source",
     "Tls",
 ]
@@ -270,6 +272,32 @@ class Bandit:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardPoint:
+    """How much of what slates end up with has come by a delay."""
+
+    delay: timedelta
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class RewardTimes:
+    """By when slates earn what they end up with; the fields are described in ``bandit_service.proto``.
+
+    Attributes
+    ----------
+    half_by, nine_tenths_by, almost_all_by
+        None while nothing is known.
+    """
+
+    slate_count: int
+    points: tuple[RewardPoint, ...]
+    half_by: timedelta | None
+    nine_tenths_by: timedelta | None
+    almost_all_by: timedelta | None
+    reward_wait: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class BanditStats:
     """Where a bandit stands; the fields are described in ``bandit_service.proto`` under the same names."""
 
@@ -328,3 +356,4 @@ class BanditStats:
     has_reward_range: bool
     damage: str
     selection_share: float
+    reward_times: RewardTimes

@@ -17,6 +17,7 @@ from topk_bandit.domain.features import NO_FEATURES
 if TYPE_CHECKING:
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
+    from topk_bandit.domain.reward_times import RewardTimes
 
 __all__ = [
     "DEFAULT_BETA_SCALE",
@@ -714,6 +715,8 @@ class BanditStats:
         Whether rewards that can't be are refused; else rewards of any size are taken.
     selection_share
         Share of the slates that ended and are not learned, though all rewards that are learned are other than zero.
+    reward_times
+        By when slates have earned what they end up with.
     damage
         Why the log can't be learned from any further; empty while it can.
     set_aside
@@ -775,6 +778,7 @@ class BanditStats:
     spread_factor: float
     has_reward_range: bool
     selection_share: float
+    reward_times: RewardTimes
     damage: str
     noticed_changes: int
     set_aside: int

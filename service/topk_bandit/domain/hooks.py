@@ -30,6 +30,8 @@ class ModelFigures(NamedTuple):
         The expected number of rewards of the slates that were given out since the newest reward.
     selection_share
         Which share of the slates that ended is not learned, though all rewards that are learned are other than zero.
+    settled_seconds
+        After how long 99 % of what slates end up with has come, 0 while that is not known.
     """
 
     observations: int
@@ -40,6 +42,7 @@ class ModelFigures(NamedTuple):
     spread_factor: float
     missing_rewards: float
     selection_share: float
+    settled_seconds: float
 
 
 class Hooks:

@@ -37,6 +37,7 @@ _LARGEST = {
     "topk_bandit_spread_factor": f"By how much spreads are widened to hold of the latest rewards: {_WORST}",
     "topk_bandit_missing_rewards": f"Rewards that slates since the newest reward usually get: {_WORST}",
     "topk_bandit_selection_share": f"Share of slates without a reward, where only buyers are learned from: {_WORST}",
+    "topk_bandit_reward_settled_seconds": f"After how long 99 % of what slates end up with has come: {_WORST}",
     "topk_bandit_snapshot_bytes": f"Size of a bandit's newest snapshot: {_WORST}",
 }
 _AGES = {
@@ -126,6 +127,7 @@ class BanditGauges:
             self._put_largest("topk_bandit_spread_factor", bandit, figures.spread_factor)
             self._put_largest("topk_bandit_missing_rewards", bandit, figures.missing_rewards)
             self._put_largest("topk_bandit_selection_share", bandit, figures.selection_share)
+            self._put_largest("topk_bandit_reward_settled_seconds", bandit, figures.settled_seconds)
             self._show_sums()
 
     def note_snapshot(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.features import FeatureSchema
 
-__all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
+__all__ = ["duration", "masked_change", "settings_from_proto", "settings_to_proto"]
 
 _DEFAULT_REWARD_WAIT_MS = 24 * 60 * 60 * 1000
 _NANOS_PER_SECOND = 1_000_000_000
@@ -108,9 +108,9 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         item_capacity=settings.item_capacity,
         kernel=_KERNELS_ON_THE_WIRE[settings.kernel],
         exploration=_exploration_to_proto(settings.exploration),
-        reward_wait=_duration(settings.reward_wait_ms),
+        reward_wait=duration(settings.reward_wait_ms),
         default_reward=settings.default_reward,
-        half_life=_duration(settings.half_life_ms) if settings.half_life_ms else None,
+        half_life=duration(settings.half_life_ms) if settings.half_life_ms else None,
         reward_range=_range_to_proto(settings.reward_range),
         reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[settings.reward_aggregation],
         requires_activation=settings.requires_activation,
@@ -119,7 +119,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         item_schema=None if settings.item_schema is None else schema_to_proto(settings.item_schema),
         durability=str(settings.durability or ""),
         learned_per_second=settings.learned_per_second,
-        provisional_after=None if settings.provisional_after_ms is None else _duration(settings.provisional_after_ms),
+        provisional_after=None if settings.provisional_after_ms is None else duration(settings.provisional_after_ms),
     )
 
 
@@ -130,7 +130,8 @@ def _range_to_proto(taken: RewardRange | None) -> pb.RewardRange | None:
     return pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
 
 
-def _duration(milliseconds: int) -> Duration:
+def duration(milliseconds: int) -> Duration:
+    """Return how long something takes as a message."""
     seconds, rest = divmod(milliseconds, 1000)
     return Duration(seconds=seconds, nanos=rest * _NANOS_PER_MS)
 

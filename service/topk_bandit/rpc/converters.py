@@ -20,9 +20,10 @@ from topk_bandit.domain.bandits import (
     RewardOutcome,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
+from topk_bandit.rpc.bandit_settings import duration, masked_change, settings_from_proto, settings_to_proto
 from topk_bandit.rpc.features import feature_stats_to_proto, features_from_proto, features_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         RewardReceipt,
     )
     from topk_bandit.domain.features import Context
+    from topk_bandit.domain.reward_times import RewardTimes
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.v1 import operator_service_pb2 as operator_pb
 
@@ -360,6 +362,7 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         spread_factor=stats.spread_factor,
         has_reward_range=stats.has_reward_range,
         selection_share=stats.selection_share,
+        reward_times=_reward_times_to_proto(stats.reward_times),
         damage=stats.damage,
         noticed_change_count=stats.noticed_changes,
         set_aside_count=stats.set_aside,
@@ -376,4 +379,15 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         context_features=map(feature_stats_to_proto, stats.context_features),
         item_features=map(feature_stats_to_proto, stats.item_features),
         **asdict(stats.hyperparameters),
+    )
+
+
+def _reward_times_to_proto(times: RewardTimes) -> bandit_pb.RewardTimes:
+    parts = {"half_by": HALF, "nine_tenths_by": NINE_TENTHS, "almost_all_by": ALMOST_ALL}
+    came_by = {name: by_ms for name, part in parts.items() if (by_ms := times.came_by(part)) is not None}
+    return bandit_pb.RewardTimes(
+        slate_count=times.slates,
+        points=[bandit_pb.RewardPoint(delay=duration(delay_ms), share=share) for delay_ms, share in times.points],
+        reward_wait=duration(times.wait_ms),
+        **{name: duration(by_ms) for name, by_ms in came_by.items()},
     )

@@ -265,7 +265,7 @@ class GetBanditStatsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ...) -> None: ...
 
 class GetBanditStatsResponse(_message.Message):
-    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "item_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count", "content_share", "lost_event_count", "lost_reward_count", "imported_count", "forgotten_count", "noticed_change_count", "store_bytes", "set_aside_count", "outlier_context_count", "spread_factor", "has_reward_range", "damage", "selection_share")
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "item_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count", "content_share", "lost_event_count", "lost_reward_count", "imported_count", "forgotten_count", "noticed_change_count", "store_bytes", "set_aside_count", "outlier_context_count", "spread_factor", "has_reward_range", "damage", "selection_share", "reward_times")
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -321,6 +321,7 @@ class GetBanditStatsResponse(_message.Message):
     HAS_REWARD_RANGE_FIELD_NUMBER: _ClassVar[int]
     DAMAGE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_SHARE_FIELD_NUMBER: _ClassVar[int]
+    REWARD_TIMES_FIELD_NUMBER: _ClassVar[int]
     log_position: int
     model_version: int
     recommendation_count: int
@@ -376,7 +377,32 @@ class GetBanditStatsResponse(_message.Message):
     has_reward_range: bool
     damage: str
     selection_share: float
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ..., set_aside_count: _Optional[int] = ..., outlier_context_count: _Optional[int] = ..., spread_factor: _Optional[float] = ..., has_reward_range: bool = ..., damage: _Optional[str] = ..., selection_share: _Optional[float] = ...) -> None: ...
+    reward_times: RewardTimes
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ..., set_aside_count: _Optional[int] = ..., outlier_context_count: _Optional[int] = ..., spread_factor: _Optional[float] = ..., has_reward_range: bool = ..., damage: _Optional[str] = ..., selection_share: _Optional[float] = ..., reward_times: _Optional[_Union[RewardTimes, _Mapping]] = ...) -> None: ...
+
+class RewardTimes(_message.Message):
+    __slots__ = ("slate_count", "points", "half_by", "nine_tenths_by", "almost_all_by", "reward_wait")
+    SLATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    HALF_BY_FIELD_NUMBER: _ClassVar[int]
+    NINE_TENTHS_BY_FIELD_NUMBER: _ClassVar[int]
+    ALMOST_ALL_BY_FIELD_NUMBER: _ClassVar[int]
+    REWARD_WAIT_FIELD_NUMBER: _ClassVar[int]
+    slate_count: int
+    points: _containers.RepeatedCompositeFieldContainer[RewardPoint]
+    half_by: _duration_pb2.Duration
+    nine_tenths_by: _duration_pb2.Duration
+    almost_all_by: _duration_pb2.Duration
+    reward_wait: _duration_pb2.Duration
+    def __init__(self, slate_count: _Optional[int] = ..., points: _Optional[_Iterable[_Union[RewardPoint, _Mapping]]] = ..., half_by: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., nine_tenths_by: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., almost_all_by: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class RewardPoint(_message.Message):
+    __slots__ = ("delay", "share")
+    DELAY_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    delay: _duration_pb2.Duration
+    share: float
+    def __init__(self, delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., share: _Optional[float] = ...) -> None: ...
 
 class ImportObservationsRequest(_message.Message):
     __slots__ = ("bandit", "import_id", "first_row", "next_row", "rows", "skip_bad_rows")

@@ -133,7 +133,15 @@ def _bandits(given: argparse.Namespace) -> Sequence[BanditOverview]:
         return list(client.list_bandit_overviews(every_tenant=given.tenant is None, containing=given.containing))
 
 
-def _tell_flat(value: Bandit | BanditStats | Item) -> Iterable[str]:
+def _tell_stats(stats: BanditStats) -> Iterable[str]:
+    fields = asdict(stats)
+    points = [(one["delay"], f"{one['share']:.1%}") for one in fields["reward_times"].pop("points")]
+    yield from facts(flatten(fields))
+    if points:
+        yield from ("", *table(("age of a slate", "of its reward has come"), points))
+
+
+def _tell_flat(value: Bandit | Item) -> Iterable[str]:
     return facts(flatten(asdict(value)))
 
 
@@ -186,7 +194,7 @@ ANSWERS: Mapping[str, Answer] = {
     "tenants stats": Answer(_tenant_stats, _tell_tenant),
     "bandits list": Answer(_bandits, lambda found: table(OVERVIEW, map(overview_row, found))),
     "bandits get": Answer(_of_bandit(lambda client, bandit, _: client.get_bandit(bandit)), _tell_flat),
-    "bandits stats": Answer(_of_bandit(lambda client, bandit, _: client.stats(bandit)), _tell_flat),
+    "bandits stats": Answer(_of_bandit(lambda client, bandit, _: client.stats(bandit)), _tell_stats),
     "bandits history": Answer(_of_bandit(_history), lambda points: table(HISTORY, map(history_row, points))),
     "items get": Answer(_of_bandit(_item), _tell_flat),
     "items list": Answer(_of_bandit(lambda client, bandit, _: list(client.items(bandit))), _tell_items),

@@ -3,12 +3,15 @@
 import { history, newestEvents, stats, topSlates } from "./calls.js";
 import { chart } from "./charts.js";
 import { element, facts, replace, section, soft, table } from "./elements.js";
-import { bytes, count, instant, number, share } from "./figures.js";
+import { bytes, count, duration, instant, number, share } from "./figures.js";
 
 const MOST_ITEMS = 15, MOST_RECENT = 20;
 
 // The log and the search for the best slates are asked for less often: of the latter a worker takes few at once.
 const SELDOM = 20_000;
+
+// By so many slates it is judged how long they should wait; much too long is so many times as long as rewards take.
+const FEWEST_SLATES = 100, MOST_TIMES = 4;
 
 const ratio = (part, whole) => (Number(whole) ? share(Number(part) / Number(whole)) : "–");
 
@@ -66,6 +69,29 @@ const hyperparameters = (current) => facts([
   ["At the edge of its range", current.edgesReached.join(", ") || "none"],
 ]);
 
+// By when slates have earned what they end up with, of those whose wait is over.
+function came({ points, slateCount, halfBy, nineTenthsBy, almostAllBy, rewardWait }) {
+  if (!points.length) return [soft("Not known yet: no slate has a reward whose wait is over, or its rewards are learned when the wait ends.")];
+  const known = facts([
+    ["Half has come by", duration(halfBy)],
+    ["Nine tenths by", duration(nineTenthsBy)],
+    ["99 % by", duration(almostAllBy)],
+    ["Slates wait", duration(rewardWait)],
+    ["Known of slates with a reward", count(slateCount)],
+  ]);
+  const rows = points.map((point) => [duration(point.delay), share(point.share)]);
+  return [known, table("What has come by an age", ["#Age of a slate", "#Of what it ends up with"], rows)];
+}
+
+// Whether slates wait much longer than their rewards take, or not long enough.
+function waiting({ points, slateCount, nineTenthsBy, almostAllBy, rewardWait }) {
+  const wait = Number.parseFloat(rewardWait);
+  if (!points.length || Number(slateCount) < FEWEST_SLATES) return [];
+  if (Number.parseFloat(nineTenthsBy) >= wait) return [`More than a tenth of what slates earn comes at the end of their wait, ${duration(rewardWait)}: what comes later is refused. A longer one: topk-bandit bandits update --reward-wait SECONDS.`];
+  if (Number.parseFloat(almostAllBy) * MOST_TIMES > wait) return [];
+  return [`99 % of what slates earn has come by ${duration(almostAllBy)}, and they wait ${duration(rewardWait)}. A shorter wait costs the store less: topk-bandit bandits update --reward-wait SECONDS.`];
+}
+
 // What an operator may want to change, or to know of before others do.
 export function remarksOn(current) {
   const remarks = [];
@@ -73,6 +99,7 @@ export function remarksOn(current) {
   const [rewards, contexts] = [Number(current.outlierCount), Number(current.outlierContextCount)];
   if (!current.hasRewardRange) remarks.push("It takes rewards of any size. With a reward_range a wrong one is refused: topk-bandit bandits update --reward-range LOW:HIGH.");
   if (current.selectionShare) remarks.push(`It learns from visitors who buy alone: ${share(current.selectionShare)} of its slates end without a reward and are not learned. It needs a default reward: topk-bandit bandits update --default-reward 0.`);
+  remarks.push(...waiting(current.rewardTimes));
   if (rewards + contexts) remarks.push(`Far from all others, and not learned: ${count(rewards)} rewards, and those of ${count(contexts)} contexts.`);
   if (current.spreadFactor > 1) remarks.push(`The latest rewards lay farther from what was expected than was stated: spreads are ${number(current.spreadFactor)} times as wide.`);
   if (current.itemFeatures?.length && !current.contentShare) remarks.push("The items' features count for nothing now. That is chosen anew as rewards come.");
@@ -143,12 +170,13 @@ export class Bandit {
       event.preventDefault();
       if (id.value.trim()) location.hash = `#/${name}/recommendations/${encodeURIComponent(id.value.trim())}`;
     };
-    this.places = Object.fromEntries(["over-time", "remarks", "figures", "best", "shown", "newest"].map((place) => [place, element("div")]));
+    this.places = Object.fromEntries(["over-time", "remarks", "figures", "rewards", "best", "shown", "newest"].map((place) => [place, element("div")]));
     parent.replaceChildren(
       element("h1", {}, this.title),
       section("Over time", "over-time", this.places["over-time"]),
       section("Remarks", "remarks", this.places.remarks),
       section("Now", "figures", this.places.figures),
+      section("By when rewards come", "rewards", this.places.rewards),
       section("Best slates", "best", this.places.best),
       section("Most shown items", "shown", this.places.shown),
       section("Recommendations", "newest",
@@ -167,6 +195,7 @@ export class Bandit {
       element("div", {}, element("h3", {}, "What it did"), did(current, points.at(-1))),
       element("div", {}, element("h3", {}, "Model"), made(current)),
       element("div", {}, element("h3", {}, "Hyperparameters"), hyperparameters(current))));
+    replace(this.places.rewards, ...came(current.rewardTimes));
     this.known = version;
     if (performance.now() - this.askedAt < SELDOM) return;
     await this.ask(current, signal);

@@ -15,6 +15,14 @@ export const signed = (value) => (value > 0 ? `+${number(value)}` : number(value
 
 export const share = (value) => (value === undefined || value === null ? "–" : `${(100 * value).toFixed(1)} %`);
 
+// How long something takes, as the service's JSON has it ("1800s"), in the largest unit that it fills.
+export function duration(text) {
+  if (!text) return "–";
+  const seconds = Number.parseFloat(text);
+  const [unit, name] = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([one]) => seconds >= one) ?? [1, "s"];
+  return `${number(seconds / unit)} ${name}`;
+}
+
 export const milliseconds = (seconds) => (1000 * seconds).toFixed(1);
 
 export function bytes(value) {
