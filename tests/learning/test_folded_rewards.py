@@ -257,6 +257,25 @@ def test_of_an_old_slate_a_wild_reward_is_not_taken() -> None:
     assert life.state.revised("s3", context, ranking, before=before, reward=1e9, at=3.0) is None
 
 
+@pytest.mark.parametrize("right", [0.5, None])
+def test_a_correction_of_a_later_slate_keeps_what_revisions_said_of_rewards(right: float | None) -> None:
+    """One of the latest slates turns out to have earned otherwise, after earlier ones did."""
+    life = Life(rows=300)
+    life.live(60)
+    while life.state.since_refit != 5:
+        life.live(1)
+    first, last = 3, len(life.lived) - 2
+    for number in range(first, first + 12):
+        life.revise(number, 30.0 + number)
+    known = life.state.usual_rewards
+    corrected = life.state.corrected(f"s{last}", right)
+    assert corrected.since_refit > 0
+    assert corrected.usual_rewards.count == known.count - (right is None)
+    assert corrected.usual_rewards.reach == pytest.approx(known.reach, rel=0.1)
+    again = corrected.corrected(f"s{last + 1}", None if right is None else 0.7)
+    assert again.usual_rewards.count == known.count - 2 * (right is None)
+
+
 def test_a_kind_of_reward_that_only_comes_later_is_believed() -> None:
     """All slates are learned with nothing at first, and one of ten turns out to have sold something."""
     life = Life(rows=300)

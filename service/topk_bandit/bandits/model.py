@@ -693,7 +693,9 @@ def _revise_reward(model: Model, event: RewardRevised, logged: LoggedEvent) -> M
         return _begin_provisional(_check_open(model, logged), event, tally, at_ms=logged.at_ms)
     state = _revised_state(model, event, event.before) if has_places else None
     if state is None:
-        return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
+        # Rewards of a kind that comes late are wild until enough of them were heard of.
+        heard = model.state if event.value is None else model.state.heard(event.value)
+        return replace(model, state=heard, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     return replace(model, state=state, tally=replace(tally, voided=tally.voided + (event.value is None)))
 
 

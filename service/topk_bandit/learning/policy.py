@@ -141,7 +141,7 @@ class State:
     settled
         What is counted of those before.
     range_at_refit
-        The robust range of rewards at the last refit.
+        The robust range of rewards at the last refit, and after what was heard since of slates that came before.
     leaving
         Items that are never shown again, ascending: rows that show them are the first to be projected onto others.
     """
@@ -558,10 +558,11 @@ class State:
         Returns
         -------
         State | None
-            None where the slate, or its other reward, is wild, and it is not among the latest observations.
+            None where the slate, or its other reward, is wild, and it is not among the latest observations. Then the
+            reward can still be `heard`.
         """
         index = self.recent.find_settled(slate_id)
-        seen = self if reward is None else self._see(reward)
+        seen = self if reward is None else self.heard(reward)
         is_wild = reward is not None and seen.reward_in_range(reward) != reward
         is_unknown = index is None and (is_wild or at <= self.begun_at or seen.reward_in_range(before) != before)
         if is_unknown or self.is_wild_context(context):
@@ -576,9 +577,12 @@ class State:
         recounted = seen._recount(slate_id, index, before=before, reward=reward, is_wild=is_wild)
         return replace(recounted, posterior=self._scale(posterior))
 
-    def _see(self, reward: float) -> State:
-        """Return the state that knows of one more reward, as far as rewards are judged by it."""
-        return replace(self, usual_rewards=self.usual_rewards.after(reward, self.recent.centre))
+    def heard(self, reward: float) -> State:
+        """Return the state that knows of one more reward of an earlier slate, as far as rewards are judged by it."""
+        usual, centre = self.usual_rewards.after(reward, self.recent.centre), self.recent.centre
+        is_first = self.range_at_refit is self.usual_rewards
+        at_refit = usual if is_first else self.range_at_refit.after(reward, centre)
+        return replace(self, usual_rewards=usual, range_at_refit=at_refit)
 
     def _recount(
         self, slate_id: str, index: int | None, *, before: float, reward: float | None, is_wild: bool
