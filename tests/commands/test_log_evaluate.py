@@ -20,6 +20,7 @@ from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import Dump, lines, read_store
 from topk_bandit.commands.log.slates import LeftOut, read_slates
 from topk_bandit.domain.bandits import (
+    Aggregation,
     BanditCreated,
     ConstantBeta,
     Expired,
@@ -217,6 +218,41 @@ def test_defaults_are_rewards_and_other_ends_are_none() -> None:
     assert slates.left_out == LeftOut(0, len(recommended(found[0])) - len(slates.log), 0)
     expected = sum(one.value for one in rewards) + sum(one.default_reward or 0.0 for one in defaults)
     assert float(slates.log.rewards.sum()) == pytest.approx(expected)
+
+
+def test_of_a_reward_that_changes_the_last_value_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each slate is learned with the default first; some earn, earn more, give it back, or are taken back."""
+    stores, found, earned = MemoryStores(), list[Dump](), list[float | None]()
+    settings = replace(
+        BOUGHT, default_reward=0.0, reward_aggregation=Aggregation.SUM, provisional_after_ms=1000, reward_wait_ms=10**8
+    )
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            await worker.bandits.create_bandit(NAME, settings)
+            await worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in "abcdef"])
+            slates = [await worker.recommender.recommend(NAME, request(f"r{number}")) for number in range(60)]
+            await stores.pass_time(1000)
+            await worker.models.expire(NAME)
+            for number, slate in enumerate(slates):
+                orders = [float(number + 1), 0.5, -float(number + 1)][: number % 4]
+                for place, value in enumerate(orders):
+                    await worker.recommender.reward(NAME, slate.recommendation_id, value, reward_id=f"{place}")
+                earned.append(float(sum(orders)))
+            await worker.recommender.correct_reward(NAME, slates[7].recommendation_id, None)
+            earned[7] = None
+            await stores.pass_time(10**8)
+            await worker.models.expire(NAME)
+            found.append(await read_store(store, NAME, first=None, last=None))
+
+    run(stores, scenario)
+    slates = read_slates(found[0])
+    known = [one for one in earned if one is not None]
+    assert slates.left_out == LeftOut(0, 1, 0)
+    assert slates.log.rewards.tolist() == pytest.approx(known)
+    assert evaluated(found[0], tmp_path) == 0
+    printed = values(capsys.readouterr().out)
+    assert printed["the slates that were shown"]["mean reward"][0] == pytest.approx(np.mean(known), rel=1e-3)
 
 
 def values(text: str) -> dict[str, dict[str, list[float]]]:

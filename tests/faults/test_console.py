@@ -22,6 +22,7 @@ from tests.rpc.keys import key, ring, shown
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
+from topk_bandit.client import Aggregation
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.keys import print_keys
 
@@ -169,6 +170,35 @@ def test_it_follows_a_slate_to_its_reward_by_itself(shop: Shop, browser: Chrome)
     with shop.service.client(tenant="acme") as client:
         client.reward("home", shop.waiting, 1.5)
     until(lambda: [row[2] for row in rows(browser, "#life")] == ["recommended", "rewarded with 1.5"], what="it is told")
+
+
+def test_it_follows_a_reward_that_changes(shop: Shop, browser: Chrome) -> None:
+    changes = {"provisional_after": timedelta(0), "default_reward": 0.0, "reward_aggregation": Aggregation.SUM}
+    with shop.service.client(tenant="changes") as client:
+        client.create_bandit("home", slate_size=2, item_capacity=4, **changes)
+        client.upsert_items("home", list("abcd"))
+        try:
+            slate = client.recommend("home").id
+            until(lambda: client.stats("home").default_count == 1, what="the default is learned")
+            client.reward("home", slate, 2.5, reward_id="order")
+            opened(browser, shop.service, f"#/tenants/changes/bandits/home/recommendations/{slate}")
+            life = ["recommended", "default reward 0 for now", "reward 2.5 came in", "reward 2.5 so far"]
+            assert [row[2] for row in rows(browser, "#life")] == life
+            assert "Its reward may change until" in browser.find_element(By.ID, "life").text
+            opened(browser, shop.service, "#/tenants/changes/bandits/home")
+            assert rows(browser, "#newest")[0][-1] == "2.5 so far"
+            position = facts(browser, "figures")["Log position"]
+            client.void_reward("home", slate)
+            browser.execute_script("dispatchEvent(new Event('visibilitychange'))")
+            until(lambda: facts(browser, "figures").get("Log position") not in {None, position}, what="it asks again")
+            later = "const now = performance.now() + 60_000; performance.now = () => now"
+            browser.execute_script(f"{later}; dispatchEvent(new Event('visibilitychange'))")
+            until(lambda: rows(browser, "#newest")[0][-1] == "\N{EN DASH}", what="it asks for the log again")
+            opened(browser, shop.service, f"#/tenants/changes/bandits/home/recommendations/{slate}")
+            assert rows(browser, "#life")[-1][2] == "reward taken back: it counts for nothing"
+            assert "Its reward may change" not in browser.find_element(By.ID, "life").text
+        finally:
+            client.delete_bandit("home")
 
 
 def test_it_does_not_update_unless_it_is_wanted(shop: Shop, browser: Chrome) -> None:

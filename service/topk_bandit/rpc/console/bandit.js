@@ -10,6 +10,9 @@ const MOST_ITEMS = 15, MOST_RECENT = 20;
 // The log and the search for the best slates are asked for less often: of the latter a worker takes few at once.
 const SELDOM = 20_000;
 
+// What the reward of a slate is by: the last one of its events.
+const ENDS = new Set(["rewarded", "reward_amended", "reward_revised", "expired", "lapsed"]);
+
 // By so many slates it is judged how long they should wait; much too long is so many times as long as rewards take.
 const FEWEST_SLATES = 100, MOST_TIMES = 4;
 
@@ -131,11 +134,12 @@ function mostShown(recommended) {
 }
 
 function recent(name, recommended, events) {
-  const ends = new Map(events.filter(({ type }) => type === "rewarded" || type === "expired" || type === "lapsed").map((event) => [event.recommendation_id, event]));
+  const ends = new Map(events.filter(({ type }) => ENDS.has(type)).map((event) => [event.recommendation_id, event]));
   const ended = ({ recommendation_id: id }) => {
     const end = ends.get(id);
     if (!end) return "waits";
-    return end.type === "rewarded" ? number(end.value) : end.type;
+    if (end.type === "reward_revised" && !end.is_final) return `${number(end.value)} so far`;
+    return "value" in end ? number(end.value) : end.type;
   };
   const rows = recommended.slice(-MOST_RECENT).reverse().map(({ time, recommendation }) => [
     element("a", { href: `#/${name}/recommendations/${recommendation.recommendation_id}` }, recommendation.recommendation_id),
@@ -163,7 +167,7 @@ export class Bandit {
   constructor(parent, name) {
     this.name = name;
     this.title = name.split("/").filter((_, at) => at % 2).join("/");
-    this.known = "";
+    this.known = this.asked = "";
     this.askedAt = -Infinity;
     const id = element("input", { id: "recommendation", autocomplete: "off", spellcheck: "false" });
     const explain = (event) => {
@@ -188,7 +192,14 @@ export class Bandit {
   async update(signal) {
     const [current, points] = await Promise.all([stats(this.name, signal), history(this.name, signal)]);
     const version = `${current.logPosition} ${current.modelVersion} ${current.pendingCount} ${current.lateRewardCount} ${current.memoryBytes}`;
-    if (version === this.known) return;
+    if (version !== this.known) this.show(current, points);
+    this.known = version;
+    if (version === this.asked || performance.now() - this.askedAt < SELDOM) return;
+    await this.ask(current, signal);
+    [this.asked, this.askedAt] = [version, performance.now()];
+  }
+
+  show(current, points) {
     replace(this.places["over-time"], charts(points));
     replace(this.places.remarks, remarksOn(current));
     replace(this.places.figures, element("div", { class: "columns" },
@@ -196,10 +207,6 @@ export class Bandit {
       element("div", {}, element("h3", {}, "Model"), made(current)),
       element("div", {}, element("h3", {}, "Hyperparameters"), hyperparameters(current))));
     replace(this.places.rewards, ...came(current.rewardTimes));
-    this.known = version;
-    if (performance.now() - this.askedAt < SELDOM) return;
-    await this.ask(current, signal);
-    this.askedAt = performance.now();
   }
 
   async ask(current, signal) {

@@ -15,19 +15,25 @@ const STEPS = {
   activated: (event) => (event.instead ? `shown otherwise: ${event.shown.slate.join(", ")}` : "shown"),
   reward_collected: (event) => (event.value === null ? "reward taken back" : `reward ${number(event.value)} came in`),
   reward_amended: (event) => (event.value === null ? "reward voided" : `reward amended to ${number(event.value)}`),
+  reward_revised: (event) => {
+    if (event.value === null) return "reward taken back: it counts for nothing";
+    if (event.is_final) return `rewarded with ${number(event.value)}`;
+    return event.is_default ? `default reward ${number(event.value)} for now` : `reward ${number(event.value)} so far`;
+  },
   rewarded: (event) => `rewarded with ${number(event.value)}`,
   expired: (event) => (event.default_reward === null ? "expired without a reward" : `expired; default reward ${number(event.default_reward)}`),
   lapsed: () => "never shown: lapsed",
 };
 const ENDS = new Set(["rewarded", "expired", "lapsed"]);
-const isEnd = ({ type }) => ENDS.has(type);
+const isEnd = ({ type, is_final: isFinal }) => ENDS.has(type) || Boolean(isFinal);
 
 function life({ events, whole }, version, deadline) {
   const rows = events.map((event) => [
     count(event.position), instant(event.time), (STEPS[event.type] ?? (() => event.type))(event),
     event.position <= version ? `yes, in version ${count(event.position)}` : "not yet",
   ]);
-  const open = whole ? `It waits for its reward until ${instant(deadline)}.` : "Its end is not in the events that were looked at.";
+  const isLearned = events.some(({ type }) => type === "reward_revised");
+  const open = whole ? `${isLearned ? "Its reward may change" : "It waits for its reward"} until ${instant(deadline)}.` : "Its end is not in the events that were looked at.";
   return [table("Its life", ["#Position", "Time", "What happened", "Folded"], rows), events.some(isEnd) ? null : soft(open)];
 }
 
