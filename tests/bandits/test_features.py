@@ -179,8 +179,8 @@ def with_worker(scenario: object) -> None:
         (SCHEMA, Features.of({"height": 1.0}), 'features["height"]'),
         (SCHEMA, Features.of({"age": "old"}), 'features["age"]'),
         (SCHEMA, Features.of({"age": True}), 'features["age"]'),
-        (SCHEMA, Features.of({"country": 3.0}), 'features["country"]'),
-        (SCHEMA, Features.of({"tags": (1.0,)}), 'features["tags"]'),
+        (SCHEMA, Features.of({"country": ("DE",)}), 'features["country"]'),
+        (SCHEMA, Features.of({"tags": "{c,d}"}), 'features["tags"]'),
         (SCHEMA, Features.of({"user": (1.0,)}), 'features["user"]'),
         (SCHEMA, Features.of({"user": ("a", "b")}), 'features["user"]'),
     ],
@@ -196,6 +196,29 @@ def test_a_context_that_is_not_of_the_schema_is_refused(
             await worker.recommender.recommend(NAME, asked)
         assert refused.value.field == field
         assert (await worker.store.get_bandit(NAME)).log_position == 2
+
+    with_worker(scenario)
+
+
+def test_a_value_in_another_form_is_read_by_the_newest_schema_and_logged_as_its_kind() -> None:
+    forms = {"age": "31", "country": 49.0, "tags": ("c", "a b", "c"), "user": ("2", "1"), "basket": "NA", "late": "3.5"}
+    read = {"age": 31.0, "country": "49", "tags": ("a b", "c"), "user": (2.0, 1.0), "late": 3.5}
+
+    async def scenario(worker: Worker) -> None:
+        await worker.bandits.create_bandit(NAME, settings_with(SCHEMA))
+        await worker.bandits.upsert_items(NAME, [Item(f"i{n}") for n in range(4)])
+        await worker.models.follow(NAME)
+        async with running_worker(worker.store) as other:  # the schema grows, and this worker does not know of it yet
+            await other.bandits.update_bandit(NAME, _grow)
+        first, again, typed = [
+            await worker.recommender.recommend(NAME, RecommendationRequest("r", Features.of(features), None))
+            for features in (forms, forms, read)
+        ]
+        assert first == again == typed
+        archive = Archive(worker.store)
+        await archive.look()
+        logged = [one.event.request.context for one in archive.events if isinstance(one.event, Recommended)]
+        assert logged == [Features.of(read)]
 
     with_worker(scenario)
 

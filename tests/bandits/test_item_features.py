@@ -158,7 +158,7 @@ def with_worker(scenario: object) -> None:
         (None, {"price": 1.0}, "items[1].features"),
         (SCHEMA, {"height": 1.0}, 'items[1].features["height"]'),
         (SCHEMA, {"price": "cheap"}, 'items[1].features["price"]'),
-        (SCHEMA, {"kind": 3.0}, 'items[1].features["kind"]'),
+        (SCHEMA, {"kind": ("green",)}, 'items[1].features["kind"]'),
         (SCHEMA, {"look": (1.0,)}, 'items[1].features["look"]'),
     ],
 )

@@ -44,7 +44,7 @@ NUMBER = pb.FeatureValue(number=3.0)
         (np.bool_(0), pb.FeatureValue(boolean=False)),
         ("x", pb.FeatureValue(text="x")),
         (Device.PHONE, pb.FeatureValue(text="phone")),
-        (["b", "a"], pb.FeatureValue(labels=pb.Labels(values=["a", "b"]))),
+        (["b", "a"], pb.FeatureValue(labels=pb.Labels(values=["b", "a"]))),
         (frozenset({"b", "a"}), pb.FeatureValue(labels=pb.Labels(values=["a", "b"]))),
         (set(), pb.FeatureValue(labels=pb.Labels())),
         ([], pb.FeatureValue(labels=pb.Labels())),
@@ -66,6 +66,8 @@ def test_what_can_t_be_a_value_is_refused_by_name(value: object) -> None:
     with pytest.raises(InvalidArgument) as refused:
         feature_values({"x": value})
     assert refused.value.field == 'features["x"]'
+    assert "expected a number" in str(refused.value)
+    assert ("write nested features flat" in str(refused.value)) == isinstance(value, dict)
 
 
 @pytest.mark.parametrize("features", ["age", 3, [("age", 3)], Plain])

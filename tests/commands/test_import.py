@@ -482,7 +482,7 @@ def test_a_dry_run_knows_which_rewards_the_bandit_takes(
         ({**BARE, "items": ["a", "a"]}, "item_ids[1]: repeats item_ids[0]: 'a'"),
         ({**BARE, "items": ["a", "x" * 200]}, "item_ids[1]: has 200 characters; at most 128 are allowed"),
         ({**BARE, "reward": 1e200}, "reward: must be a finite number from"),
-        ({**BARE, "price": 1e200}, "features"),
+        ({**BARE, "price": 1e200}, "column 'price': expected a finite number from -1e+100 to 1e+100, got 1e+200"),
         ({**BARE, "features": {"rice": 1}}, 'features["rice"]: is not in the schema'),
         ({**BARE, "features": {"rice": [1, "a"]}}, 'features["rice"]: '),
         ({**BARE, "items": None, "item_0": "a", "item_1": "b"}, "column 'item_0': there are 2 at most, from item_1 on"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.decision_log import DecisionLog
 from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.features import Feature, Features, Numeric
+from topk_bandit.domain.features import Categorical, Feature, Features, LabelSet, Numeric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,19 +139,25 @@ def changed(row: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     ("row", "problem"),
     [
         ({"RewardValue": 1.0, "EventId": "e1"}, "c._multi: is missing: the row is no decision"),
-        (changed(CCB, "_outcomes", []), "_outcomes: must be a list of objects"),
+        (changed(CCB, "_outcomes", []), "_outcomes: expected a list of objects, got []; --skip-bad"),
         (changed(CCB, "_outcomes.1._label_cost", None), "_outcomes[1]._label_cost: is missing"),
-        (changed(CCB, "_outcomes.0._a", [3]), "_outcomes[0]._a: names none of the 3 actions"),
+        (changed(CCB, "_outcomes.0._a", [3]), "_outcomes[0]._a: names none of the 3 actions, got 3; --skip-bad"),
         (changed(CCB, "_outcomes.0._a", []), "_outcomes[0]._a: names none"),
         (changed(CCB, "_outcomes.0._a", [-1]), "_outcomes[0]._a: names none"),
-        (changed(CCB, "_outcomes.0._p", [0.0]), "_outcomes[0]._p: expected a probability above 0, got 0.0"),
-        (changed(CCB, "_outcomes.0._p", [1.5]), "_outcomes[0]._p: expected a probability above 0, got 1.5"),
+        (
+            changed(CCB, "_outcomes.0._p", [0.0]),
+            "_outcomes[0]._p: expected a probability above 0 and at most 1, got 0.0",
+        ),
+        (
+            changed(CCB, "_outcomes.0._p", [1.5]),
+            "_outcomes[0]._p: expected a probability above 0 and at most 1, got 1.5",
+        ),
         (changed(SLATES, "_outcomes.0._a", [2]), "_outcomes[0]._a: names none of the 2 actions"),
         (changed(SLATES, "_label_cost", None), "_label_cost: is missing"),
         (changed(CB, "_label_Action", 0), "_label_Action: names none of the 3 actions"),
         (changed(CCB, "c._multi.2._tag", ""), "c._multi, _tag: an action has no id there"),
         (changed(CCB, "Timestamp", "yesterday"), "Timestamp: expected a time of 2000 to 2100"),
-        (changed(CCB, "_skipLearn", True), "_skipLearn: the slate was never shown"),  # noqa: FBT003
+        (changed(CCB, "_skipLearn", True), "_skipLearn: is true: the slate was never shown"),  # noqa: FBT003
     ],
 )
 def test_what_is_no_decision_is_named_or_left_out(
@@ -194,7 +201,7 @@ def test_ids_of_actions_are_found_in_each_form_that_vw_writes(actions: list[dict
     ("actions", "problem"),
     [
         ([{"j": [{"topic": "a"}, {"topic": "b"}]}], "an action has several there"),
-        ([{"j": {}}], "an action has no id there: name it by --column item="),
+        ([{"j": {}}], "an action has no id there: name it by --column item=, got"),
         ([{"j": {"topic": [{}]}}], "expected a text"),
         ([{"j": {"topic": "a", "topic=b": 1}}], "is there twice"),
     ],
@@ -207,10 +214,10 @@ def test_an_id_that_is_not_one_is_named(actions: list[dict[str, Any]], problem: 
 
 def test_a_feature_of_another_kind_is_refused_and_not_lost() -> None:
     log = DecisionLog.of(Named(), schema=(Feature("basket", Numeric()),))
-    for value, outcome in ((3, {"basket": 3.0}), ("3", {"basket": 3.0}), (None, {}), ("NA", {}), ({"x": 1}, {})):
+    for value, outcome in ((3, {"basket": 3.0}), ("3", {"basket": 3.0}), (None, {}), ("NA", {})):
         assert log.read_row({**CB, "c": {"basket": value, "_multi": [{"_tag": "a"}] * 2}}).features == outcome
-    for value in ("much", [1, "x"], 1e300, [1, 2]):
-        with pytest.raises(InvalidArgumentError, match="is nothing that this feature of the bandit takes"):
+    for value in ("much", [1, "x"], 1e300, [1, 2], {"x": 1}, [[1]]):
+        with pytest.raises(InvalidArgumentError, match=r"^c, basket: expected .* got .*; .*: --ignore basket$"):
             log.read_row({**CB, "c": {"basket": value, "_multi": [{"_tag": "a"}] * 2}})
 
 
@@ -223,5 +230,44 @@ def test_nothing_below_a_name_is_lost_in_silence() -> None:
     assert read({"f": [{"x": 1}, None]}) == {"f.x": 1.0}
     assert read({"User": {"age": 31}, "f.x": 2}) == {"User.age": 31.0, "f.x": 2.0}
     for context in ({"f": [{"x": 1}, 3]}, {"User": {"age": 31}, "User.age": 44}):
-        with pytest.raises(InvalidArgumentError, match="is nothing that this feature of the bandit takes"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"^c, (f|User\.age): (expected|is there by).*--ignore (f\.x|User\.age)$"
+        ):
             read(context)
+
+
+@pytest.mark.parametrize(
+    ("context", "features"),
+    [
+        ({"tags": "a|b"}, {"tags": {"a", "b"}}),
+        ({"tags": {"a": 1, "b": True, "c": 0}}, {"tags": {"a", "b"}}),
+        ({"tags": [{"a": 1}, None, {"b": 1}]}, {"tags": {"a", "b"}}),
+        ({"tags": {"schön": 1}}, {"tags": {"schön"}}),
+        ({"tags=a": 1, "tags=b": 1}, {"tags": {"a", "b"}}),
+        ({"tags": ["a", "b"]}, {"tags": {"a", "b"}}),
+        ({"tags=a": 1, "tags=b": 0}, {"tags": {"a"}}),
+        ({"User": {"city=Paris": 1}}, {"User.city": "Paris"}),
+        ({"User": {"city": {"Paris": 1}}}, {"User.city": "Paris"}),
+        ({"tags": None, "User": {}}, {}),
+        ({"User": {"city=Paris": 1, "city=Rome": 1}}, "expected a text, got ['Paris', 'Rome']; or"),
+        ({"User": {"city": {"Paris": 1, "Rome": 1}}}, "expected a text, got ['Paris', 'Rome']; or"),
+        ({"User": {"city=Paris": 0.5}}, "expected a 1 beside 'city=Paris', got 0.5; or"),
+        (
+            {"tags": {"a": 0.5, "b": 1}},
+            "expected a 1 beside each label, got {'a': 0.5, 'b': 1}: write a list of texts; or",
+        ),
+        ({"tags": {"a": {"b": 1}}}, "expected a 1 beside each label, got {'a': {'b': 1}}: write a list of texts; or"),
+        ({"tags": "{a,b}"}, "expected a list, got '{a,b}': write its parts as a|b, or as a list of JSON; or"),
+        ({"tags": "c", "tags=a": 1}, "is there twice, as 'c' and as ['a']: leave one of them out"),
+    ],
+)
+def test_labels_are_kept_in_each_form_that_vw_has(context: dict[str, Any], features: dict[str, Any] | str) -> None:
+    schema = (Feature("tags", LabelSet(buckets=4)), Feature("User.city", Categorical(buckets=4)))
+    row = {**CB, "c": {**context, "_multi": [{"_tag": "a"}] * 2}}
+    log = DecisionLog.of(Named(), schema=schema)
+    if isinstance(features, dict):
+        assert log.read_row(row).features == features
+        assert log.check_columns(list(log.columns_of(row))) == []
+    else:
+        with pytest.raises(InvalidArgumentError, match=f"^c, (tags|User.city): {re.escape(features)}"):
+            log.read_row(row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -152,11 +153,11 @@ def test_what_is_none_or_empty_text_is_missing(features: object) -> None:
         ({"age": 1e101}, 'features["age"]'),
         ({"age": [1.0]}, 'features["age"]'),
         ({"age": object()}, 'features["age"]'),
-        ({"member": 1}, 'features["member"]'),
-        ({"country": 7}, 'features["country"]'),
+        ({"member": 2}, 'features["member"]'),
+        ({"country": ["DE"]}, 'features["country"]'),
         ({"country": "x" * 257}, 'features["country"]'),
-        ({"tags": "new"}, 'features["tags"]'),
-        ({"tags": ["new", ""]}, 'features["tags"][0]'),
+        ({"tags": "{new}"}, 'features["tags"]'),
+        ({"tags": ["new", ""]}, 'features["tags"][1]'),
         ({"tags": [f"t{n}" for n in range(257)]}, 'features["tags"]'),
         ({"user": [1.0, 2.0, 3.0]}, 'features["user"]'),
         ({"user": [1.0, math.nan]}, 'features["user"][1]'),
@@ -174,6 +175,7 @@ def test_bad_features_are_refused_by_name(features: object, field: str) -> None:
             await client.recommend("home", features=features)
         assert refused.value.field == field
         assert len(refused.value.details.message) <= 200
+        assert re.search("got|not|allowed|leave it out|use 1 to 64", str(refused.value))
         assert await _positions(store) == [2]
 
     over_the_wire(scenario)

@@ -33,7 +33,9 @@ function manyOf(path: string, value: unknown): FeatureValueJson {
   const values: unknown[] | null = Array.isArray(value) || value instanceof Set ? [...value] : null;
   if (values?.every((one) => typeof one === "string")) return { labels: { values } };
   if (values?.every((one) => typeof one === "number")) return vectorOf(values);
-  throw invalidArgument(path, `can't be ${Object.prototype.toString.call(value).slice(8, -1)}`);
+  const got = Object.prototype.toString.call(value).slice(8, -1);
+  const hint = got === "Object" ? ': write nested features flat, such as "user.age"' : "";
+  throw invalidArgument(path, `expected a number, a text, true or false, texts, or numbers, got ${got}${hint}`);
 }
 
 function vectorOf(values: number[]): FeatureValueJson {

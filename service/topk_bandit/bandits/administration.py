@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_items
+from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, take_items
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
@@ -177,7 +177,7 @@ class Bandits:
         What is overdue is closed before, so that places of retired items whose slates have ended can be taken back.
         """
         if any(item.features.values for item in items):
-            check_items((await self._store.get_bandit(name)).settings, items)
+            items = take_items((await self._store.get_bandit(name)).settings, items)
         await self._check_learner(name)
         await self._models.expire(name)
         await self._check_quotas(name, items)

@@ -1,15 +1,19 @@
-"""Contexts and items against a bandit's settings: which are refused, and how a schema of features may grow.
+"""Contexts and items against a bandit's settings: how they are read, which are refused, and how a schema may grow.
 
 Errors name the field as the wire does. Nothing here encodes: `topk_bandit.learning.encoding` does.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.feature_values import read_feature
 from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector
+from topk_bandit.domain.nearest import find_nearest
+from topk_bandit.domain.values import shorten
 from topk_bandit.learning.content import MOST_FEATURES
 from topk_bandit.learning.item_features import bytes_an_item, content_width
 
@@ -26,9 +30,10 @@ __all__ = [
     "check_features",
     "check_growth",
     "check_item_schema",
-    "check_items",
-    "context_of_none",
+    "complete_context",
     "fitting_features",
+    "read_features",
+    "take_items",
 ]
 
 SCHEMA_FIELD = "bandit.context_schema"
@@ -58,11 +63,35 @@ def check_context(settings: BanditSettings, context: Context) -> None:
         raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(context)}")
 
 
-def context_of_none(settings: BanditSettings) -> Context:
-    """Return the context of a request without one: all features missing, or the one that is always the same."""
-    if settings.context_schema is not None:
-        return Features()
-    return (1.0,) if settings.context_dim == 1 else ()
+def complete_context(settings: BanditSettings, context: Context) -> Context:
+    """Return the context of a request as a bandit takes it: what says nothing is filled in, and features are read.
+
+    Without features all are missing, and without numbers there is the one that is always the same. `check_context`
+    refuses what can't be read.
+    """
+    if not context:
+        if settings.context_schema is not None:
+            return Features()
+        return (1.0,) if settings.context_dim == 1 else ()
+    if isinstance(context, Features) and settings.context_schema is not None:
+        return read_features(settings.context_schema, context)
+    return context
+
+
+def read_features(schema: FeatureSchema, features: Features) -> Features:
+    """Return features, each read as one of its kind; what can't be read stays as it is, for `check_features`."""
+    kinds = {feature.name: feature.kind for feature in schema}
+    read = ((name, _read(kinds.get(name), value)) for name, value in features.values)
+    return Features(tuple((name, value) for name, value in read if value is not None))
+
+
+def _read(kind: FeatureKind | None, value: FeatureValue) -> FeatureValue | None:
+    if kind is None or (not isinstance(kind, Categorical) and _is_of_kind(kind, value)):
+        return value  # most values are of their kind, but a text may be blank, and labels are in no order
+    try:
+        return read_feature(kind, value)
+    except ValueError:
+        return value
 
 
 def fitting_features(schema: FeatureSchema, features: Features) -> Features:
@@ -75,19 +104,23 @@ def fitting_features(schema: FeatureSchema, features: Features) -> Features:
     return features if len(fits) == len(features.values) else Features.of(fits)
 
 
-def check_items(settings: BanditSettings, items: Sequence[Item]) -> None:
-    """Check that a bandit takes the features of items.
+def take_items(settings: BanditSettings, items: Sequence[Item]) -> list[Item]:
+    """Return items as a bandit takes them: their features are read as its schema has them.
 
     Raises
     ------
     InvalidArgumentError
         As for `check_features`, naming the item by its place.
     """
+    taken = list(items)
     for place, item in enumerate(items):
+        field = f"items[{place}].features"
         if settings.item_schema is not None:
-            check_features(settings.item_schema, item.features, field=f"items[{place}].features")
+            taken[place] = replace(item, features=read_features(settings.item_schema, item.features))
+            check_features(settings.item_schema, taken[place].features, field=field)
         elif item.features.values:
-            raise InvalidArgumentError(f"items[{place}].features", "can't be used: the bandit has no item_schema")
+            raise InvalidArgumentError(field, "can't be used: the bandit has no item_schema")
+    return taken
 
 
 def check_item_schema(settings: BanditSettings, *, most_bytes: int) -> None:
@@ -127,16 +160,27 @@ def check_features(schema: FeatureSchema, features: Features, *, field: str = "f
     for name, value in features.values:
         path = f'{field}["{name}"]'
         if name not in kinds:
-            raise InvalidArgumentError(path, f"is not in the schema, which has {_list_names(schema)}")
+            raise InvalidArgumentError(path, _unknown_name(name, schema))
         if not _is_of_kind(kinds[name], value):
-            raise InvalidArgumentError(path, f"must be {_describe(kinds[name])}")
+            raise InvalidArgumentError(path, _other_kind(kinds[name], value))
 
 
 _MOST_CHARACTERS = 60
 
 
-def _list_names(schema: FeatureSchema) -> str:
-    return _shorten(", ".join(feature.name for feature in schema))
+def _unknown_name(name: str, schema: FeatureSchema) -> str:
+    names = [feature.name for feature in schema]
+    near = find_nearest(name, names)
+    hint = "" if near is None else f": is it {near}?"
+    return f"is not in the schema, which has {_shorten(', '.join(names))}{hint}"
+
+
+def _other_kind(kind: FeatureKind, value: FeatureValue) -> str:
+    try:
+        read_feature(kind, value)
+    except ValueError as error:
+        return f"{error} (the schema has {_describe(kind)})"
+    return f"must be {_describe(kind)}, got {shorten(value)}"
 
 
 def _shorten(text: str) -> str:

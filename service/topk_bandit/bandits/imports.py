@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_bandit.bandits.contexts import check_context, context_of_none
+from topk_bandit.bandits.contexts import check_context, complete_context
 from topk_bandit.domain.bandits import Imported, PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
 from topk_bandit.domain.quotas import Quota
@@ -170,7 +170,7 @@ def check_row(
     """
     if isinstance(row, InvalidArgumentError):
         raise row
-    row = replace(row, context=row.context or context_of_none(settings))
+    row = replace(row, context=complete_context(settings, row.context))
     check_context(settings, row.context)
     if len(row.slate) != settings.slate_size:
         raise InvalidArgumentError("item_ids", f"expected {settings.slate_size} items, got {len(row.slate)}")

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.contents import read_contents
-from topk_bandit.bandits.contexts import context_of_none
+from topk_bandit.bandits.contexts import complete_context
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import explain, list_top_slates
 from topk_bandit.bandits.exports import read_page
@@ -122,7 +122,7 @@ class Operators:
         """
         with self._long_call():
             model = await self._models.follow(name)
-            asked = context or context_of_none(model.settings)
+            asked = complete_context(model.settings, context)
             return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from topk_bandit.bandits.contexts import check_context, context_of_none
+from topk_bandit.bandits.contexts import check_context, complete_context
 from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.slate_rates import is_set_aside
 from topk_bandit.bandits.tenant_quotas import A_SLATE
@@ -247,7 +247,8 @@ class Recommender:
                 model = await self._models.catch_up(name, min_model_version)
             if model.version < min_model_version:
                 return await self._repeat(name, request, model, min_model_version)
-            recommendation, odd = await self._decide(name, request, model, strict_candidates=strict_candidates)
+            request, choice = await self._decide(name, request, model, strict_candidates=strict_candidates)
+            recommendation, odd = choice
             try:
                 outcome = await self._record(name, request, recommendation, model)
             except (UnavailableError, CorruptDataError) as error:
@@ -327,21 +328,26 @@ class Recommender:
         raise UnavailableError(f"the log of {name} grows faster than a reward can be corrected")
 
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
-        """Fill in what the caller may leave out: the request id, and a context that says nothing."""
-        context = request.context or context_of_none(model.settings)
+        """Fill in what the caller may leave out, and read the features as the model's schema has them."""
+        context = complete_context(model.settings, request.context)
         return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
 
     async def _decide(
         self, name: BanditName, request: RecommendationRequest, model: Model, *, strict_candidates: bool
-    ) -> ChosenSlate:
-        """Choose a slate; if the model refuses, find the one given out before, or choose with a newer model."""
+    ) -> tuple[RecommendationRequest, ChosenSlate]:
+        """Choose a slate; if the model refuses, find the one given out before, or choose with the newest model.
+
+        The request comes back, too, as that model's schema reads it.
+        """
         try:
-            return await self._choose(request, model, strict_candidates=strict_candidates)
+            return request, await self._choose(request, model, strict_candidates=strict_candidates)
         except (NotFoundError, NotReadyError, InvalidArgumentError):
-            repeated = await self._find_repeated(name, request, model)
+            newest = await self._models.follow(name)
+            request = self._complete(request, newest)
+            repeated = await self._find_repeated(name, request, newest)
             if repeated is not None:
-                return ChosenSlate(repeated, OddFeatures(0, 0))
-            return await self._choose(request, await self._models.follow(name), strict_candidates=strict_candidates)
+                return request, ChosenSlate(repeated, OddFeatures(0, 0))
+            return request, await self._choose(request, newest, strict_candidates=strict_candidates)
 
     async def _repeat(
         self, name: BanditName, request: RecommendationRequest, model: Model, min_model_version: int

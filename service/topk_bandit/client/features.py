@@ -13,6 +13,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from topk_bandit.client.arguments import WRONG, message, refuse, several
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
+from topk_bandit.domain.values import shorten
 from topk_bandit.v1 import features_pb2 as pb
 
 if TYPE_CHECKING:
@@ -209,12 +210,15 @@ def _typed(path: str, value: Any) -> pb.FeatureValue:  # noqa: ANN401, whatever 
         case str():
             return pb.FeatureValue(text=value)
         case AbstractSet() | Sequence() if all(isinstance(one, str) for one in value):
-            return pb.FeatureValue(labels=pb.Labels(values=sorted(value)))
+            # A list keeps its order: its texts may be the numbers of a vector.
+            return pb.FeatureValue(labels=pb.Labels(values=sorted(value) if isinstance(value, AbstractSet) else value))
         case Sequence() if not isinstance(value, bytes) and all(map(_is_number, value)):
             return pb.FeatureValue(vector=pb.Numbers(values=map(float, value)))
         case _ if _is_number(value):
             return pb.FeatureValue(number=float(value))
-    raise refuse(path, value)
+    hint = ': write nested features flat, such as "user.age"' if isinstance(value, Mapping) else ""
+    expected = "a number, a text, true or false, texts, or numbers"
+    raise invalid_argument(path, f"expected {expected}, got {shorten(value)}{hint}")
 
 
 def _is_number(value: object) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_FEATURE_MAGNITUDE",
+    "MAX_FEATURE_TEXT",
     "NO_FEATURES",
     "Boolean",
     "Categorical",
@@ -31,6 +32,9 @@ __all__ = [
 
 MAX_FEATURE_MAGNITUDE = 1e100
 """How far from zero a feature's number may be."""
+
+MAX_FEATURE_TEXT = 256
+"""How many characters a feature's text may have."""
 
 
 @dataclass(frozen=True, slots=True)

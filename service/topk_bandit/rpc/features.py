@@ -6,6 +6,7 @@ a schema may follow another, is left to the use cases.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +14,7 @@ from topk_bandit.domain.bandits import MAX_CONTEXT_WIDTH
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import (
     MAX_FEATURE_MAGNITUDE,
+    MAX_FEATURE_TEXT,
     Boolean,
     Categorical,
     Feature,
@@ -41,11 +43,11 @@ __all__ = [
 ]
 
 MAX_FEATURES = 64
-_MAX_TEXT = 256
 MAX_LABELS = 256
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 100.0
 _MAX_UNIT = 64
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAMES = "1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'"
 
 _Texts = TypeVar("_Texts", Categorical, LabelSet)
 
@@ -57,10 +59,7 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     for place, feature in enumerate(schema.features):
         at = f"{path}.features[{place}]"
         if not _NAME.fullmatch(feature.name):
-            problem = (
-                f"must be 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {fields.quote_text(feature.name)}"
-            )
-            raise InvalidArgumentError(f"{at}.name", problem)
+            raise InvalidArgumentError(f"{at}.name", f"must be {_NAMES}, not {fields.quote_text(feature.name)}")
         earlier = next((n for n, one in enumerate(features) if one.name == feature.name), None)
         if earlier is not None:
             raise InvalidArgumentError(f"{at}.name", f'repeats {path}.features[{earlier}].name: "{feature.name}"')
@@ -154,7 +153,9 @@ def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Fea
     found: dict[str, FeatureValue] = {}
     for name, value in values.items():
         if not _NAME.fullmatch(name):
-            raise InvalidArgumentError(path, f"has the name {fields.quote_text(name)}, which no feature can have")
+            raise InvalidArgumentError(
+                path, f"has the name {fields.quote_text(name)}, which no feature can have: use {_NAMES}"
+            )
         read = _value(f'{path}["{name}"]', value)
         if read != "":
             found[name] = read
@@ -201,12 +202,15 @@ def _value(path: str, value: pb.FeatureValue) -> FeatureValue:
 
 
 def _number(path: str, value: float) -> float:
+    if math.isnan(value):
+        raise InvalidArgumentError(path, f"expected a finite number, got {value}: leave out a feature that is missing")
     return fields.number(path, value, low=-MAX_FEATURE_MAGNITUDE, high=MAX_FEATURE_MAGNITUDE)
 
 
 def _text(path: str, text: str) -> str:
-    if len(text) > _MAX_TEXT:
-        raise InvalidArgumentError(path, f"has {len(text)} characters; at most {_MAX_TEXT} are allowed")
+    if len(text) > MAX_FEATURE_TEXT:
+        problem = f"has {len(text)} characters; at most {MAX_FEATURE_TEXT} are allowed: {fields.quote_text(text)}"
+        raise InvalidArgumentError(path, problem)
     return text
 
 
@@ -215,8 +219,8 @@ def _labels(path: str, labels: Sequence[str]) -> tuple[str, ...]:
         raise InvalidArgumentError(path, f"has {len(labels)} labels; at most {MAX_LABELS} are allowed")
     for place, label in enumerate(labels):
         if not _text(f"{path}[{place}]", label):
-            raise InvalidArgumentError(f"{path}[{place}]", "is empty")
-    return tuple(sorted(set(labels)))
+            raise InvalidArgumentError(f"{path}[{place}]", "is empty: leave it out")
+    return tuple(labels)
 
 
 def feature_stats_to_proto(stats: FeatureStats) -> pb.FeatureStats:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.bandits.contexts import check_features
+from topk_bandit.bandits.contexts import check_features, read_features
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.content import MOST_FEATURES
 from topk_bandit.learning.item_features import ItemFeatures, content_width
@@ -43,7 +43,7 @@ def encode_named(study: pb.Study) -> list[tuple[float, ...]]:
 def _named(schema: FeatureSchema, path: str, item: pb.StudyItem) -> Features:
     if item.features:
         raise InvalidArgumentError(f"{path}.features", "can't be used: the study has an item_schema")
-    features = features_from_proto(f"{path}.named_features", item.named_features)
+    features = read_features(schema, features_from_proto(f"{path}.named_features", item.named_features))
     check_features(schema, features, field=f"{path}.named_features")
     return features
 

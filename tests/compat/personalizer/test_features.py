@@ -29,7 +29,12 @@ def test_any_json_makes_a_schema_within_bounds_that_takes_its_own_values(objects
     items = extend_schema((), flat, buckets=8, spare=1, most_numbers=64)
     assert width_of(contexts) <= 256
     assert width_of(items) - len(items) <= 64
-    assert fit_features(flat, contexts) == {one.name: flat[one.name] for one in contexts}
+    own = {one.name: flat[one.name] for one in contexts}
+    sets = {one.name for one in contexts if isinstance(one.kind, LabelSet)}
+    fitted = {name: frozenset(value) if name in sets else value for name, value in own.items()}
+    assert fit_features(flat, contexts) == {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fitted.items()
+    }
     assert extend_schema(contexts, flat, buckets=16) == contexts
 
 
@@ -41,9 +46,11 @@ def test_paths_become_names() -> None:
     }
     assert flatten([{"a": [{"b": 1}, {"c": ["x", "y", "x"]}], "v": [1, 0.5], "mixed": [1, "x"], "none": []}]) == {
         "a.b": 1.0,
-        "a.c": frozenset({"x", "y"}),
-        "v": (1.0, 0.5),
+        "a.c": ["x", "y", "x"],
+        "v": [1.0, 0.5],
+        "mixed": [1.0, "x"],
     }
+    assert flatten([{"a": [[1]], "b": [{"x": 1}, 3], "c": 1}]) == {"c": 1.0}
     [first], [second] = (flatten([{"n" * 70 + one: 1}]) for one in "ab")
     assert first != second
 
@@ -79,6 +86,8 @@ def test_a_schema_grows_in_the_order_of_the_names_up_to_its_capacity() -> None:
     known = (Feature("z", Numeric()),)
     grown = extend_schema(known, {"b": "text", "a": True, "z": "another kind"}, buckets=16)
     assert grown == (*known, Feature("a", Boolean()), Feature("b", Categorical(buckets=16)))
+    kinds = {"a": [1.0, 2.0], "b": ["x", "y"], "c": [1.0, "x"], "d": [True], "e": ["x", ""], "f": 1e101, "g": [1e101]}
+    assert extend_schema((), kinds, buckets=16) == (Feature("a", Vector(2)), Feature("b", LabelSet(buckets=16)))
     assert len(extend_schema((), {f"n{n:03}": 1.0 for n in range(100)}, buckets=16)) == 64
     assert len(extend_schema((), {f"t{n:03}": "x" for n in range(100)}, buckets=16)) == 15
 
@@ -94,9 +103,10 @@ def test_a_schema_grows_in_the_order_of_the_names_up_to_its_capacity() -> None:
         (True, Numeric(), None),
         ("x", LabelSet(("x",)), frozenset({"x"})),
         (3.0, LabelSet(("x",)), None),
-        ("true", Boolean(), None),
-        ((1.0, 2.0), Vector(3), None),
-        (frozenset({"x"}), Categorical(("x",)), None),
+        ("true", Boolean(), True),
+        ([1.0, 2.0], Vector(3), None),
+        (["2", 1.0], Vector(2), (2.0, 1.0)),
+        (["x"], Categorical(("x",)), None),
     ],
 )
 def test_values_of_another_kind_are_read_where_that_says_the_same(

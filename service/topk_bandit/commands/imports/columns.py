@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import Cells
-from topk_bandit.domain.features import Boolean, Categorical, LabelSet, Numeric, Vector
-from topk_bandit.domain.values import is_missing, list_hint, read_boolean, read_list, read_number
+from topk_bandit.domain.feature_values import read_feature
+from topk_bandit.domain.values import is_missing, list_hint, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,17 +104,4 @@ class Columns(Cells):
         return found
 
     def _feature(self, name: str, kind: FeatureKind, value: Any) -> Any:  # noqa: ANN401, whatever a file has
-        match kind:
-            case Numeric():
-                return self.convert(name, value, read_number)
-            case Boolean():
-                return self.convert(name, value, read_boolean)
-            case LabelSet():
-                return {self.text(name, label) for label in self.require(name, value, read_list)}
-            case Categorical():
-                return self.text(name, value)
-            case Vector(size):
-                numbers = self.require(name, value, read_list)
-                if len(numbers) != size:
-                    raise self.error(name, f"expected {size} numbers, got {len(numbers)}{list_hint(numbers)}")
-                return tuple(self.number(name, number) for number in numbers)
+        return self.convert(name, value, partial(read_feature, kind))

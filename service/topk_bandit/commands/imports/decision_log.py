@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import check_there
+from topk_bandit.commands.imports.namespaces import Namespaces, feature_error, find_all, with_texts
 from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.compat.personalizer.features import fit_features, flatten
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import read_number, read_text, read_time
+from topk_bandit.domain.values import read_number, read_text, read_time, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from topk_bandit.commands.imports.cells import Named
     from topk_bandit.domain.features import FeatureSchema
@@ -80,9 +81,10 @@ class DecisionLog:
 
     def read_row(self, values: Mapping[str, Any]) -> PastObservation:
         """Return the observation in a row: the reward is what the slots' costs come to, with the other sign."""
-        if values.get("_skipLearn") is True:
-            raise InvalidArgumentError("_skipLearn", "the slate was never shown")
-        choices = _choices(values)
+        try:
+            choices = _choices(values)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(error.field, f"{error.problem}; --skip-bad-rows leaves such rows out") from None
         return PastObservation(
             items=tuple(self._id(choice.action) for choice in choices),
             reward=0.0 - math.fsum(choice.cost for choice in choices),
@@ -91,90 +93,53 @@ class DecisionLog:
             propensity=math.prod(choice.probability for choice in choices),
         )
 
+    @property
+    def _wanted(self) -> FeatureSchema:
+        return tuple(feature for feature in self.schema if feature.name not in self.ignored)
+
     def _features(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        lost = set[str]()
+        lost = dict[str, str]()
         read = {name: value for name, value in self._read_features(values, lost).items() if name not in self.ignored}
-        found = fit_features(read, self.schema, lost=lost)
-        for feature in [one for one in self.schema if one.name not in self.ignored]:
-            if any(feature.name == name or feature.name.startswith(f"{name}.") for name in lost):
-                raise InvalidArgumentError(f"c, {feature.name}", "is nothing that this feature of the bandit takes")
+        found = fit_features(read, self._wanted, lost=lost)
+        for feature in self._wanted:
+            name = next((one for one in lost if one == feature.name or feature.name.startswith(f"{one}.")), None)
+            if name is not None:
+                raise feature_error(feature.name, lost[name], at=name)
         return found
 
-    @staticmethod
-    def _read_features(values: Mapping[str, Any], lost: set[str] | None = None) -> dict[str, Any]:
+    def _read_features(self, values: Mapping[str, Any], lost: dict[str, str] | None = None) -> dict[str, Any]:
         shared = values.get("c")
         if not isinstance(shared, dict):
             return {}
         named = {name: value for name, value in shared.items() if not name.startswith("_")}
-        return flatten([_with_texts(named)], lost=lost)
+        return flatten([Namespaces(self._wanted).read(with_texts("c", named))], lost=lost)
 
     def _id(self, action: Mapping[str, Any]) -> str:
-        found = list(_find_all(_with_texts(action), self.item.split(".")))
+        place = f"c._multi, {self.item}"
+        found = list(find_all(with_texts("c._multi", action), self.item.split(".")))
         try:
             ids = [text for text in map(read_text, found) if text is not None]
         except ValueError as error:
-            raise InvalidArgumentError(f"c._multi, {self.item}", str(error)) from None
+            raise InvalidArgumentError(place, f"{error}: name the path to an id by --column item=") from None
         if len(ids) != 1:
-            problem = "has several there" if ids else "has no id there: name it by --column item="
-            raise InvalidArgumentError(f"c._multi, {self.item}", f"an action {problem}")
+            problem = f"has several there, {shorten(ids)}" if ids else "has no id there"
+            raise InvalidArgumentError(place, f"an action {problem}: name it by --column item=, got {shorten(action)}")
         return ids[0]
 
 
-def _find_all(value: object, path: Sequence[str]) -> Iterator[object]:
-    """Yield what stands at a path, going through lists; a name may itself have dots."""
-    if isinstance(value, list):
-        for one in value:
-            yield from _find_all(one, path)
-    elif not path:
-        yield value
-    elif isinstance(value, dict):
-        for end in range(1, len(path) + 1):
-            yield from _find_all(value.get(".".join(path[:end])), path[end:])
-
-
-def _with_texts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object in which VW's ``"city=Paris": 1`` is the text Paris of city, and several are a list of texts.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A name has a value beside such texts.
-    """
-    there = {name: value for name, value in values.items() if value is not None}
-    found: dict[str, Any] = {name: _inner(value) for name, value in there.items() if not _is_text(name, value)}
-    texts: dict[str, list[str]] = {}
-    for name, value in there.items():
-        if _is_text(name, value):
-            feature, _, text = name.partition("=")
-            texts.setdefault(feature, []).append(text)
-    for feature, several in texts.items():
-        if feature in found:
-            raise InvalidArgumentError(f"c, {feature}", "is there twice")
-        found[feature] = several[0] if len(several) == 1 else several
-    return found
-
-
-def _is_text(name: str, value: object) -> bool:
-    feature, equals, _ = name.partition("=")
-    return bool(equals and feature) and value == 1
-
-
-def _inner(value: Any) -> Any:  # noqa: ANN401, whatever a log has
-    if isinstance(value, dict):
-        return _with_texts(value)
-    return [_inner(one) for one in value] if isinstance(value, list) else value
-
-
 def _choices(values: Mapping[str, Any]) -> list[_Choice]:
+    if values.get("_skipLearn") is True:
+        raise InvalidArgumentError("_skipLearn", "is true: the slate was never shown")
     context = values.get("c")
     actions = context.get("_multi") if isinstance(context, dict) else None
     if not isinstance(actions, list) or not all(isinstance(one, dict) for one in actions):
-        raise InvalidArgumentError("c._multi", "is missing: the row is no decision")
+        got = "is missing" if actions is None else f"expected a list of objects, got {shorten(actions)}"
+        raise InvalidArgumentError("c._multi", f"{got}: the row is no decision")
     outcomes = values.get("_outcomes")
     if outcomes is None:
         return [_of_one_slot(values, actions)]
     if not isinstance(outcomes, list) or not outcomes or not all(isinstance(one, dict) for one in outcomes):
-        raise InvalidArgumentError("_outcomes", "must be a list of objects")
+        raise InvalidArgumentError("_outcomes", f"expected a list of objects, got {shorten(outcomes)}")
     if any("_slot_id" in one for one in actions):
         return _of_slates(values, actions, outcomes)
     return [_of_slot(f"_outcomes[{slot}]", one, actions) for slot, one in enumerate(outcomes)]
@@ -182,9 +147,7 @@ def _choices(values: Mapping[str, Any]) -> list[_Choice]:
 
 def _of_one_slot(values: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> _Choice:
     """Return what a row of a contextual bandit has; its actions are numbered from 1."""
-    number = values.get("_label_Action")
-    index = number - 1 if type(number) is int else None
-    action = _action("_label_Action", index, actions)
+    action = _action("_label_Action", values.get("_label_Action"), actions, first=1)
     probability = _probability("_label_probability", values.get("_label_probability"))
     return _Choice(action, probability, _cost("", values))
 
@@ -213,10 +176,10 @@ def _first(value: object) -> object:
     return value
 
 
-def _action(path: str, index: object, actions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    if type(index) is not int or not 0 <= index < len(actions):
-        raise InvalidArgumentError(path, f"names none of the {len(actions)} actions")
-    return actions[index]
+def _action(path: str, index: object, actions: Sequence[Mapping[str, Any]], *, first: int = 0) -> Mapping[str, Any]:
+    if type(index) is not int or not first <= index < len(actions) + first:
+        raise InvalidArgumentError(path, f"names none of the {len(actions)} actions, got {shorten(index)}")
+    return actions[index - first]
 
 
 def _cost(path: str, values: Mapping[str, Any]) -> float:
@@ -226,5 +189,5 @@ def _cost(path: str, values: Mapping[str, Any]) -> float:
 def _probability(path: str, value: object) -> float:
     probability = require_value(path, value, read_number)
     if not 0.0 < probability <= 1.0 + _ROUNDING:
-        raise InvalidArgumentError(path, f"expected a probability above 0, got {value!r:.60}")
+        raise InvalidArgumentError(path, f"expected a probability above 0 and at most 1, got {shorten(value)}")
     return min(1.0, probability)

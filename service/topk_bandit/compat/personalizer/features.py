@@ -11,7 +11,10 @@ from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from topk_bandit.domain.feature_values import read_feature
 from topk_bandit.domain.features import (
+    MAX_FEATURE_MAGNITUDE,
+    MAX_FEATURE_TEXT,
     Boolean,
     Categorical,
     Feature,
@@ -21,7 +24,7 @@ from topk_bandit.domain.features import (
     Numeric,
     Vector,
 )
-from topk_bandit.domain.values import is_missing, read_number, read_text
+from topk_bandit.domain.values import is_missing, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,41 +32,39 @@ if TYPE_CHECKING:
 __all__ = ["CONTEXT_BUCKETS", "ITEM_BUCKETS", "FlatFeatures", "extend_schema", "fit_features", "flatten"]
 
 FlatFeatures: TypeAlias = dict[str, Any]
-"""Values by name: numbers, texts, booleans, sets of texts and tuples of numbers."""
+"""Values by name: numbers, texts, booleans, and lists or sets of these."""
 
 CONTEXT_BUCKETS, ITEM_BUCKETS = 16, 8
 """How many numbers all texts of a feature share: 15 such features of contexts fit into 256, 7 of items into 56."""
 
 MOST_FEATURES, MOST_NUMBERS, DEEPEST = 64, 256, 16
-_MOST_CHARACTERS, _LONGEST_NAME, _LARGEST = 256, 64, 1e100
-_MOST_LABELS = 256
+_LONGEST_NAME, _MOST_LABELS, _LONGEST_VECTOR = 64, 256, 255
 _EXACT = 2**53
 
 
-def flatten(objects: Iterable[Mapping[str, Any]], *, lost: set[str] | None = None) -> FlatFeatures:
+def flatten(objects: Iterable[Mapping[str, Any]], *, lost: dict[str, str] | None = None) -> FlatFeatures:
     """Return the features in the objects, by path.
 
-    Left out are null, blank texts, empty lists, names that begin with '_', and what is no value of a feature: lists of
-    unlike values, numbers beyond 1e100, what is too deep. A path that comes again gets a number:
-    ``seen.price``, ``seen.price.2``.
+    Left out are null, blank texts, empty lists, names that begin with '_', and what is no value of a feature: lists in
+    lists, and what is too deep. A path that comes again gets a number: ``seen.price``, ``seen.price.2``.
 
     Parameters
     ----------
     lost
-        Is given the names at which there is something that is no value of a feature.
+        Is given what is wrong with a value that is left out or cut, by its name.
     """
-    flat = _Flat({}, {}, set() if lost is None else lost)
+    flat = _Flat({}, {}, {} if lost is None else lost)
     for one in objects:
         flat.add(one, ())
     return flat.values
 
 
 class _Flat(NamedTuple):
-    """Features by name, the path of each name, and names at which something was lost."""
+    """Features by name, the path of each name, and what is wrong with what was lost."""
 
     values: FlatFeatures
     paths: dict[str, tuple[str, ...]]
-    lost: set[str]
+    lost: dict[str, str]
 
     def add(self, values: Mapping[str, Any], path: tuple[str, ...]) -> None:
         """Add the features in an object at a path."""
@@ -78,37 +79,30 @@ class _Flat(NamedTuple):
                 for one in inner:
                     self.add(one, below)
             else:
-                self._add_plain(below, None if is_nested else _plain(value), is_cut=_is_cut(value))
+                self._add_plain(below, value)
 
-    def _add_plain(self, path: tuple[str, ...], plain: Any, *, is_cut: bool) -> None:  # noqa: ANN401, whatever a shop has
+    def _add_plain(self, path: tuple[str, ...], value: Any) -> None:  # noqa: ANN401, whatever a shop has
         name = _name(path)
-        if plain is None or is_cut or self.paths.setdefault(name, path) != path:
-            self.lost.add(name)
-        if plain is not None:
-            self.values[_free_name(name, self.values)] = plain
-
-
-def _is_cut(value: object) -> bool:
-    texts = value if isinstance(value, list) else [value]
-    return any(isinstance(one, str) and len(one) > _MOST_CHARACTERS for one in texts)
+        parts = value if isinstance(value, list) else [value]
+        if isinstance(value, dict) or any(isinstance(one, list | dict) for one in parts):
+            self.lost[name] = f"expected a value, or a list of values, got {shorten(value)}"
+            return
+        if any(isinstance(one, str) and len(one) > MAX_FEATURE_TEXT for one in parts):
+            self.lost[name] = f"has more than {MAX_FEATURE_TEXT} characters: {shorten(value)}"
+        if self.paths.setdefault(name, path) != path:
+            self.lost[name] = f"is there by two paths, {self.paths[name]!r} and {path!r}"
+        self.values[_free_name(name, self.values)] = list(map(_plain, value)) if parts is value else _plain(value)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401, whatever a shop has
-    found: Any = None
     match value:
         case bool():
-            found = value
-        case int() if abs(value) > _EXACT:  # an id, whose last digits a number would lose
-            found = str(value)
-        case int() | float() if abs(value) <= _LARGEST:
-            found = float(value)
+            return value
+        case int():  # the last digits of a large id would be lost to a number
+            return str(value) if abs(value) > _EXACT else float(value)
         case str():
-            found = _shorten(value, value, _MOST_CHARACTERS)
-        case [*texts] if all(isinstance(one, str) and one.strip() for one in texts) and len(texts) <= _MOST_LABELS:
-            found = frozenset(_shorten(one, one, _MOST_CHARACTERS) for one in texts)
-        case [*numbers] if all(type(one) in {int, float} and abs(one) <= _LARGEST for one in numbers):
-            found = tuple(map(float, numbers))
-    return found
+            return _shorten(value, value, MAX_FEATURE_TEXT)
+    return value
 
 
 def _name(path: tuple[str, ...]) -> str:
@@ -154,67 +148,52 @@ def extend_schema(
     width = sum(feature.kind.width - spare for feature in schema)
     for name in sorted(features.keys() - known):
         kind = _kind_of(features[name], buckets)
+        if kind is None:
+            continue
         if len(schema) < MOST_FEATURES and width + kind.width - spare <= most_numbers:
             schema = (*schema, Feature(name, kind))
             width += kind.width - spare
     return schema
 
 
-def _kind_of(value: Any, buckets: int) -> FeatureKind:  # noqa: ANN401, a value of `FlatFeatures`
+def _kind_of(value: Any, buckets: int) -> FeatureKind | None:  # noqa: ANN401, a value of `FlatFeatures`
+    """Return the kind of feature that a value is of, None if it is of none: unlike parts, or a number too large."""
     match value:
         case bool():
             return Boolean()
-        case float():
+        case float() if abs(value) <= MAX_FEATURE_MAGNITUDE:
             return Numeric()
         case str():
             return Categorical(buckets=buckets)
-        case tuple():
-            return Vector(len(value))
-        case _:
+        case [*texts] if len(texts) <= _MOST_LABELS and all(isinstance(one, str) and one.strip() for one in texts):
             return LabelSet(buckets=buckets)
+        case [*numbers] if len(numbers) <= _LONGEST_VECTOR and all(_is_number(one) for one in numbers):
+            return Vector(len(numbers))
+    return None
 
 
-def fit_features(features: FlatFeatures, schema: FeatureSchema | None, *, lost: set[str] | None = None) -> FlatFeatures:
-    """Return what a schema takes of features: a value of another kind is read as the schema's where it says the same.
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) and abs(value) <= MAX_FEATURE_MAGNITUDE
+
+
+def fit_features(
+    features: FlatFeatures, schema: FeatureSchema | None, *, lost: dict[str, str] | None = None
+) -> FlatFeatures:
+    """Return what a schema takes of features, each read as one of its kind; labels are sets.
 
     Parameters
     ----------
     lost
-        Is given the names at which there is something else.
+        Is given what is wrong with a value that is of another kind, by its name.
     """
     found: FlatFeatures = {}
     for feature in schema or ():
         try:
-            value = _fit(features[feature.name], feature.kind) if feature.name in features else None
-        except ValueError:
+            value = read_feature(feature.kind, features.get(feature.name))
+        except ValueError as error:
             value = None
             if lost is not None:
-                lost.add(feature.name)
+                lost[feature.name] = str(error)
         if value is not None:
-            found[feature.name] = value
+            found[feature.name] = frozenset(value) if isinstance(feature.kind, LabelSet) else value  # type: ignore[arg-type]
     return found
-
-
-def _fit(value: Any, kind: FeatureKind) -> Any:  # noqa: ANN401, a value of `FlatFeatures`
-    """Return a value as one of its kind, None if it is missing; or raise ValueError."""
-    match kind, value:
-        case (Numeric(), float()) | (Boolean(), bool()) | (LabelSet(), frozenset()):
-            return value
-        case Numeric(), str():
-            return _number_in(value)
-        case LabelSet(), str():
-            return frozenset({value})
-        case LabelSet(), tuple():
-            return frozenset(read_text(number) or "" for number in value)
-        case Categorical(), bool() | float() | str() if not isinstance(kind, LabelSet):
-            return read_text(value)
-        case Vector(size), tuple() if len(value) == size:
-            return value
-    raise ValueError
-
-
-def _number_in(text: str) -> float | None:
-    number = read_number(text)
-    if number is not None and abs(number) > _LARGEST:
-        raise ValueError
-    return number
