@@ -129,7 +129,7 @@ def test_recommend_takes_any_numbers(server: RunningServer, client: EitherClient
 def test_recommend_does_not_take_no_candidates_for_all(server: RunningServer, client: EitherClient, home: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         client.recommend(home, candidates=[])
-    assert caught.value.field == "candidate_item_ids"
+    assert "candidate_item_ids: must not be empty; None stands for every available item" in str(caught.value)
     assert "recommend" not in server.shop.calls
 
 
@@ -156,6 +156,10 @@ def test_one_of_several_rewards_has_an_id(server: RunningServer, client: EitherC
 def test_a_slate_is_activated(server: RunningServer, client: EitherClient, home: str) -> None:
     one, other = (client.recommend(home).id for _ in range(2))
     assert client.activate(home, one) == ActivationReceipt(ActivationOutcome.ACTIVATED, 7)
+    with pytest.raises(
+        InvalidArgument, match="shown_item_ids: must not be empty; None stands for the recommended slate"
+    ):
+        client.activate(home, other, shown=[])
     client.activate(home, other, shown=(item for item in ("d", "a")))
     assert server.shop.activated == {one: (), other: ("d", "a")}
     with pytest.raises(AlreadyExists) as caught:

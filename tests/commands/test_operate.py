@@ -348,7 +348,13 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
         ("--reward-wait=1e300", "--reward-wait: "),
         ("--reward-wait=-1", "reward_wait"),
         ("--near-share=2", "near_share"),
-        ("--context-schema={file}", "is no schema: "),
+        (
+            "--context-schema={file}",
+            "--context-schema, {file}, features[0].colour: is no field of this message; it has name, numeric",
+        ),
+        ("--context-schema={list}", '{list} must be a JSON object such as {{"features": ['),
+        ("--item-schema={slip}", "features[0].numeric.max: expected a finite number, got '1,5': write a decimal point"),
+        ("--item-schema={near}", "features[0].catgorical: is no field of this message: is it categorical?"),
         ("--item-schema={text}", "--item-schema: {text} is no JSON"),
         ("--item-schema={folder}", "can't be read: Is a directory"),
     ],
@@ -360,7 +366,11 @@ def test_a_setting_that_cannot_be_used_is_named_and_makes_nothing(
     before = ask("bandits", "list")
     words = ("bandits", "create", "acme/unmade", "--slate-size=2", "--item-capacity=9")
     (tmp_path / "text").write_text("price")
-    places = {"file": tmp_path / "schema.json", "text": tmp_path / "text", "folder": tmp_path}
+    (tmp_path / "list").write_text('[{"name": "price", "numeric": {}}]')
+    (tmp_path / "slip").write_text('{"features": [{"name": "price", "numeric": {"min": 0, "max": "1,5"}}]}')
+    (tmp_path / "near").write_text('{"features": [{"name": "price", "catgorical": {"values": ["a"]}}]}')
+    names = {"file": "schema.json", "folder": ".", **dict.fromkeys(("text", "list", "slip", "near"))}
+    places = {name: tmp_path / (file or name) for name, file in names.items()}
     printed = ask(*words, flag.format(**places), status=1)
     assert len(printed) == 1
     assert problem.format(**places) in printed[0]

@@ -323,7 +323,7 @@ READERS = {
     "decision log": Reader(of_decision_log, lambda _case: True, in_decision_log),
     "personalizer": Reader(of_personalizer, lambda case: case.kind != "time", in_personalizer),
     "study": Reader(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case), in_csv),
-    "http": Reader(of_http, lambda case: case.kind != "time", in_http),
+    "http": Reader(of_http, lambda _case: True, in_http),
     "client": Reader(of_client, lambda _case: True, in_client),
 }
 

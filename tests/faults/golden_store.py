@@ -192,7 +192,7 @@ class GoldenStore:
         for number in range(rounds):
             slate = self._ask(client, bandit, f"{bandit}-{len(self.rewarded.get(bandit, ()))}")
             if bandit == "careful" and number % 3 == 0:
-                client.activate(bandit, slate.id, shown=[*slate.items[::-1]] if number % 2 else ())
+                client.activate(bandit, slate.id, shown=[*slate.items[::-1]] if number % 2 else None)
             client.reward(bandit, slate.id, float("i1" in slate.items) + number % 7 / 10.0, **several)
             self.rewarded.setdefault(bandit, []).append(slate.id)
 

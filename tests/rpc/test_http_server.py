@@ -177,8 +177,16 @@ def test_what_is_no_call_is_refused(listener: HttpListener) -> None:
     assert listener.send("/topk_bandit.v1.RecommenderService/Nothing").content["code"] == "unimplemented"
     by_get = listener.send(RECOMMEND, method="GET")
     assert (by_get.status, by_get.headers["Allow"]) == (405, "POST, OPTIONS")
+    assert by_get.content["message"] == "calls are made with POST, got GET"
+    near = listener.send("/v1/recommend", b"{}")
+    assert (near.status, near.content["message"]) == (
+        404,
+        f"there is no such method: '/v1/recommend'; is it {RECOMMEND}?",
+    )
     as_text = listener.send(RECOMMEND, b"hello", Content_Type="text/plain")
     assert (as_text.status, as_text.headers["Accept-Post"]) == (415, "application/json, application/proto")
+    assert "expected the header Content-Type: application/json" in as_text.content["message"]
+    assert "got 'text/plain'" in as_text.content["message"]
     assert listener.send(RECOMMEND, b"{}", Connect_Protocol_Version="2").content["code"] == "invalid_argument"
     for timeout in ("-1", "1.5", "soon", "12345678901"):
         assert listener.send(RECOMMEND, b"{}", Connect_Timeout_Ms=timeout).content["code"] == "invalid_argument"

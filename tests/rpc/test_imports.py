@@ -47,12 +47,12 @@ def request(*rows: pb.PastObservation, **changes: object) -> pb.ImportObservatio
 
 
 def test_rows_become_slates() -> None:
-    time = Timestamp(seconds=-1, nanos=999_000_000)
+    time = Timestamp(seconds=1_769_860_800, nanos=999_000_000)
     named = message(context=[], features={"price": FeatureValue(number=2.0)}, propensity=1.0, time=time)
     name, sent = import_request(request(message(), named, first_row=7, next_row=12, skip_bad_rows=True))
     slates = (
         PastSlate((1.0, 0.5), ("a", "b"), 0.0),
-        PastSlate(Features.of({"price": 2.0}), ("a", "b"), 0.0, -1, 1.0),
+        PastSlate(Features.of({"price": 2.0}), ("a", "b"), 0.0, 1_769_860_800_999, 1.0),
     )
     assert (str(name), sent) == (NAME, RowsOfImport("year", 7, 12, slates, skips=True))
     assert import_request(request(message(), message()))[1].next_row == 2
@@ -75,6 +75,8 @@ def test_rows_become_slates() -> None:
         (message(propensity=NAN), "propensity"),
         (message(time=Timestamp(seconds=2**62)), "time"),
         (message(time=Timestamp(nanos=-1)), "time"),
+        (message(time=Timestamp(seconds=946_684_799, nanos=999_999_999)), "time"),
+        (message(time=Timestamp(seconds=4_102_444_800)), "time"),
     ],
 )
 def test_a_row_of_another_form_stands_for_its_error(bad: pb.PastObservation, field: str) -> None:

@@ -1,6 +1,7 @@
 """Parsing and printing JSON are, in all that they take, say and refuse, what `json_format` does.
 
-But a number is none that only Python reads as one, a message is an object, and values of features may be plain.
+But a number is none that only Python reads as one, a message is an object, values of features may be plain, numbers and
+times are read as in files, and a list whose absence means all is not empty.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import pytest
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long_forms import examples
 
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.values import read_number, read_time
 from topk_bandit.rpc.json_messages import with_json
-from topk_bandit.rpc.json_parsing import FAST_PATH_ERRORS, map_entry_of, parser_of, values_in
+from topk_bandit.rpc.json_parsing import EMPTY_MEANS, FAST_PATH_ERRORS, map_entry_of, parser_of, values_in
 from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
@@ -36,6 +39,15 @@ METHODS = [method for service in DESCRIPTORS for method in service.methods]
 REQUESTS = [method for method in METHODS if method.input_type.full_name.startswith("topk_bandit.")]
 DURATION = "type.googleapis.com/google.protobuf.Duration"
 TIMES = ["1970-01-01T00:00:00Z", "2026-11-24T10:00:00.123456789+01:00"]
+OTHER_TIMES: list[Any] = [
+    "2026-01-31",
+    "2026-01-31 12:00",
+    1_769_860_800,
+    "1769860800000",
+    "31.01.2026",
+    "NaT",
+    46053.5,
+]
 TEXTS_OF = {
     "google.protobuf.Timestamp": TIMES,
     "google.protobuf.Duration": ["0s", "3.5s", "-1s"],
@@ -47,7 +59,25 @@ EDGES: list[Any] = [
     *(1.0, 1.5, -0.0, 1e300, 1e400, -1e400, None, True, False),
 ]
 EDGES_AS_TEXT: list[Any] = [
-    *("", "0", "007", "12", "-12", "+1", "1.0", "1e3", " 1", "1_0", "\u0663", "9223372036854775807", "9" * 25),
+    *(
+        "",
+        " 3 ",
+        ".5",
+        "NA",
+        "0,5",
+        "0",
+        "007",
+        "12",
+        "-12",
+        "+1",
+        "1.0",
+        "1e3",
+        " 1",
+        "1_0",
+        "\u0663",
+        "9223372036854775807",
+        "9" * 25,
+    ),
     *("NaN", "nan", "Infinity", "-Infinity", "inf", "true", "\ud800", "\U0001f600", "a\0b", "3s", "3.5"),
     *("displayName", "display_name", "MODE_EXPLORED", "KERNEL_UNSPECIFIED", "YQ==", "YQ", "_-8"),
 ]
@@ -56,7 +86,7 @@ EDGES_WITHIN: list[Any] = [
     {"a": {"number": 1, "text": "b"}},
     {"@type": DURATION, "value": "1s"},
 ]
-ODD = [*EDGES, *EDGES_AS_TEXT, *EDGES_WITHIN, *TIMES]
+ODD = [*EDGES, *EDGES_AS_TEXT, *EDGES_WITHIN, *TIMES, *OTHER_TIMES]
 
 
 def handler_of(method: MethodDescriptor) -> Handler:
@@ -77,8 +107,9 @@ def types_within(descriptors: Iterable[Descriptor]) -> dict[str, Descriptor]:
 def outcome(parse: Callable[[bytes], Message], payload: bytes) -> tuple[str, bytes]:
     try:
         return "taken", parse(payload).SerializeToString(deterministic=True)
-    except InvalidArgumentError:
-        return "refused", b""
+    except InvalidArgumentError as error:
+        is_ours = "can't be read" not in error.problem
+        return "refused" if is_ours else "left to the library, which refused it", b""
 
 
 def library_of(method: MethodDescriptor) -> Callable[[bytes], Message]:
@@ -87,8 +118,9 @@ def library_of(method: MethodDescriptor) -> Callable[[bytes], Message]:
     def parse(payload: bytes) -> Message:
         try:
             content = json.loads(payload.decode(), object_pairs_hook=unique)
-            refused = is_taken_by_mistake(content, method.input_type)
-            return by_library(None if refused else content, method.input_type)
+            read = typed(content, method.input_type)
+            refused = is_taken_by_mistake(read, method.input_type)
+            return by_library(None if refused else read, method.input_type)
         except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError):
             raise InvalidArgumentError("request", "is refused by the library") from None
 
@@ -109,7 +141,7 @@ def by_library(content: object, descriptor: Descriptor) -> Message:
 
 
 def typed(content: object, descriptor: Descriptor) -> Any:  # noqa: ANN401, whatever JSON holds
-    """Return JSON with the values of features in their typed form."""
+    """Return JSON with the values of features in their typed form, and numbers and times in the library's."""
     if not isinstance(content, dict) or descriptor.file.package == "google.protobuf":
         return content
     found = dict(content)
@@ -118,8 +150,11 @@ def typed(content: object, descriptor: Descriptor) -> Any:  # noqa: ANN401, what
             entry, value = map_entry_of(field), content[name]
             inner = (entry.fields_by_name["value"] if entry is not None else field).message_type
             if inner is None:
-                continue
-            if entry is not None and isinstance(value, dict):
+                if field.type == FieldDescriptor.TYPE_DOUBLE:
+                    found[name] = list(map(as_number, value)) if isinstance(value, list) else as_number(value)
+            elif inner.full_name == "google.protobuf.Timestamp":
+                found[name] = as_time(value)
+            elif entry is not None and isinstance(value, dict):
                 if inner.name == "FeatureValue":
                     found[name] = {key: as_typed(one) for key, one in value.items() if one is not None}
                 else:
@@ -127,6 +162,25 @@ def typed(content: object, descriptor: Descriptor) -> Any:  # noqa: ANN401, what
             elif entry is None:
                 found[name] = [typed(one, inner) for one in value] if isinstance(value, list) else typed(value, inner)
     return found
+
+
+def as_number(value: object) -> Any:  # noqa: ANN401, whatever JSON holds
+    try:
+        return value if value in {"NaN", "Infinity", "-Infinity"} or not isinstance(value, str) else read_number(value)
+    except ValueError:
+        return value
+
+
+def as_time(value: Any) -> Any:  # noqa: ANN401, whatever JSON holds
+    try:
+        Timestamp().FromJsonString(value)
+    except (ValueError, TypeError, AttributeError):
+        try:
+            time = read_time(value)
+        except ValueError:
+            return value
+        return None if time is None else time.isoformat()
+    return value
 
 
 def as_typed(content: object) -> Any:  # noqa: ANN401, whatever JSON holds
@@ -152,6 +206,8 @@ def is_taken_by_mistake(content: object, descriptor: Descriptor) -> bool:
         field = names.get(name)
         if field is None or value is None:
             continue
+        if value == [] and field.full_name in EMPTY_MEANS:
+            return True
         entry = map_entry_of(field)
         field = field if entry is None else entry.fields_by_name["value"]
         inner = value.values() if entry is not None and isinstance(value, dict) else value
@@ -187,7 +243,7 @@ def common_value(field: FieldDescriptor, *, odd: bool) -> st.SearchStrategy[Any]
     one = common_scalar(field) if field.message_type is None else objects(field.message_type, odd=odd)
     if odd:
         one |= st.sampled_from(ODD)
-    return st.lists(one, max_size=3) if field.is_repeated else one
+    return st.lists(one, min_size=field.full_name in EMPTY_MEANS, max_size=3) if field.is_repeated else one
 
 
 @cache
@@ -318,52 +374,77 @@ def test_texts_are_parsed_and_refused_as_by_the_library(payload: bytes) -> None:
         ("Recommend", b"{", "request", "is no JSON: Expecting property name"),
         ("Recommend", b"[" * 20_000, "request", "is JSON inside JSON, too deep to be read"),
         ("Recommend", b'{"bandit": "\xff"}', "request", "is not UTF-8"),
-        ("Recommend", b'{"bandit": "a", "bandit": "b"}', "request", "has the key 'bandit' twice"),
+        (
+            "Recommend",
+            b'{"bandit": "a", "bandit": "b"}',
+            "request",
+            "has the key 'bandit' twice: leave one of them out",
+        ),
         (
             "Recommend",
             b'{"bandit": "a", "requestId": "b", "request_id": "b"}',
             "request_id",
-            "is there by both its names",
+            "is there by both its names, requestId and request_id: leave one of them out",
         ),
         ("Recommend", b'{"context": [%s]}' % (b"9" * 5000), "request", "has a number of too many digits"),
         (
             "Recommend",
             b'{"context": [%s]}' % (b"9" * 400),
             "context[0]",
-            "expected a number of some 300 digits at most; got 99",
+            "expected a number of some 300 digits at most, got 99",
         ),
         ("Recommend", b"null", "request", "expected an object with fields such as bandit, context"),
         ("Recommend", b'{"\\ud800": 1}', "request", "has half of a character"),
-        ("Recommend", b'{"context": [0, NaN]}', "context[1]", "Couldn't parse NaN"),
-        ("Recommend", b'{"context": {"a": 1}}', "context", "expected a list such as"),
-        ("Recommend", b'{"context": 3}', "context", "expected a list such as [3]; got 3"),
-        ("Recommend", b'{"context": [1, true]}', "context[1]", "expected a number; got true or false"),
-        ("Recommend", b'{"context": ["1_000"]}', "context[0]", "expected a number; got a text"),
-        ("Recommend", '{"context": ["\u0663"]}'.encode(), "context[0]", "expected a number; got a text"),
-        ("Recommend", b'{"candidateItemIds": ["a", null]}', "candidate_item_ids[1]", "expected a text; got null"),
-        ("Recommend", b'{"minModelVersion": 1.5}', "min_model_version", "expected a whole number; got 1.5"),
-        ("Recommend", b'{"minModelVersion": "x"}', "min_model_version", "expected a whole number; got a text"),
-        ("Recommend", b'{"features": 3.5}', "features", 'expected an object such as {"name": value}; got 3.5'),
+        ("Recommend", b'{"context": [0, NaN]}', "context[1]", "expected a finite number, got NaN"),
+        ("Recommend", b'{"context": {"a": 1}}', "context", 'expected a list, got {"a": 1}: write [{...}]'),
+        ("Recommend", b'{"context": 3}', "context", "expected a list, got 3: write [3]"),
+        ("Recommend", b'{"context": [1, true]}', "context[1]", "expected a number, got true"),
+        (
+            "Recommend",
+            b'{"context": ["1_000"]}',
+            "context[0]",
+            "expected a finite number, got '1_000': write no separators",
+        ),
+        ("Recommend", '{"context": ["\u0663"]}'.encode(), "context[0]", "expected a finite number, got '\u0663'"),
+        ("Recommend", b'{"candidateItemIds": ["a", null]}', "candidate_item_ids[1]", "expected a text, got null"),
+        ("Recommend", b'{"minModelVersion": 1.5}', "min_model_version", "expected a whole number, got 1.5"),
+        ("Recommend", b'{"minModelVersion": "x"}', "min_model_version", "expected a whole number, got 'x'"),
+        ("Recommend", b'{"features": 3.5}', "features", 'expected an object such as {"name": value}, got 3.5'),
         (
             "Recommend",
             b'{"features": {"A": [1, "b"]}}',
-            "features[A]",
-            "expected a text, a number, true or false, a list",
+            'features["A"]',
+            'expected a list of texts or of numbers, got [1, "b"]',
         ),
         (
             "Recommend",
             b'{"features": {"A": {"numbr": 3}}}',
-            "features[A].numbr",
-            "is no field of this message: is it number?",
+            'features["A"].numbr',
+            "is no field of this message: is it number? It has number, text, boolean, labels, vector",
         ),
-        ("Recommend", b'{"features": {"A": {"number": "x"}}}', "features[A].number", "expected a number; got a text"),
+        (
+            "Recommend",
+            b'{"features": {"A": {"number": "x"}}}',
+            'features["A"].number',
+            "expected a finite number, got 'x'",
+        ),
         ("Recommend", b'{"reward": 1}', "reward", "is no field of this message"),
-        ("Recommend", b'{"contxt": [1]}', "contxt", "is no field of this message: is it context?"),
+        ("Recommend", b'{"contxt": [1]}', "contxt", "is no field of this message: is it context? It has"),
         ("Recommend", b'{"%s": 1}' % (b"a" * 2_000), "a" * 128, "is no field of this message"),
         ("CreateBandit", b'{"bandit": 5}', "bandit", "expected an object with fields such as name,"),
         ("CreateBandit", b'{"bandit": {"exploration": {"best": 1}}}', "bandit.exploration.best", "is no field of"),
-        ("CreateBandit", b'{"bandit": {"rewardWait": "1e3s"}}', "bandit.reward_wait", "Couldn't parse duration: 1e3s"),
-        ("CreateBandit", b'{"bandit": {"kernel": "BEST"}}', "bandit.kernel", "expected one of KERNEL_UNSPECIFIED"),
+        (
+            "CreateBandit",
+            b'{"bandit": {"rewardWait": "1e3s"}}',
+            "bandit.reward_wait",
+            "expected seconds such as \"86400s\", got '1e3s'",
+        ),
+        (
+            "CreateBandit",
+            b'{"bandit": {"kernel": "BEST"}}',
+            "bandit.kernel",
+            "expected a name, got 'BEST'; the names are KERNEL_",
+        ),
     ],
 )
 def test_a_refusal_names_the_field_and_no_exception_of_python(
@@ -374,7 +455,127 @@ def test_a_refusal_names_the_field_and_no_exception_of_python(
         handler_of(described).request_deserializer(payload)
     assert refused.value.field == field
     assert refused.value.problem.startswith(problem)
-    assert not re.search(r"Error|object at|int\(\)|sys\.", refused.value.problem)
+    assert not re.search(
+        r"Error|object at|int\(\)|sys\.|Failed|protobuf|topk_bandit\.v1|can't be read", refused.value.problem
+    )
+
+
+SLIPS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "Recommend",
+        {"candidateItemIds": []},
+        "candidate_item_ids: is an empty list, which would stand for every available",
+    ),
+    (
+        "Activate",
+        {"shown_item_ids": []},
+        "shown_item_ids: is an empty list, which would stand for the recommended slate",
+    ),
+    ("Recommend", {"candidateItemIds": "tea"}, 'candidate_item_ids: expected a list, got \'tea\': write ["a", "b"]'),
+    (
+        "Recommend",
+        {"candidateItemIds": [7]},
+        "candidate_item_ids[0]: expected a text, got 7: write it in quotation marks",
+    ),
+    ("Recommend", {"candidates": ["tea"]}, "candidates: is no field of this message: is it candidate_item_ids?"),
+    ("Recommend", {"context": [""]}, "context[0]: is missing, got ''"),
+    ("Recommend", {"context": ["3,5"]}, "context[0]: expected a finite number, got '3,5': write a decimal point"),
+    ("Recommend", {"minModelVersion": 1e30}, "min_model_version: expected a whole number from -9223372036854775808"),
+    (
+        "Recommend",
+        {"strictCandidates": "true"},
+        "strict_candidates: expected true or false, got 'true': write it without",
+    ),
+    (
+        "Recommend",
+        {"features": {"user": {"age": 3}}},
+        'features["user"]: expected a text, a number, true or false, a list',
+    ),
+    ("Recommend", {"features": {"age": float("nan")}}, 'features["age"]: expected a finite number, got NaN: leave out'),
+    ("Recommend", {"features": {"v": [1, float("inf")]}}, 'features["v"][1]: expected a finite number, got Infinity'),
+    (
+        "Recommend",
+        {"features": {"v": [1, None]}},
+        'features["v"]: expected a list of texts or of numbers, got [1, null]',
+    ),
+    (
+        "Recommend",
+        {"features": {"a": {"number": 1, "text": "b"}}},
+        'features["a"]: has number and text: leave one of them',
+    ),
+    ("Recommend", {"features": [{"age": 3}]}, 'features: expected an object such as {"name": value}, got [{"age": 3}]'),
+    ("Reward", {"id": "r"}, "id: is no field of this message: is it recommendation_id?"),
+    ("Reward", {"value": "0,7"}, "value: expected a finite number, got '0,7': write a decimal point"),
+    ("Reward", {"value": {"value": 1}}, 'value: expected a number, got {"value": 1}'),
+    ("BatchReward", {"rewards": [None]}, "rewards[0]: expected an object with fields such as recommendation_id"),
+    ("CreateBandit", {"name": "shop"}, "name: is no field of this message; it has bandit"),
+    ("CreateBandit", {"bandit": {"rewardWait": 86400}}, 'expected seconds such as "86400s", got 86400: write "86400s"'),
+    ("CreateBandit", {"bandit": {"rewardWait": "24h"}}, "got '24h': write \"86400s\""),
+    ("CreateBandit", {"bandit": {"halfLife": "1.5 d"}}, "got '1.5 d': write \"129600s\""),
+    ("CreateBandit", {"bandit": {"rewardWait": "PT24H"}}, "bandit.reward_wait: expected seconds such as"),
+    (
+        "CreateBandit",
+        {"bandit": {"rewardWait": {"seconds": 3}}},
+        'expected seconds such as "86400s", got {"seconds": 3}',
+    ),
+    (
+        "CreateBandit",
+        {"bandit": {"slateSize": 99999999999}},
+        "expected a whole number from -2147483648 to 2147483647, got",
+    ),
+    (
+        "CreateBandit",
+        {"bandit": {"rewardRange": {"low": 0}}},
+        "reward_range.low: is no field of this message; it has min, max",
+    ),
+    ("CreateBandit", {"bandit": {"rewardAggregation": "sum"}}, "got 'sum': is it REWARD_AGGREGATION_SUM?"),
+    ("CreateBandit", {"bandit": {"kernel": True}}, "bandit.kernel: expected a name, got true; the names are"),
+    (
+        "CreateBandit",
+        {"bandit": {"createTime": "31.01.2026"}},
+        "expected a time of 2000 to 2100 such as 2026-01-31T12:00:00Z",
+    ),
+    ("UpdateBandit", {"updateMask": "reward_wait"}, "got 'reward_wait': write them in camel case, \"rewardWait\""),
+    (
+        "UpdateBandit",
+        {"updateMask": ["rewardWait"]},
+        'expected one text of paths such as "rewardWait,halfLife", got ["',
+    ),
+    ("UpdateBandit", {"updateMask": {"paths": []}}, "update_mask: expected one text of paths such as"),
+    ("UpsertItems", {"items": [{"id": "tea"}]}, "items[0].id: is no field of this message: is it item_id?"),
+    (
+        "UpsertItems",
+        {"items": ["tea"]},
+        "items[0]: expected an object with fields such as item_id, unavailable, features, got",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "content", "problem"), SLIPS)
+def test_common_slips_are_refused_with_the_field_what_was_got_and_the_remedy(
+    method: str, content: dict[str, Any], problem: str
+) -> None:
+    [described] = [one for one in METHODS if one.name == method]
+    with pytest.raises(InvalidArgumentError, match=re.escape(problem)):
+        handler_of(described).request_deserializer(json.dumps(content).encode())
+
+
+@pytest.mark.parametrize(
+    ("method", "content", "read"),
+    [
+        ("Recommend", {"context": [" 3 ", "+4", ".5"]}, {"context": [3, 4, 0.5]}),
+        ("Recommend", {"candidateItemIds": None, "features": {}}, {}),
+        ("Reward", {"value": "7e-1"}, {"value": 0.7}),
+        ("Reward", {"value": "NA"}, {}),
+        ("ImportObservations", {"rows": [{"time": "2026-01-31"}]}, {"rows": [{"time": "2026-01-31T00:00:00Z"}]}),
+        ("ImportObservations", {"rows": [{"time": 1_769_860_800}]}, {"rows": [{"time": "2026-01-31T12:00:00Z"}]}),
+        ("ImportObservations", {"rows": [{"time": "NaT", "propensity": ""}]}, {"rows": [{}]}),
+    ],
+)
+def test_numbers_and_times_are_read_as_in_files(method: str, content: dict[str, Any], read: dict[str, Any]) -> None:
+    [described] = [one for one in METHODS if one.name == method]
+    wanted = json_format.ParseDict(read, GetMessageClass(described.input_type)())
+    assert handler_of(described).request_deserializer(json.dumps(content).encode()) == wanted
 
 
 JSON_OF: dict[str, list[Any]] = {**TEXTS_OF, "google.protobuf.Any": [{"@type": DURATION, "value": "1s"}]}

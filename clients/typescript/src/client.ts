@@ -154,7 +154,7 @@ export class Client<F extends Features<F> = Features> {
 
   /** Say that a slate was shown, or that `shown` was instead of it: needed where the bandit requires activation. */
   async activate(options: ActivateOptions): Promise<ActivationReceipt> {
-    const asked = activateOperation(this.#name(options), options.recommendationId, options.shown ?? []);
+    const asked = activateOperation(this.#name(options), options.recommendationId, options.shown);
     return this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
   }
 

@@ -35,14 +35,11 @@ export interface RecommendFields {
 }
 
 export function recommendOperation(bandit: string, asked: RecommendFields): Operation<Recommendation> {
-  // On the wire an empty list means every item: the opposite of what the caller found to be eligible.
-  if (asked.candidates?.length === 0)
-    throw invalidArgument("candidate_item_ids", "must not be empty; undefined stands for every available item");
   const request: RecommendRequestJson = {
     bandit,
     requestId: asked.requestId,
     context: (asked.context ?? []).map(wireNumber),
-    candidateItemIds: [...(asked.candidates ?? [])],
+    ...listOf("candidateItemIds", asked.candidates, "every available item"),
     minModelVersion: String(asked.minModelVersion ?? 0),
     strictCandidates: asked.strictCandidates ?? false,
     features: featureValues(asked.features ?? {}),
@@ -50,12 +47,25 @@ export function recommendOperation(bandit: string, asked: RecommendFields): Oper
   return { method: "Recommend", request, read: recommendationOf };
 }
 
+/** Return a list under its name, or nothing if it is undefined: an empty one would mean the opposite on the wire. */
+export function listOf<K extends string>(
+  name: K,
+  values: readonly string[] | undefined,
+  absent: string,
+): Partial<Record<K, string[]>> {
+  if (values === undefined) return {};
+  const field = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  if (!values.length) throw invalidArgument(field, `must not be empty; undefined stands for ${absent}`);
+  return { [name]: [...values] } as Record<K, string[]>;
+}
+
 export function activateOperation(
   bandit: string,
   recommendationId: string,
-  shown: readonly string[],
+  shown: readonly string[] | undefined,
 ): Operation<ActivationReceipt> {
-  const request: ActivateRequestJson = { bandit, recommendationId, shownItemIds: [...shown] };
+  const instead = listOf("shownItemIds", shown, "the recommended slate");
+  const request: ActivateRequestJson = { bandit, recommendationId, ...instead };
   return { method: "Activate", request, read: activationOf };
 }
 

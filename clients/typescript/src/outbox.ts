@@ -2,7 +2,7 @@
 
 import type { Edges } from "./edges.js";
 import { ClientError, invalidArgument } from "./errors.js";
-import { activateOperation, batchOperation, type Operation } from "./operations.js";
+import { activateOperation, batchOperation, listOf, type Operation } from "./operations.js";
 import { checkedRetry, pauseOf, type RetryPolicy } from "./retries.js";
 import type { OutboxStorage } from "./storage.js";
 import type { ActivationReceipt, OutboxStatus, Refusal, RewardReceipt } from "./values.js";
@@ -142,7 +142,8 @@ export class Outbox {
 
   /** Write down that a slate was shown, or `shown` instead of it; do so before the slate's rewards. */
   async activate({ shown, ...about }: KeptActivation): Promise<boolean> {
-    return this.#keep(about, { shown: [...(shown ?? [])] });
+    // What is written for the slate itself is an empty list.
+    return this.#keep(about, { shown: listOf("shownItemIds", shown, "the recommended slate").shownItemIds ?? [] });
   }
 
   /** Return how many wait, since when, and what became of the others. */
@@ -287,7 +288,8 @@ export class Outbox {
     const name = `tenants/${tenant}/bandits/${bandit}`;
     try {
       if (!shown) return await this.sender.send(batchOperation(name, taken), this.#timeoutMs);
-      return [await this.sender.send(activateOperation(name, recommendationId, shown), this.#timeoutMs)];
+      const instead = shown.length ? shown : undefined;
+      return [await this.sender.send(activateOperation(name, recommendationId, instead), this.#timeoutMs)];
     } catch (error) {
       const failure = error instanceof ClientError ? error : new ClientError("UNKNOWN", String(error));
       return taken.map(() => failure);

@@ -103,7 +103,7 @@ test("contexts of numbers, and candidates", async () => {
   await assert.rejects(client().recommend({ bandit: "numbers", context: [1] }), { code: "INVALID_ARGUMENT", details: { field: "context", reason: "", reference: "", quota: "", retryAfterMs: null, numbers: {} } });
   const strict = { bandit: "numbers", context: [1, 0], candidates: ["milk", "tea", "coffee", "gone"], strictCandidates: true };
   await assert.rejects(client().recommend(strict), { code: "NOT_FOUND" });
-  await assert.rejects(client().recommend({ bandit: "numbers", context: [1, 0], candidates: [] }), /candidate_item_ids/);
+  await assert.rejects(client().recommend({ bandit: "numbers", context: [1, 0], candidates: [] }), /candidate_item_ids: must not be empty/);
 });
 
 test("what too few items are is counted in the error", async () => {
@@ -157,6 +157,7 @@ test("an activation, also of what was shown instead", async () => {
   const shown = ["tea", "milk", "coffee"];
   const receipt = await shop.activate({ bandit: "careful", recommendationId: id, shown });
   assert.equal(receipt.outcome, "activated");
+  await assert.rejects(shop.activate({ bandit: "careful", recommendationId: id, shown: [] }), /shown_item_ids: must not be empty/);
   assert.equal((await shop.activate({ bandit: "careful", recommendationId: id, shown })).outcome, "duplicate");
 });
 

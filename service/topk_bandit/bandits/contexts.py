@@ -179,8 +179,8 @@ def _other_kind(kind: FeatureKind, value: FeatureValue) -> str:
     try:
         read_feature(kind, value)
     except ValueError as error:
-        return f"{error} (the schema has {_describe(kind)})"
-    return f"must be {_describe(kind)}, got {shorten(value)}"
+        return f"{error} (the feature is {_describe(kind)})"
+    return f"is {_describe(kind)}, got {shorten(value)}"
 
 
 def _shorten(text: str) -> str:
@@ -204,13 +204,13 @@ def _is_of_kind(kind: FeatureKind, value: FeatureValue) -> bool:
 def _describe(kind: FeatureKind) -> str:
     match kind:
         case Numeric():
-            return "a number"
+            return "numeric"
         case Boolean():
-            return "a boolean"
+            return "boolean"
         case LabelSet():
-            return "labels"
+            return "a label set"
         case Categorical():
-            return "a text"
+            return "categorical"
         case Vector(size):
             return f"a vector of {size} numbers"
 

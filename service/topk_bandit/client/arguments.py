@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.errors import InvalidArgument
 
-__all__ = ["WRONG", "message", "number", "numbers", "refuse", "several", "texts"]
+__all__ = ["WRONG", "filled", "message", "number", "numbers", "refuse", "several", "texts"]
 
 M = TypeVar("M", bound="Message")
 
@@ -75,6 +75,19 @@ def texts(field: str, values: Any) -> list[str]:  # noqa: ANN401, whatever a cal
     for place, one in enumerate(found):
         if not isinstance(one, str):
             raise refuse(f"{field}[{place}]", one)
+    return found
+
+
+def filled(field: str, values: Any, *, absent: str) -> list[str]:  # noqa: ANN401, whatever a caller gives
+    """Return several texts, or none for None, which stands for what `absent` says.
+
+    On the wire an empty list is the same as none, the opposite of what a caller means by it: it is `InvalidArgument`.
+    """
+    if values is None:
+        return []
+    found = texts(field, values)
+    if not found:
+        raise invalid_argument(field, f"must not be empty; None stands for {absent}")
     return found
 
 

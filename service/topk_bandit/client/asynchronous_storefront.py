@@ -142,7 +142,7 @@ class AsyncPlacement:
         """Write a reward into the outbox; see its `reward`."""
         return await self._storefront.outbox.reward(self._bandit, recommendation_id, value, reward_id=reward_id)
 
-    async def activate(self, recommendation_id: str, *, shown: Iterable[str] = ()) -> bool:
+    async def activate(self, recommendation_id: str, *, shown: Iterable[str] | None = None) -> bool:
         """Write into the outbox that a slate was shown; see its `activate`."""
         return await self._storefront.outbox.activate(self._bandit, recommendation_id, shown=shown)
 

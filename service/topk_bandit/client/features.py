@@ -8,8 +8,6 @@ from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.json_format import ParseDict, ParseError
-
 from topk_bandit.client.arguments import WRONG, message, refuse, several
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
@@ -33,7 +31,6 @@ __all__ = [
     "numeric",
     "schema_message",
     "schema_of",
-    "schema_of_json",
     "vector",
 ]
 
@@ -132,14 +129,6 @@ def _feature_message(path: str, feature: Feature) -> pb.Feature:
 def schema_of(message: pb.FeatureSchema) -> tuple[Feature, ...]:
     """Return the schema in a message."""
     return tuple(Feature(feature.name, _kind(feature)) for feature in message.features)
-
-
-def schema_of_json(schema: Mapping[str, Any]) -> tuple[Feature, ...]:
-    """Return what the HTTP API's FeatureSchema says, or raise ValueError with what is wrong with it, in one line."""
-    try:
-        return schema_of(ParseDict(dict(schema), pb.FeatureSchema()))
-    except ParseError as error:
-        raise ValueError(" ".join(str(error).split())) from None
 
 
 def _kind(message: pb.Feature) -> FeatureKind:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topk_bandit.client import imports
-from topk_bandit.client.arguments import message, number, numbers, refuse, several, texts
+from topk_bandit.client.arguments import filled, message, number, numbers, refuse, several, texts
 from topk_bandit.client.bandit_settings import AGGREGATIONS, settings_mask, settings_message
-from topk_bandit.client.errors import error_of_entry, invalid_argument, no_answer
+from topk_bandit.client.errors import error_of_entry, no_answer
 from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
 from topk_bandit.client.imports import ImportProgress
 from topk_bandit.client.values import (
@@ -147,15 +147,11 @@ class Operations:
         strict_candidates: bool,
     ) -> Operation[Recommendation]:
         """Ask for a slate."""
-        wanted = [] if candidates is None else texts("candidate_item_ids", candidates)
-        if candidates is not None and not wanted:
-            # On the wire an empty list means every item: the opposite of what the caller found to be eligible.
-            raise invalid_argument("candidate_item_ids", "must not be empty; None stands for every available item")
         request = message(
             recommender_pb.RecommendRequest,
             bandit=self._name(bandit),
             context=numbers("context", context),
-            candidate_item_ids=wanted,
+            candidate_item_ids=filled("candidate_item_ids", candidates, absent="every available item"),
             request_id=request_id or self.new_request_id(),
             min_model_version=min_model_version,
             strict_candidates=strict_candidates,
@@ -163,13 +159,15 @@ class Operations:
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _slate_in, hedged=True)
 
-    def activate(self, bandit: str, recommendation_id: str, shown: Iterable[str]) -> Operation[ActivationReceipt]:
+    def activate(
+        self, bandit: str, recommendation_id: str, shown: Iterable[str] | None
+    ) -> Operation[ActivationReceipt]:
         """Say that a slate was shown."""
         request = message(
             recommender_pb.ActivateRequest,
             bandit=self._name(bandit),
             recommendation_id=recommendation_id,
-            shown_item_ids=texts("shown_item_ids", shown),
+            shown_item_ids=filled("shown_item_ids", shown, absent="the recommended slate"),
         )
         return Operation(RecommenderServiceStub, "Activate", request, _activation)
 

@@ -251,7 +251,7 @@ class OutboxSender:
         last = time.monotonic() + self._timeout / 2.0  # so that the last call ends within the lease
         answers: list[_Answer] = []
         for one in activations:
-            operation = self._operations.activate(one.bandit, one.recommendation_id, one.shown)
+            operation = self._operations.activate(one.bandit, one.recommendation_id, one.shown or None)
             try:
                 answers.append(self._send(operation, self._timeout))
             except _HINDRANCES:

@@ -249,7 +249,7 @@ class Client(Studies, Operators):
         bandit: str,
         recommendation_id: str,
         *,
-        shown: Iterable[str] = (),
+        shown: Iterable[str] | None = None,
         timeout: float | None = None,
     ) -> ActivationReceipt:
         """Say that a slate was shown, or that `shown`, as many items, were instead of it.

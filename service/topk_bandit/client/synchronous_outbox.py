@@ -8,7 +8,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from topk_bandit.client.arguments import number, texts
+from topk_bandit.client.arguments import filled, number
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.outbox_file import OutboxFile
 from topk_bandit.client.outbox_sender import OutboxSender
@@ -121,7 +121,7 @@ class Outbox:
         self._sender.add_reward(bandit, recommendation_id, number, reward_id=own_id, final=final)
         return True
 
-    def activate(self, bandit: str, recommendation_id: str, *, shown: Iterable[str] = ()) -> bool:
+    def activate(self, bandit: str, recommendation_id: str, *, shown: Iterable[str] | None = None) -> bool:
         """Write down that a slate was shown, or that `shown`, as many items, were instead of it; it will be delivered.
 
         Return whether there was something to write, as `reward` does, and write it before that slate's rewards: each of
@@ -170,8 +170,8 @@ def _check_ids(**ids: str) -> None:
             raise invalid_argument(field, f"must have at most {_LONGEST_ID} characters")
 
 
-def _checked_items(shown: Iterable[str]) -> tuple[str, ...]:
-    items = tuple(texts("shown_item_ids", shown))
+def _checked_items(shown: Iterable[str] | None) -> tuple[str, ...]:
+    items = tuple(filled("shown_item_ids", shown, absent="the recommended slate"))
     if len(items) > MAX_SLATE_SIZE:
         raise invalid_argument("shown_item_ids", f"must be at most {MAX_SLATE_SIZE} items")
     _check_ids(**{f"shown_item_ids[{index}]": item for index, item in enumerate(items)})

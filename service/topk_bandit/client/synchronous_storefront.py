@@ -144,7 +144,7 @@ class Placement:
         """Write a reward into the outbox; see its `reward`."""
         return self._storefront.outbox.reward(self._bandit, recommendation_id, value, reward_id=reward_id)
 
-    def activate(self, recommendation_id: str, *, shown: Iterable[str] = ()) -> bool:
+    def activate(self, recommendation_id: str, *, shown: Iterable[str] | None = None) -> bool:
         """Write into the outbox that a slate was shown; see its `activate`."""
         return self._storefront.outbox.activate(self._bandit, recommendation_id, shown=shown)
 

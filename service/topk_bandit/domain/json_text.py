@@ -58,7 +58,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen = set[str]()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise JsonError(f"has the key {twice!r:.60} twice")
+        raise JsonError(f"has the key {twice!r:.60} twice: leave one of them out")
     return found
 
 

@@ -28,6 +28,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
+from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.features import schema_from_proto, schema_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
@@ -217,7 +218,8 @@ def _milliseconds(path: str, duration: Duration, most: tuple[int, str]) -> int:
     if abs(duration.nanos) >= _NANOS_PER_SECOND or duration.seconds * duration.nanos < 0:
         raise InvalidArgumentError(path, "is not a valid google.protobuf.Duration")
     if not 1 <= milliseconds <= most[0] or rest:
-        raise InvalidArgumentError(path, f"must be 1 millisecond to {most[1]}, in whole milliseconds")
+        got = f"{duration.seconds + duration.nanos / _NANOS_PER_SECOND:.12g} s"
+        raise InvalidArgumentError(path, f"must be 1 millisecond to {most[1]}, in whole milliseconds, not {got}")
     return milliseconds
 
 
@@ -371,7 +373,8 @@ def _leaves(path: str) -> Iterable[str]:
     if path in _FIXED:
         raise InvalidArgumentError("update_mask", f"names {path}, which can't be changed")
     if path not in _CHANGEABLE:
-        raise InvalidArgumentError(
-            "update_mask", f"names {fields.quote_text(path)}; it may name {', '.join(_CHANGEABLE)}"
-        )
+        near = find_nearest(path, _CHANGEABLE)
+        hint = "" if near is None else f": is it {near}?"
+        problem = f"names {fields.quote_text(path)}{hint}; it may name {', '.join(_CHANGEABLE)}"
+        raise InvalidArgumentError("update_mask", problem)
     return _EXPLORATION if path == "exploration" else (path,)

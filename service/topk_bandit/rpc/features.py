@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.bandits import MAX_CONTEXT_WIDTH
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -25,6 +25,7 @@ from topk_bandit.domain.features import (
     width_of,
 )
 from topk_bandit.rpc import fields
+from topk_bandit.rpc.json_reading import message_of
 from topk_bandit.v1 import features_pb2 as pb
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "feature_stats_to_proto",
     "features_from_proto",
     "features_to_proto",
+    "schema_from_json",
     "schema_from_proto",
     "schema_to_proto",
 ]
@@ -53,16 +55,17 @@ _Texts = TypeVar("_Texts", Categorical, LabelSet)
 
 
 def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
-    """Return a schema; errors name fields below `path`."""
-    fields.size(f"{path}.features", len(schema.features), most=MAX_FEATURES)
+    """Return a schema; errors name fields below `path`, which may be empty."""
+    below = f"{path}.features".lstrip(".")
+    fields.size(below, len(schema.features), most=MAX_FEATURES)
     features: list[Feature] = []
     for place, feature in enumerate(schema.features):
-        at = f"{path}.features[{place}]"
+        at = f"{below}[{place}]"
         if not _NAME.fullmatch(feature.name):
             raise InvalidArgumentError(f"{at}.name", f"must be {_NAMES}, not {fields.quote_text(feature.name)}")
         earlier = next((n for n, one in enumerate(features) if one.name == feature.name), None)
         if earlier is not None:
-            raise InvalidArgumentError(f"{at}.name", f'repeats {path}.features[{earlier}].name: "{feature.name}"')
+            raise InvalidArgumentError(f"{at}.name", f'repeats {below}[{earlier}].name: "{feature.name}"')
         try:
             features.append(Feature(feature.name, _kind(at, feature)))
         except InvalidArgumentError as error:
@@ -71,6 +74,11 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     if width > MAX_CONTEXT_WIDTH:
         raise InvalidArgumentError(path, f"takes {width} numbers to encode; at most {MAX_CONTEXT_WIDTH} are allowed")
     return tuple(features)
+
+
+def schema_from_json(content: Any) -> FeatureSchema:  # noqa: ANN401, whatever JSON holds
+    """Return the schema that JSON has, read as over HTTP; errors name fields of it."""
+    return schema_from_proto("", message_of(content, pb.FeatureSchema()))
 
 
 def _kind(path: str, feature: pb.Feature) -> FeatureKind:

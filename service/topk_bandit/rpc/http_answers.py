@@ -14,6 +14,7 @@ import grpc
 from aiohttp import web
 from google.rpc.status_pb2 import Status
 
+from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.rpc.json_messages import error_to_json
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "refusal",
     "success",
     "unknown_packing",
+    "unknown_path",
     "written_refusal",
     "written_success",
     "wrong_kind",
@@ -38,6 +40,7 @@ __all__ = [
 
 JSON, PROTO = "application/json", "application/proto"
 COMPRESSED_FROM_BYTES = 1024
+_LONGEST_PATH = 60
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 _NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 
@@ -101,9 +104,21 @@ def problem(code: grpc.StatusCode, message: str, *, http_status: int | None = No
     return refusal(Status(code=code.value[0], message=message), http_status=http_status)
 
 
-def wrong_kind() -> web.Response:
-    """Return the refusal of a request whose body is of a kind that no call takes."""
-    refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"bodies are {JSON} or {PROTO}", http_status=415)
+def unknown_path(path: str, known: Iterable[str]) -> web.Response:
+    """Return the refusal of a request whose path is none of a method, with the nearest one that is known."""
+    by_method = {one.rpartition("/")[2]: one for one in known}
+    near = find_nearest(path.rstrip("/").rpartition("/")[2], by_method)
+    hint = (
+        f"there are {', '.join(sorted(by_method))[:_LONGEST_PATH]}..." if near is None else f"is it {by_method[near]}?"
+    )
+    message = f"there is no such method: {path[:_LONGEST_PATH]!r}; {hint}"
+    return problem(grpc.StatusCode.UNIMPLEMENTED, message, http_status=404)
+
+
+def wrong_kind(got: str) -> web.Response:
+    """Return the refusal of a request whose body is of a kind that no call takes, by its header."""
+    expected = f"expected the header Content-Type: {JSON}, or {PROTO}"
+    refused = problem(grpc.StatusCode.UNIMPLEMENTED, f"{expected}, got {got[:_LONGEST_PATH]!r}", http_status=415)
     refused.headers["Accept-Post"] = f"{JSON}, {PROTO}"
     return refused
 

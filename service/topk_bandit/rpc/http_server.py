@@ -35,6 +35,7 @@ from topk_bandit.rpc.http_answers import (
     refusal,
     success,
     unknown_packing,
+    unknown_path,
     written_refusal,
     written_success,
     wrong_kind,
@@ -241,20 +242,23 @@ class HttpServer:
         if method is None and request.path in self._documents:
             return self._show(request)
         if method is None:
-            return problem(grpc.StatusCode.UNIMPLEMENTED, "there is no such method", http_status=404)
+            return unknown_path(request.path, self._methods)
         if request.method == "OPTIONS":
             return self._preflight(request)
         if request.method != "POST":
-            return wrong_method("calls are made with POST", allowed="POST, OPTIONS")
+            return wrong_method(f"calls are made with POST, got {request.method}", allowed="POST, OPTIONS")
         call = call_of((name, shown) for name in ID_HEADERS for shown in request.headers.getall(name, ()))
         guarded = method.get(request.headers.get(hdrs.CONTENT_TYPE, "")) or method.get(request.content_type)
-        response = wrong_kind() if guarded is None else await self._call(request, guarded, call)
+        if guarded is None:
+            response = wrong_kind(request.headers.get(hdrs.CONTENT_TYPE, ""))
+        else:
+            response = await self._call(request, guarded, call)
         response.headers.update(metadata_of(call))
         return response
 
     def _show(self, request: web.BaseRequest) -> web.Response:
         if request.method not in {"GET", "HEAD"}:
-            return wrong_method("this is for reading", allowed="GET, HEAD")
+            return wrong_method(f"this is for reading with GET, got {request.method}", allowed="GET, HEAD")
         return self._documents[request.path].answer(request)
 
     async def _call(self, request: web.BaseRequest, guarded: Guarded, call: Call) -> web.Response:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.values import FIRST_TIME, LAST_TIME
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import context_from_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
     from topk_bandit.bandits.imports import ImportReceipt
     from topk_bandit.domain.bandits import BanditName
 
@@ -20,7 +23,7 @@ __all__ = ["MAX_ROWS", "MAX_ROW_NUMBER", "import_named", "import_request", "rece
 MAX_ROWS = 1000
 MAX_ROW_NUMBER = 10**15
 _MAX_ERRORS = 100
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_BILLION = 10**9
 
 
 def import_named(request: pb.GetImportRequest | pb.ImportObservationsRequest) -> tuple[BanditName, str]:
@@ -55,9 +58,18 @@ def _row(row: pb.PastObservation) -> PastSlate | InvalidArgumentError:
 
 def _milliseconds(row: pb.PastObservation) -> int:
     seconds, nanos = row.time.seconds, row.time.nanos
-    if not (_FIRST_SECOND <= seconds <= _LAST_SECOND and 0 <= nanos < 10**9):
-        raise InvalidArgumentError("time", "is no time of the years 1 to 9999")
+    if not (FIRST_TIME.timestamp() <= seconds < LAST_TIME.timestamp() and 0 <= nanos < _BILLION):
+        expected = f"expected a time of {FIRST_TIME:%Y} to {LAST_TIME:%Y}"
+        got = f"got {_name_time(row.time)}: leave out a time that is not known"
+        raise InvalidArgumentError("time", f"{expected}, {got}")
     return seconds * 1000 + nanos // 1_000_000
+
+
+def _name_time(time: Timestamp) -> str:
+    try:
+        return time.ToJsonString()
+    except ValueError:
+        return f"{time.seconds} seconds and {time.nanos} nanoseconds since 1970"
 
 
 def _propensity(value: float) -> float:

@@ -1,7 +1,7 @@
 """Messages and errors as JSON: protobuf's mapping, and the errors of the Connect protocol.
 
 Answers have every field, also those that are zero, so that a reader without the protos finds what the documents name.
-What is refused, `json_format` refuses, but for a few texts that are no numbers; `json_problems` says why.
+What `json_format` does not take, `json_reading` reads or refuses before it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from google.rpc import error_details_pb2  # noqa: F401
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
-from topk_bandit.rpc.json_parsing import FAST_PATH_ERRORS, parser_of, values_in, with_typed_values
+from topk_bandit.rpc.json_parsing import FAST_PATH_ERRORS, parser_of, values_in
 from topk_bandit.rpc.json_printing import printer_of, text_of
-from topk_bandit.rpc.json_problems import check_body, json_problem
+from topk_bandit.rpc.json_reading import fill, read_body
 from topk_bandit.rpc.json_sizes import check_size
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.interceptors import Handler
 
 __all__ = ["HTTP_STATUS", "error_to_json", "with_json"]
-
-_DEEPEST = 32
-"""Messages are nested four deep at most; JSON may be a little deeper before it is refused."""
 
 _LARGEST_SLOW_PATH = 1 << 20
 """The library takes a microsecond or more for each value, ten times what the fast path takes."""
@@ -85,17 +82,12 @@ def _parse(payload: bytes, descriptor: Descriptor, message: Message) -> Message:
         content = parse_json(payload, takes_nan=True)
     except JsonError as error:
         raise InvalidArgumentError("request", str(error)) from None
-    check_body(content, descriptor)
+    read = read_body(content, descriptor)
     if len(payload) > _LARGEST_SLOW_PATH:
         most = _LARGEST_SLOW_PATH
         problem = f"is larger than {most} bytes, and has numbers as texts or other forms that are not usual"
         raise InvalidArgumentError("request", problem)
-    try:
-        json_format.ParseDict(with_typed_values(content, descriptor), message, max_recursion_depth=_DEEPEST)
-    except (json_format.ParseError, *FAST_PATH_ERRORS, AttributeError) as error:
-        # The library lets some errors of values that are none of a field's type through as they are.
-        raise json_problem(error) from None
-    return message
+    return fill(message, read)
 
 
 def error_to_json(status: Status) -> tuple[int, bytes]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Read = Callable[[Any], Any]
 
 __all__ = [
+    "EMPTY_MEANS",
     "FAST_PATH_ERRORS",
     "LIBRARYS_OWN",
     "WRITTEN_AS_TEXT",
@@ -32,8 +33,16 @@ __all__ = [
     "map_entry_of",
     "parser_of",
     "values_in",
-    "with_typed_values",
 ]
+
+EMPTY_MEANS = {
+    "topk_bandit.v1.RecommendRequest.candidate_item_ids": "every available item: leave it out if these are meant",
+    "topk_bandit.v1.ActivateRequest.shown_item_ids": "the recommended slate: leave it out if that was shown",
+}
+"""What lists mean that are left out, where an empty one would mean the opposite; so an empty one is refused.
+
+Binary messages can't tell the two apart.
+"""
 
 FAST_PATH_ERRORS = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """What is raised for JSON that only `json_format` can take or refuse."""
@@ -92,28 +101,6 @@ def parser_of(descriptor: Descriptor) -> Callable[[Any], Message]:
     return parse
 
 
-def with_typed_values(content: Any, descriptor: Descriptor) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return the JSON of a message with the values of features in their typed form, and without those that are null."""
-    if not isinstance(content, dict) or descriptor.file.package == LIBRARYS_OWN:
-        return content
-    fields = {name: field for field in descriptor.fields for name in (field.name, field.json_name)}
-    return {name: _typed_field(value, fields[name]) if name in fields else value for name, value in content.items()}
-
-
-def _typed_field(value: Any, field: FieldDescriptor) -> Any:  # noqa: ANN401
-    entry = map_entry_of(field)
-    if entry is not None and isinstance(value, dict):
-        value_field = entry.fields_by_name["value"]
-        if is_feature(value_field):
-            return {key: typed_value(one) for key, one in value.items() if one is not None}
-        return {key: _typed_field(one, value_field) for key, one in value.items()}
-    if field.message_type is None or entry is not None:
-        return value
-    if isinstance(value, list):
-        return [with_typed_values(one, field.message_type) for one in value]
-    return with_typed_values(value, field.message_type)
-
-
 def _check(choices: Sequence[Sequence[str]], values: dict[str, Any]) -> None:
     for names in choices:
         if sum(values.get(name) is not None for name in names) > 1:
@@ -127,6 +114,8 @@ def _reader_of(field: FieldDescriptor) -> Read:
         return _map_reader_of(entry)
     if not field.is_repeated:
         return _single_reader_of(field)
+    if field.full_name in EMPTY_MEANS:
+        return partial(_read_filled, _single_reader_of(field))
     if field.type == FieldDescriptor.TYPE_DOUBLE:
         return _read_numbers
     return partial(_read_list, _single_reader_of(field))
@@ -182,6 +171,10 @@ def _check_kind(value: Any, kind: type) -> Any:  # noqa: ANN401
 
 def _read_list(read: Read, value: Any) -> list[Any]:  # noqa: ANN401
     return [read(one) for one in _check_kind(value, list)]
+
+
+def _read_filled(read: Read, value: Any) -> list[Any]:  # noqa: ANN401
+    return _read_list(read, value) or _leave(value)
 
 
 def _read_numbers(value: Any) -> Any:  # noqa: ANN401

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.client.features import schema_of_json
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.tables import facts, flatten
@@ -14,7 +13,8 @@ from topk_bandit.domain.bandits import Aggregation, RewardRange
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
-from topk_bandit.domain.values import read_number
+from topk_bandit.domain.values import read_number, shorten
+from topk_bandit.rpc.features import schema_from_json
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ def _settings_of(given: argparse.Namespace) -> dict[str, Any]:
 def create_items(given: argparse.Namespace) -> Iterable[str]:
     """Add items, or put others in the place of those of their ids."""
     name = bandit_named(given.bandit)
-    described = {} if given.file is None else _object("--file", given.file, "features by item id")
+    described = {} if given.file is None else _object("--file", given.file, 'such as {"tea": {"price": 2.5}}')
     with connect(given, name.tenant) as client:
         count = client.upsert_items(name.bandit, {item: {} for item in given.items} | described)
     return [f"{given.bandit} has {count} items"]
@@ -77,18 +77,19 @@ def _object(flag: str, path: Path, what: str) -> dict[str, Any]:
     except JsonError as error:
         raise InvalidArgumentError(flag, f"{path} {error}") from None
     if not isinstance(found, dict):
-        raise InvalidArgumentError(flag, f"{path} must be a JSON object of {what}, not {type(found).__name__}")
+        raise InvalidArgumentError(flag, f"{path} must be a JSON object {what}, not {shorten(found)}")
     return found
 
 
 def _schema(setting: str) -> Callable[[argparse.Namespace], tuple[Feature, ...]]:
     def read(given: argparse.Namespace) -> tuple[Feature, ...]:
         path = getattr(given, setting)
-        features = _object(_flag(setting), path, "features, as the API has it")
+        features = _object(_flag(setting), path, 'such as {"features": [{"name": "price", "numeric": {}}]}')
         try:
-            return schema_of_json(features)
-        except ValueError as error:
-            raise InvalidArgumentError(_flag(setting), f"{path} is no schema: {error}") from None
+            return schema_from_json(features)
+        except InvalidArgumentError as error:
+            place = ", ".join(filter(None, (_flag(setting), str(path), error.field)))
+            raise InvalidArgumentError(place, error.problem) from None
 
     return read
 

@@ -129,7 +129,7 @@ class Loop:
             raise
 
     async def _activate(self, event: Event) -> None:
-        await self._client.activate(event.bandit, event.recommendation_id, shown=event.shown)
+        await self._client.activate(event.bandit, event.recommendation_id, shown=event.shown or None)
 
     async def _post(self, event: Event, value: float, *, reward_id: str, final: bool) -> None:
         try:
