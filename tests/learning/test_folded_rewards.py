@@ -189,8 +189,9 @@ def test_items_parts_are_as_near_to_the_exact_posterior_as_if_they_had_learned_t
 class Life:
     """Slates that are shown and rewarded."""
 
-    def __init__(self, *, rows: int) -> None:
-        self.state = State.initial(KERNEL, context_dim=DIM, limits=Limits(rows=rows, pending_rows=8))
+    def __init__(self, *, rows: int, half_life: float = np.inf) -> None:
+        limits = Limits(rows=rows, pending_rows=8)
+        self.state = State.initial(KERNEL, context_dim=DIM, limits=limits, half_life=half_life)
         self.rng = np.random.default_rng(3)
         self.lived: list[tuple[np.ndarray, np.ndarray, float]] = []
 
@@ -224,6 +225,25 @@ def test_a_revised_slate_counts_with_its_other_reward_from_then_on() -> None:
     life.revise(4, None)
     assert (life.state.observations, life.state.unrewarded) == (before.observations - 1, before.unrewarded + 1)
     assert len(life.state.recent) == len(before.recent) - 1
+
+
+@pytest.mark.parametrize("half_life", [np.inf, 40.0])
+def test_a_revised_slate_that_others_hold_counts_as_much_as_is_left_of_it(half_life: float) -> None:
+    life = Life(rows=20, half_life=half_life)
+    life.live(90)
+    state, (context, ranking, before) = life.state, life.lived[3]
+    expected = state.posterior.amend(
+        state.encode(context),
+        ranking,
+        before,
+        change=1.25 - before,
+        weight=0.5 ** ((state.aged_at - 3.0) / half_life),
+        n_latest=state.since_refit,
+    )
+    life.revise(3, 1.25)
+    rewards = life.state.posterior.observed_rows.targets[0]
+    assert np.array_equal(rewards, expected.observed_rows.targets[0])
+    assert np.abs(rewards - state.posterior.observed_rows.targets[0]).max() > 0.1 * abs(1.25 - before)
 
 
 def test_a_slate_that_is_not_among_the_latest_can_be_revised() -> None:
