@@ -88,7 +88,7 @@ ROOMS: Mapping[str, str] = {
     "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree store/test_redis_store",
     "store/rules/provisional.py": f"store/test_provisional_rules {_MEMORY} bandits/test_restores",
     "store/journaled.py": f"{_MEMORY} store/test_journaled store/test_redis_store",
-    "store/rules/bandits.py": f"{_MEMORY} store/test_stores_agree",
+    "store/rules/bandits.py": f"store/test_bandit_rules {_MEMORY} store/test_stores_agree",
     "store/rules/imports.py": f"{_MEMORY} contracts/test_study_contract",
     "store/rules/studies.py": "contracts/test_study_contract store/test_study_stores_agree studies/test_studies",
     "store/redis/fields.py": _SERVER,

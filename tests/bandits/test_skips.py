@@ -13,6 +13,7 @@ import pytest
 from tests.bandits.harness import (
     LIMITS,
     NAME,
+    SETTINGS,
     Archive,
     Shop,
     assert_same,
@@ -24,6 +25,7 @@ from tests.bandits.harness import (
 )
 from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import MemoryStores, RedisStores, home_of, run, whole_log
+from tests.contracts.samples import recommendation
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
 from tests.waiting import until_async
@@ -33,15 +35,19 @@ from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import (
+    BanditCreated,
     EventSkipped,
     Item,
     ItemsChanged,
+    Lapsed,
     LoggedEvent,
+    RecommendationRequest,
     Recommended,
     Rewarded,
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError, NotReadyError
+from topk_bandit.domain.features import Features
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.redis.keys import KeySpace
 
@@ -273,3 +279,18 @@ def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_c
         stores = RedisStores(server.url, clock=StoreClock())
         key = KeySpace(stores.prefix).bandit(NAME).log
         run(stores, scenario)
+
+
+def test_a_slate_that_was_passed_over_is_not_missed_among_those_that_are_inactive() -> None:
+    events = [BanditCreated(SETTINGS), ItemsChanged((Item("tea"),), ()), SKIPPED, Lapsed("gone")]
+    log = [LoggedEvent(position, NOW_MS, event) for position, event in enumerate(events, start=1)]
+    assert replayed("first", log, limits=LIMITS)[-1].tally.inactive == 0
+
+
+def test_a_context_of_features_is_no_context_of_a_bandit_without_a_schema() -> None:
+    asked = RecommendationRequest("one", Features.of({"age": 30.0}), None)
+    slate = recommendation("rec-1")
+    events = [BanditCreated(SETTINGS), ItemsChanged(tuple(map(Item, slate.slate)), ()), Recommended(asked, slate)]
+    log = [LoggedEvent(position, NOW_MS, event) for position, event in enumerate(events, start=1)]
+    with pytest.raises(CorruptDataError, match="event 3 can't be folded: the log has features without a schema"):
+        replayed("first", log)

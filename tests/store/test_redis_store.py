@@ -614,10 +614,11 @@ def test_a_writer_hears_of_its_own_writes_by_their_answers_alone(valkey: Running
             await near.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
             await recommend(near, "one")
             await near.record_reward(NAME, "one", 1.0)
+            await near.correct_reward(NAME, "one", 2.0, known=Correctable("first", 1, 9, 9))
             await recommend(far, "two")
             await near.create_bandit(OTHER, SETTINGS, incarnation="first", quota=2)
-            assert [await next_near() for _ in range(3)] == [NAME, NAME, OTHER]
-            assert [await next_far() for _ in range(4)] == [NAME, NAME, NAME, OTHER]
+            assert [await next_near() for _ in range(4)] == [NAME, NAME, NAME, OTHER]
+            assert [await next_far() for _ in range(5)] == [NAME, NAME, NAME, NAME, OTHER]
 
     run(RedisStores(valkey.url, writers=True), scenario, connections=2)
 
