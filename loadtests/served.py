@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BANDIT",
     "CALL_SECONDS",
+    "LEARNING_SECONDS",
     "TENANT",
     "Storefront",
     "ranking_of",

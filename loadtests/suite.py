@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from changes import changes
 from decision import decision
 from designs import design_growth, design_large, design_lists, design_subsets
 from doors import doors
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "long-log": long_log,
     **benchmarks(),
     "several-workers": several_workers,
+    "changes": changes,
     "export": export,
     "operating": operating,
     "learns": learns,
