@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -343,7 +344,13 @@ BAD: list[tuple[str, Any, str]] = [
     ("v1.0/rank", rank_body(deferActivation="no"), "deferActivation"),
     ("v1.0/rank", {"actions": [{"id": "x" * 200, "features": []}]}, "items[0].item_id"),
     ("v1.0/events/e/reward", {}, "value"),
-    ("v1.0/events/e/reward", {"value": "1"}, "value"),
+    ("v1.0/events/e/reward", {"value": "1,5"}, "value"),
+    ("v1.0/events/e/reward", {"Value": 1}, "Value"),
+    ("v1.0/rank", {"actions": [{"id": "a"}], "context_features": [{"age": 3}]}, "context_features"),
+    ("v1.0/rank", {"actions": [{"id": "a"}], "features": [{"age": 3}]}, "features"),
+    ("v1.0/rank", {"actions": [{"id": "a"}], "excludedAction": ["a"]}, "excludedAction"),
+    ("v1.0/rank", {"actions": [{"id": "a", "feature": []}]}, "actions[0].feature"),
+    ("v1.0/rank", {"actions": [{"id": 7}]}, "actions[0].id"),
     ("v1.0/events/e/reward", {"value": True}, "value"),
     ("v1.1-preview.1/multislot/rank", rank_body(), "slots"),
     ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": f"s{n}"} for n in range(13)]), "slots"),
@@ -370,6 +377,11 @@ def test_what_can_not_be_read_is_refused_in_personalizers_shape() -> None:
             answer = await listener.post(path, body)
             assert answer.status == 400, (path, body, answer)
             assert answer.error["target"] == target, (path, body, answer)
+            said = re.search(
+                "got|is missing|is no field: is it|twice|at most|can be shown|exclude so much|has 200",
+                answer.error["message"],
+            )
+            assert said, answer.error["message"]
 
     run(scenario)
 
@@ -430,9 +442,26 @@ def test_what_can_not_be_read_is_refused_and_not_repeated_in_the_log(caplog: pyt
     assert records == []
 
 
+def test_a_feature_of_another_kind_is_left_out_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(listener: PersonalizerListener) -> None:
+        for visits in (3, "4", "many", "more", [5], None):
+            await listener.rank(rank_body(contextFeatures=[{"visits": visits}], eventId=None))
+        await listener.rank(
+            rank_body(actions=[{"id": "cup", "features": [{"price": "four"}]}], eventId=None, excludedActions=[])
+        )
+        stats = {one.name: one.missing_count for one in (await listener.client.stats("home")).context_features}
+        assert stats["visits"] == 5, "a text that is a number is read"
+
+    run(scenario)
+    assert [record.getMessage() for record in caplog.records if record.name.endswith("left_out")] == [
+        "contexts of home: the feature visits is left out: expected a finite number, got 'many'; said once",
+        "actions of home: the feature price is left out: expected a finite number, got 'four'; said once",
+    ]
+
+
 def test_a_reward_that_is_no_number_is_refused() -> None:
     async def scenario(listener: PersonalizerListener) -> None:
-        for value in (b"9" * 400, b"-1e999", b"true", b'"1"'):
+        for value in (b"9" * 400, b"-1e999", b"true", b'"1,5"', b"null"):
             refused = await listener.post(f"v1.0/events/{EVENT}/reward", raw=b'{"value": %s}' % value)
             assert (refused.status, refused.error["target"]) == (400, "value"), value
 

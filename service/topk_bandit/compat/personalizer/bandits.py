@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.client import Aggregation, AlreadyExists, Item, NotFound, boolean
 from topk_bandit.compat.personalizer.errors import PersonalizerError
-from topk_bandit.compat.personalizer.features import CONTEXT_BUCKETS, ITEM_BUCKETS, extend_schema, fit_features
+from topk_bandit.compat.personalizer.features import CONTEXT_BUCKETS, ITEM_BUCKETS, extend_schema
+from topk_bandit.compat.personalizer.left_out import Fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,6 +80,7 @@ class BanditProvisioner:
         self._client, self._defaults, self._clock = client, defaults, clock
         self._known: dict[str, _Known] = {}
         self._lock = asyncio.Lock()
+        self._fitting = Fitting()
 
     async def prepare(self, name: str, call: RankCall) -> Ready:
         """Return the bandit of a call, with all features and actions of the call, as far as its capacity allows.
@@ -150,7 +152,10 @@ class BanditProvisioner:
     def _unsent(self, known: _Known, actions: Sequence[Action]) -> dict[str, FlatFeatures]:
         """Return the features of those actions that are new, or have other features than were sent a while ago."""
         schema, latest = known.settings.item_schema, self._clock() - REFRESH_SECONDS
-        wanted = {one.id: fit_features(one.features, schema) for one in actions if one.id not in known.retired}
+        whose = f"actions of {known.settings.name}"
+        wanted = {
+            one.id: self._fitting.fit(whose, one.features, schema) for one in actions if one.id not in known.retired
+        }
         return {
             one: features
             for one, features in wanted.items()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from topk_bandit.compat.personalizer.errors import bad_request, not_found
 from topk_bandit.compat.personalizer.events import Event
-from topk_bandit.compat.personalizer.features import fit_features
+from topk_bandit.compat.personalizer.left_out import Fitting
 from topk_bandit.compat.personalizer.placements import baseline_slate, place, probabilities
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Loop:
     ) -> None:
         self._client, self._provisioner, self._events = client, provisioner, events
         self._bandit, self._apprentice, self._new_id = bandit, apprentice, new_id
+        self._fitting = Fitting()
 
     async def rank(self, call: RankCall) -> dict[str, Any]:
         """Choose an action, and return the answer of a Rank.
@@ -103,7 +104,7 @@ class Loop:
         """Return the event, what to show, the slate behind it, and what it was chosen from."""
         ready = await self._provisioner.prepare(name, call)
         candidates = _candidates(call, ready)
-        features = fit_features(call.features, ready.settings.context_schema)
+        features = self._fitting.fit(f"contexts of {name}", call.features, ready.settings.context_schema)
         event_id = call.event_id or self._new_id()
         slate = await self._recommend(name, candidates, features, _digest(event_id, candidates, features))
         wanted = baseline_slate(call.slots, candidates) if self._apprentice else slate.items

@@ -108,7 +108,7 @@ class PersonalizerServer:
         except ClientError as error:
             return _problem(error_of(error))
         except web.HTTPException as error:
-            return _problem(_of_http(error))
+            return _problem(_of_http(error, request))
         except Exception:  # noqa: BLE001, whose text is for the operators alone
             _log.exception("a call failed")
             return _problem(PersonalizerError(500, "InternalServerError", "the call failed; the log says why"))
@@ -169,9 +169,10 @@ async def _read(request: web.Request) -> bytes:
         raise PersonalizerError(400, "BadRequest", "the body is not what its headers say") from None
 
 
-def _of_http(error: web.HTTPException) -> PersonalizerError:
+def _of_http(error: web.HTTPException, request: web.Request) -> PersonalizerError:
     code = {404: "ResourceNotFound", 413: "PayloadSizeExceeded"}.get(error.status, "BadRequest")
-    return PersonalizerError(error.status, code, error.reason)
+    asked = f", got {request.method} {request.path[:64]}: calls are such as POST /personalizer/v1.0/rank"
+    return PersonalizerError(error.status, code, error.reason + (asked if error.status in {404, 405} else ""))
 
 
 def _problem(error: PersonalizerError) -> web.Response:
