@@ -18,8 +18,9 @@ def test_what_is_no_whole_number_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1_000", "\u0663", "nan", "inf", "1e400", "", "NA", "0,5"])
 def test_what_is_no_number_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="must be a number from 0 to 1"):
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a number from 0 to 1") as refused:
         real(0.0, 1.0)(text)
+    assert ("write a decimal point" in str(refused.value)) == (text == "0,5")
 
 
 def test_numbers_are_read_up_to_their_ends() -> None:

@@ -178,11 +178,10 @@ def test_what_is_no_call_is_refused(listener: HttpListener) -> None:
     by_get = listener.send(RECOMMEND, method="GET")
     assert (by_get.status, by_get.headers["Allow"]) == (405, "POST, OPTIONS")
     assert by_get.content["message"] == "calls are made with POST, got GET"
-    near = listener.send("/v1/recommend", b"{}")
-    assert (near.status, near.content["message"]) == (
-        404,
-        f"there is no such method: '/v1/recommend'; is it {RECOMMEND}?",
-    )
+    for path in ("/v1/recommend", "/shop:recommend", "/topk_bandit.v1.RecommenderService.Recommend/"):
+        near = listener.send(path, b"{}")
+        assert (near.status, near.content["message"]) == (404, f"there is no such method: {path!r}; is it {RECOMMEND}?")
+    assert "there are Activate, " in listener.send("/v1/zzz", b"{}").content["message"]
     as_text = listener.send(RECOMMEND, b"hello", Content_Type="text/plain")
     assert (as_text.status, as_text.headers["Accept-Post"]) == (415, "application/json, application/proto")
     assert "expected the header Content-Type: application/json" in as_text.content["message"]

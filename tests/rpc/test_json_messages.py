@@ -396,7 +396,7 @@ def test_texts_are_parsed_and_refused_as_by_the_library(payload: bytes) -> None:
         ("Recommend", b"null", "request", "expected an object with fields such as bandit, context"),
         ("Recommend", b'{"\\ud800": 1}', "request", "has half of a character"),
         ("Recommend", b'{"context": [0, NaN]}', "context[1]", "expected a finite number, got NaN"),
-        ("Recommend", b'{"context": {"a": 1}}', "context", 'expected a list, got {"a": 1}: write [{...}]'),
+        ("Recommend", b'{"context": {"a": 1}}', "context", 'expected a list, got {"a": 1}'),
         ("Recommend", b'{"context": 3}', "context", "expected a list, got 3: write [3]"),
         ("Recommend", b'{"context": [1, true]}', "context[1]", "expected a number, got true"),
         (

@@ -158,7 +158,7 @@ def feature_values(features: object, *, field: str = "features") -> dict[str, pb
     elif isinstance(features, Mapping):
         values = features
     else:
-        raise invalid_argument(field, f"must be a mapping or a dataclass, not {type(features).__name__}")
+        raise invalid_argument(field, f"expected a mapping or a dataclass, got {shorten(features)}")
     return {_name(field, name): _value(f'{field}["{name}"]', one) for name, one in values.items() if one is not None}
 
 

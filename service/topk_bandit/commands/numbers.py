@@ -35,8 +35,8 @@ def real(least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
             number = read_number(text)
-        except ValueError:
-            number = None
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"must be a number from {least:g} to {most:g}: {error}") from None
         if number is None or not least <= number <= most:
             raise argparse.ArgumentTypeError(f"must be a number from {least:g} to {most:g}, not {text[:64]!r}")
         return number

@@ -35,7 +35,7 @@ def parse_json(text: str | bytes, *, takes_nan: bool = False) -> Any:  # noqa: A
     except RecursionError:
         raise JsonError("is JSON inside JSON, too deep to be read") from None
     except UnicodeDecodeError:
-        raise JsonError("is not UTF-8") from None
+        raise JsonError("is not UTF-8: write it in UTF-8") from None
     except UnicodeEncodeError:
         raise JsonError("has half of a character") from None
     except json.JSONDecodeError as error:

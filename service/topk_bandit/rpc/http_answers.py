@@ -41,6 +41,7 @@ __all__ = [
 JSON, PROTO = "application/json", "application/proto"
 COMPRESSED_FROM_BYTES = 1024
 _LONGEST_PATH = 60
+_PARTS = re.compile("[/.:]")
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 _NO_WEIGHT = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
 
@@ -107,7 +108,7 @@ def problem(code: grpc.StatusCode, message: str, *, http_status: int | None = No
 def unknown_path(path: str, known: Iterable[str]) -> web.Response:
     """Return the refusal of a request whose path is none of a method, with the nearest one that is known."""
     by_method = {one.rpartition("/")[2]: one for one in known}
-    near = find_nearest(path.rstrip("/").rpartition("/")[2], by_method)
+    near = find_nearest(_PARTS.split(path.rstrip("/"))[-1], by_method)
     hint = (
         f"there are {', '.join(sorted(by_method))[:_LONGEST_PATH]}..." if near is None else f"is it {by_method[near]}?"
     )

@@ -355,7 +355,9 @@ def _context_of(
     if text is None:
         return CallContext(None, metadata, certificate, clock=clock)
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise _RefusedError.of_header("Connect-Timeout-Ms is not a whole number of up to ten digits")
+        raise _RefusedError.of_header(
+            f"Connect-Timeout-Ms is not a whole number of up to ten digits, got {text[:20]!r}"
+        )
     return CallContext(clock() + int(text) / 1e3, metadata, certificate, clock=clock)
 
 

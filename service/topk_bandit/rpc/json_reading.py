@@ -102,17 +102,18 @@ def _read_field(path: str, value: Any, field: FieldDescriptor) -> Any:  # noqa: 
     if not field.is_repeated:
         return _read_single(path, value, field)
     if not isinstance(value, list):
-        raise _error(path, f"expected a list, got {show(value)}: write {_as_list(value)}")
+        raise _error(path, f"expected a list, got {show(value)}{_as_list(value, field)}")
     if not value and field.full_name in EMPTY_MEANS:
         raise _error(path, f"is an empty list, which would stand for {EMPTY_MEANS[field.full_name]}")
     return [_require(f"{path}[{place}]", one, field) for place, one in enumerate(value)]
 
 
-def _as_list(value: Any) -> str:  # noqa: ANN401
-    """Return how to write a value as a list."""
+def _as_list(value: Any, field: FieldDescriptor) -> str:  # noqa: ANN401
+    """Return how to write a value as a list, if it could be an entry."""
     if isinstance(value, str):
-        return '["a", "b"]'
-    return "[{...}]" if isinstance(value, dict) else f"[{show(value)}]"
+        return ': write ["a", "b"]'
+    is_entry = isinstance(value, dict) == (field.message_type is not None)
+    return f": write [{'{...}' if isinstance(value, dict) else show(value)}]" if is_entry else ""
 
 
 def _read_map(path: str, value: Any, field: FieldDescriptor) -> dict[str, Any]:  # noqa: ANN401
