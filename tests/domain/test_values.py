@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +15,10 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.bandits.harness import SETTINGS
 
 from topk_bandit.bandits.contexts import check_features, read_features
+from topk_bandit.bandits.imports import check_row
 from topk_bandit.client import PastObservation
 from topk_bandit.client.arguments import number as number_of_client
 from topk_bandit.client.errors import InvalidArgument
@@ -31,7 +34,7 @@ from topk_bandit.compat.personalizer.errors import PersonalizerError
 from topk_bandit.compat.personalizer.features import fit_features
 from topk_bandit.compat.personalizer.messages import rank_call
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
+from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector, width_of
 from topk_bandit.domain.values import FIRST_TIME, LAST_TIME, list_hint, read_list, read_number, read_text, read_time
 from topk_bandit.rpc.features import features_from_proto
 from topk_bandit.rpc.imports import import_request
@@ -104,6 +107,11 @@ TABLE = [
     *(Case("labels", value, {value}) for value in ("tea (green)", "(a) b", "a, b")),
     Case("labels", "(a)|(b)", {"(a)", "(b)"}),
     Case("labels", "a", {"a"}),
+    Case("labels", ["a", 1], {"a", "1"}),
+    Case("vector", ["0.5", 1], (0.5, 1.0)),
+    Case("number", 1e101, REFUSED),
+    Case("text", 1e-300, REFUSED),
+    Case("vector", [1.0, 2.0, 3.0], REFUSED),
     *(Case("vector", value, (0.5, -1.0)) for value in ([0.5, -1], ["0.5", "-1"], "0.5|-1", "[0.5, -1]")),
     *(Case("vector", value, MISSING) for value in (None, "")),
     *(Case("vector", value, REFUSED) for value in ([0.5, None], [0.5, True], "0.5|", "0,5|1", [0.5, "x"])),
@@ -253,6 +261,20 @@ def of_service(case: Case, values: Any) -> Any:  # noqa: ANN401
     return as_set(case, dict(features.values)["f"]) if features.values else MISSING
 
 
+def of_rows(_folder: Path, case: Case) -> Any:  # noqa: ANN401
+    """Return what a bandit learns of a row of ImportObservations over gRPC."""
+    schema = (Feature("f", KINDS[case.kind]),)
+    settings = replace(SETTINGS, context_schema=schema, context_dim=width_of(schema), slate_size=1)
+    row = PastObservation(["a"], 1.0, features={"f": case.value})
+    try:
+        [call] = requests("tenants/t/bandits/b", [row], import_id="-", first_row=0, next_row=None, skip_bad_rows=False)
+        [sent] = import_request(call)[1].rows
+        found = dict(check_row(settings, sent, knows=lambda _item: True).context.values)  # type: ignore[union-attr]
+    except (InvalidArgument, InvalidArgumentError):
+        return REFUSED
+    return as_set(case, found["f"]) if found else MISSING
+
+
 def of_import(call: Any) -> Any:  # noqa: ANN401
     [row] = import_request(call)[1].rows
     if isinstance(row, InvalidArgumentError):
@@ -293,12 +315,15 @@ def in_decision_log(case: Case) -> tuple[Any, str] | None:
 
 
 def in_client(case: Case) -> tuple[Any, str] | None:
-    is_nan = isinstance(case.value, float) and math.isnan(case.value)
     if case.kind == "number" and isinstance(case.value, str):
         return (REFUSED, "an argument that is given is not missing") if case.outcome == MISSING else None
     if case.kind == "time" and case.value is not None:
         return REFUSED, "a time is a datetime of Python"
-    if is_nan:
+    return in_rows(case)
+
+
+def in_rows(case: Case) -> tuple[Any, str] | None:
+    if isinstance(case.value, float) and math.isnan(case.value):
         return REFUSED, "in a call NaN is a mistake"
     return in_call(case)
 
@@ -310,8 +335,9 @@ def in_http(case: Case) -> tuple[Any, str] | None:
 
 
 def in_call(case: Case) -> tuple[Any, str] | None:
-    if case.kind == "vector" and isinstance(case.value, list) and case.value == [0.5, "x"]:
-        return REFUSED, "a list in a call has texts or numbers"
+    parts = case.value if isinstance(case.value, list) else []
+    if len({isinstance(part, str) for part in parts}) > 1:
+        return REFUSED, "a list in a call has texts or numbers, and no mixture"
     return None
 
 
@@ -325,6 +351,7 @@ READERS = {
     "study": Reader(of_study_files, lambda case: case.kind in {"number", "text"} and is_text(case), in_csv),
     "http": Reader(of_http, lambda _case: True, in_http),
     "client": Reader(of_client, lambda _case: True, in_client),
+    "imported rows": Reader(of_rows, lambda case: case.kind != "time", in_rows),
 }
 
 
