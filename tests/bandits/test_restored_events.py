@@ -201,7 +201,7 @@ def test_what_was_shown_is_checked_in_each_event(context: Any, slate: tuple[str,
 def test_features_are_checked_by_name() -> None:
     bad_age = Features.of({"age": 1.1e100})
     bad_taste = Features.of({"taste": (1.0, -1.1e100, 0.0)})
-    for features, field in ((WHOLE_FEATURES, None), (bad_age, "features[age]"), (bad_taste, "features[taste]")):
+    for features, field in ((WHOLE_FEATURES, None), (bad_age, 'features["age"]'), (bad_taste, 'features["taste"]')):
         assert field_of(recommended(features), NAMED) == field
         assert field_of(ItemsChanged((Item("x"), Item("y", features=features)))) == field
     assert field_of(recommended(CONTEXT), NAMED) == "context"

@@ -116,7 +116,7 @@ def test_personalizers_own_client_works(service: Service, tmp_path: Path) -> Non
 
         with pytest.raises(ResourceNotFoundError, match="ResourceNotFound"):
             shop.reward("never-ranked", {"value": 1.0})
-        with pytest.raises(HttpResponseError, match="actions: must be a list of objects"):
+        with pytest.raises(HttpResponseError, match="actions: expected a list of objects"):
             shop.rank({"actions": []})
 
 

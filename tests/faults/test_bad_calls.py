@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -199,6 +200,12 @@ BAD_CALLS = [
 ]
 
 
+SAYS_WHAT_CAME = re.compile(
+    r", not \S|got |has \d+ |: '|repeats |but is |names |can't become \d|: 99$|is required|must not be empty"
+)
+"""What was got, or that there is nothing."""
+
+
 def filled_in(request: Message, given: dict[str, str]) -> Message:
     chosen = getattr(request, "recommendation_id", "")
     if chosen.startswith("$"):
@@ -223,6 +230,7 @@ def test_no_bad_call_changes_any_key(channel: grpc.Channel, given: dict[str, str
         assert refusal.code == bad.code, call
         assert bad.told in [*refusal.fields, refusal.reason, ""], call
         assert (refusal.code == INVALID) == bool(refusal.fields), call
+        assert all(SAYS_WHAT_CAME.search(problem) for problem in refusal.fields.values()), call
         # Waiting gives no tenant more bandits.
         assert (refusal.code == EXHAUSTED) <= (refusal.retry_after is not None or bad.told == "BANDIT_QUOTA"), call
         assert len(refusal.message) < 2000

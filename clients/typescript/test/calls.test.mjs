@@ -94,6 +94,8 @@ test("features that are missing, empty or of no kind", async () => {
   assert.equal(await refused({ taste: [1, Infinity] }), 'features["taste"][1]');
   assert.equal(await refused({ price: new Date() }), 'features["price"]');
   assert.equal(await refused({ likes: ["a", 1] }), 'features["likes"]');
+  await assert.rejects(asked({ user: { age: 3 } }), /features\["user"\]: expected a number, .* got Object: write nested features flat/);
+  assert.equal((await asked({ price: "12.5", likes: "milk|tea" })).source, "service");
 });
 
 test("contexts of numbers, and candidates", async () => {

@@ -125,7 +125,7 @@ def _check_shown(settings: BanditSettings, context: Context, slate: Sequence[str
 def _check_features(features: Features) -> None:
     for name, value in features.values:
         for number in _numbers(value):
-            _check_number(f"features[{name}]", number, MAX_FEATURE_MAGNITUDE)
+            _check_number(f'features["{name}"]', number, MAX_FEATURE_MAGNITUDE)
 
 
 def _check_settings(settings: BanditSettings) -> None:

@@ -216,7 +216,7 @@ def _milliseconds(path: str, duration: Duration, most: tuple[int, str]) -> int:
         return 0
     milliseconds, rest = divmod(duration.seconds * _NANOS_PER_SECOND + duration.nanos, _NANOS_PER_MS)
     if abs(duration.nanos) >= _NANOS_PER_SECOND or duration.seconds * duration.nanos < 0:
-        raise InvalidArgumentError(path, "is not a valid google.protobuf.Duration")
+        raise InvalidArgumentError(path, f"is no duration, got {duration.seconds} s and {duration.nanos} ns")
     if not 1 <= milliseconds <= most[0] or rest:
         got = f"{duration.seconds + duration.nanos / _NANOS_PER_SECOND:.12g} s"
         raise InvalidArgumentError(path, f"must be 1 millisecond to {most[1]}, in whole milliseconds, not {got}")
@@ -291,7 +291,7 @@ def _prior_study(bandit: pb.Bandit) -> str:
     path = "bandit.prior_study"
     study = fields.study_name(path, bandit.prior_study)
     if study.tenant != fields.bandit_name("bandit.name", bandit.name).tenant:
-        raise InvalidArgumentError(path, "must be a study of the bandit's tenant")
+        raise InvalidArgumentError(path, f"must be a study of the bandit's tenant, not {study}")
     return study.study
 
 

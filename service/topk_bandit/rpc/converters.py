@@ -127,7 +127,7 @@ def context_from_proto(
     if not message.features:
         return fields.context_vector(f"{prefix}context", message.context)
     if message.context:
-        raise InvalidArgumentError(f"{prefix}features", "can't be used together with context")
+        raise InvalidArgumentError(f"{prefix}features", "can't be used together with context: leave one of them out")
     return features_from_proto(f"{prefix}features", message.features)
 
 

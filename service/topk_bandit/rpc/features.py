@@ -122,7 +122,8 @@ def _texts(path: str, kind: pb.CategoricalFeature | pb.LabelSetFeature, made: ty
             f"has {len(kind.values)} entries; at most {MAX_CONTEXT_WIDTH - 2} are allowed: use buckets",
         )
     if bool(kind.values) == bool(kind.buckets):
-        raise InvalidArgumentError(path, "needs values or buckets" if not kind.values else "has values and buckets")
+        problem = "has values and buckets: leave one of them out" if kind.values else "needs values or buckets"
+        raise InvalidArgumentError(path, problem)
     if kind.buckets:
         return made(buckets=fields.integer(f"{path}.buckets", kind.buckets, low=2, high=MAX_CONTEXT_WIDTH - 1))
     return made(fields.item_ids(f"{path}.values", kind.values))

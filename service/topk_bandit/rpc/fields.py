@@ -39,6 +39,7 @@ __all__ = [
     "tenant_of",
     "tenant_or_all",
     "to_page_token",
+    "unknown_token",
 ]
 
 MAX_ITEMS = 10_000
@@ -120,7 +121,7 @@ def opaque_id(path: str, text: str) -> str:
 def sentence(path: str, text: str, *, most_bytes: int) -> str:
     """Return a text that somebody reads, which may not be empty, nor longer than so many bytes of UTF-8."""
     if not 1 <= len(text.encode()) <= most_bytes:
-        raise InvalidArgumentError(path, f"must have 1 to {most_bytes} bytes")
+        raise InvalidArgumentError(path, f"must have 1 to {most_bytes} bytes, not {len(text.encode())}")
     if _CONTROL.search(text):
         raise InvalidArgumentError(path, f"holds a control character or a line separator: {quote_text(text)}")
     return text
@@ -227,5 +228,11 @@ def page_token(path: str, token: str) -> str:
     except (ValueError, InvalidArgumentError):
         known = False
     if not known:
-        raise InvalidArgumentError(path, f"is not a token that this service gave out: {quote_text(token)}")
+        raise unknown_token(path, token)
     return last_id
+
+
+def unknown_token(path: str, token: str) -> InvalidArgumentError:
+    """Return the error of a token, or a cursor, that names no page."""
+    problem = f"is nothing that this service gave out, got {quote_text(token)}: leave it out to begin at the first page"
+    return InvalidArgumentError(path, problem)

@@ -231,7 +231,7 @@ def _after(token: str, tenant: str | None) -> BanditName | None:
         return None
     parts = token.split("/")
     if len(parts) != 2 or tenant not in {None, parts[0]}:
-        raise InvalidArgumentError("page_token", "is not a token that this service gave out for this parent")
+        raise fields.unknown_token("page_token", fields.to_page_token(token))
     return BanditName(*parts)
 
 
@@ -338,11 +338,11 @@ def event_page(request: pb.ExportEventsRequest) -> tuple[BanditName, int, int, s
     if not token:
         return name, start, limit, ""
     if start:
-        raise InvalidArgumentError("start_position", "can't be used together with cursor")
+        raise InvalidArgumentError("start_position", "can't be used together with cursor: leave one of them out")
     position, _, incarnation = token.partition("/")
     known = position.isascii() and position.isdigit() and 1 <= int(position) <= _LAST_POSITION and incarnation
     if not known:
-        raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
+        raise fields.unknown_token("cursor", request.cursor)
     return name, int(position), limit, incarnation
 
 
@@ -369,7 +369,7 @@ def state_page(request: pb.ExportStateRequest) -> tuple[BanditName, ContentsCurs
     parts = token.split("/", 3)
     numbers = [part for part in parts[:1] + parts[2:3] if part.isascii() and part.isdigit() and len(part) <= _DIGITS]
     if len(parts) != 4 or len(numbers) != 2 or parts[1] not in STAGES or not parts[3]:
-        raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
+        raise fields.unknown_token("cursor", request.cursor)
     return name, ContentsCursor(parts[3], int(parts[0]), parts[1], int(parts[2]))
 
 

@@ -203,6 +203,6 @@ def _study_of(operation: str) -> StudyName:
 def _wait_seconds(request: operations_pb.WaitOperationRequest, remaining: float | None) -> float:
     asked = request.timeout.seconds + request.timeout.nanos / 1e9 if request.HasField("timeout") else math.inf
     if asked < 0.0:
-        raise InvalidArgumentError("timeout", "must not be negative")
+        raise InvalidArgumentError("timeout", f"must not be negative, but is {asked:g} s")
     before_the_deadline = math.inf if remaining is None else remaining - WAIT_SECONDS_BEFORE_THE_DEADLINE
     return max(0.0, min(asked, before_the_deadline, LONGEST_WAIT_SECONDS))

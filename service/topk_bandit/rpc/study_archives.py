@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.line_imports import lines_sent
 from topk_bandit.studies.exports import STAGES, StudyPlace
@@ -29,7 +28,7 @@ def study_place(request: pb.ExportStudyRequest) -> tuple[StudyName, StudyPlace |
     *parts, incarnation = token.split("/", 4)
     stage, numbers = parts[0], [one for one in parts[1:] if one.isascii() and one.isdigit() and len(one) <= _DIGITS]
     if stage not in STAGES or len(numbers) != 3 or not incarnation:
-        raise InvalidArgumentError("cursor", "is not a cursor that this service gave out")
+        raise fields.unknown_token("cursor", request.cursor)
     log_position, asked, at = map(int, numbers)
     return name, StudyPlace(incarnation, log_position, asked, stage, at)
 

@@ -116,7 +116,9 @@ def study_creation(request: pb.CreateStudyRequest) -> tuple[StudyName, StudySett
     _check_crossed(items, queries)
     kind = _KINDS.get(study.answer_kind)
     if kind is None:
-        raise InvalidArgumentError("study.answer_kind", "must be one of ratings, ranking, choice and pair")
+        raise InvalidArgumentError(
+            "study.answer_kind", f"must be one of ratings, ranking, choice and pair, not {study.answer_kind}"
+        )
     return name, StudySettings(
         items=items,
         queries=queries,
@@ -227,7 +229,7 @@ def study_page(request: pb.ListStudiesRequest) -> tuple[str, PageRequest]:
 def operation_page(request: ListOperationsRequest) -> tuple[str, PageRequest]:
     """Return whose designs a ListOperations asks for, and which."""
     if request.filter:
-        raise InvalidArgumentError("filter", "must be empty")
+        raise InvalidArgumentError("filter", f"must be empty, not {fields.quote_text(request.filter)}")
     return fields.tenant_name("name", request.name), _page(request)
 
 
@@ -353,7 +355,7 @@ def preferences_page(request: pb.GetPreferencesRequest) -> tuple[StudyName, Quer
     size = fields.page_size("page_size", request.page_size, default=_ITEMS_PER_PAGE, most=_ITEMS_PER_PAGE)
     after = fields.page_token("page_token", request.page_token) or "0"
     if not (after.isdecimal() and len(after) <= len(str(MAX_STUDY_QUERIES))):
-        raise InvalidArgumentError("page_token", "is not a token that this service gave out")
+        raise fields.unknown_token("page_token", request.page_token)
     return name, QueryPage(after=int(after), queries=size, items=_ITEMS_PER_PAGE)
 
 
