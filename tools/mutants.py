@@ -70,6 +70,7 @@ ROOMS: Mapping[str, str] = {
         learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
         learning/test_folded_rewards""",
+    "learning/folded_rewards.py": "learning/test_folded_rewards",
     "bandits/model.py": f"""
         {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features
         bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.folded_rewards import Learned, Span
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, fold_by_ranking, project
 from topk_bandit.learning.policy import State, kernel_of
@@ -328,3 +330,126 @@ def test_what_rows_hold_too_little_of_is_not_taken_out_of_them() -> None:
     one, other = (each.predict(near[0], rankings) for each in (posterior, before))
     assert np.isfinite(one.mean).all()
     np.testing.assert_allclose(one.variance, other.variance, rtol=1e-6)
+
+
+LARGE = np.array([-100.0, 0.0, 1.0])
+OTHER = (ITEMS[:3], ITEMS[3:6], ITEMS[6:])
+
+
+def three_rows(**parts: Any) -> ObservedRows:  # noqa: ANN401 - as given
+    """Return three rows of as many rankings, the first of which is the observation of `alone`."""
+    contexts = np.array([LARGE, [1.0, 2.0, 0.5], [0.3, 0.1, 1.0]])
+    rows = ObservedRows.of(Observations(contexts, np.array(OTHER), np.array([2.0, -1.0, 0.5])))
+    return replace(rows, **parts)
+
+
+def alone(**parts: Any) -> Learned:  # noqa: ANN401 - as given
+    return Learned(LARGE, OTHER[0], np.array([2.0, 1.0]), 1.0)._replace(**parts)
+
+
+def span_of(rows: ObservedRows) -> Span:
+    return Span(KERNEL, rows, noise_variance=NOISE)
+
+
+def first_with(shape: tuple[int, ...], place: tuple[int, ...], value: float, *, filled: float = 0.0) -> np.ndarray:
+    array = np.full(shape, filled)
+    array[place] = value
+    return array
+
+
+def correlated(first: float, beside: float) -> np.ndarray:
+    shape = np.diag([first, 1.0, 1.0])
+    shape[0, 1] = shape[1, 0] = beside
+    return shape
+
+
+@pytest.mark.parametrize(
+    ("rows", "learned", "is_alone"),
+    [
+        (three_rows(), alone(), True),
+        (three_rows(noise_shape=correlated(0.5, 0.0)), alone(), True),
+        (three_rows(), alone(context=LARGE + np.array([0.0, 5e-8, 0.0])), True),
+        (three_rows(), alone(targets=np.array([2.0 + 1e-4, 1.0])), False),
+        (three_rows(), alone(ranking=np.append(OTHER[0][:1], OTHER[1][1:])), False),
+        (three_rows(noise_shape=correlated(0.5, 0.1)), alone(), False),
+        (three_rows(leftovers=first_with((3, 4), (0, 0), 1.0)), alone(), False),
+        (three_rows(leftovers=first_with((3, 4), (0, 1), 0.25)), alone(), False),
+        (three_rows(targets=np.array([[2.0, -1.0, 0.5], [0.5, 1.0, 1.0]])), alone(), False),
+    ],
+    ids=["it is", "of less noise", "to rounding", "another reward", "another ranking", "noise in common", "of two",
+         "with what was left", "faded"],
+)  # fmt: skip
+def test_a_row_of_one_observation_is_taken_out_as_a_row(
+    rows: ObservedRows, learned: Learned, *, is_alone: bool
+) -> None:
+    left = span_of(rows).remove(rows, learned)
+    assert (left is not None and left.n_rows == 2) == is_alone
+
+
+def rows_of_one_ranking(contexts: np.ndarray) -> ObservedRows:
+    """Return rows that are sums already: half of each has faded."""
+    count = len(contexts)
+    rows = ObservedRows.of(Observations(contexts, np.tile(OTHER[0], (count, 1)), np.zeros(count)))
+    return replace(rows, targets=np.array([np.zeros(count), np.full(count, 0.5)]))
+
+
+TWO = np.eye(DIM)[:2]
+
+
+@pytest.mark.parametrize(("square", "weight", "is_taken_out"), [(0.8, 0.5, True), (1.5, 1.0, False), (1.5, 0.5, True)])
+def test_rows_hold_no_more_than_all_of_an_observation(square: float, weight: float, *, is_taken_out: bool) -> None:
+    """An observation whose context is longer than that of the rows together is none of those they were made of."""
+    rows, context = rows_of_one_ranking(TWO), np.sqrt(square / 2.0) * TWO.sum(axis=0)
+    learned = alone(context=context, weight=weight)
+    assert (span_of(rows).remove(rows, learned) is not None) == is_taken_out
+    amended = span_of(rows).amend(rows, learned, 3.0)
+    counted = weight if is_taken_out else 1.0 / square
+    assert amended.targets[0] == pytest.approx(3.0 * counted * context[:2])
+
+
+def test_products_of_nothing_real_are_not_taken_in() -> None:
+    """The rows know of no reward like this one: a little more of it would leave less than nothing."""
+    rows = rows_of_one_ranking(TWO)
+    learned = alone(context=TWO[0] * 1.2, targets=np.array([-1.0, 0.6]))
+    amended = span_of(rows).amend(rows, learned, 0.01)
+    assert amended.targets[0, 0] > 0.0
+    assert np.array_equal(amended.leftovers, rows.leftovers)
+
+
+def test_all_that_a_row_says_is_taken_out_but_for_next_to_nothing() -> None:
+    rows = rows_of_one_ranking(TWO)
+    left = span_of(rows).remove(rows, alone(context=TWO[0], targets=np.array([0.0, 0.5])))
+    assert left is not None
+    assert left.noise_shape is not None
+    assert left.noise_shape[0, 0] == pytest.approx(1e6, rel=1e-3)
+    assert np.isfinite(left.noise_shape).all()
+
+
+def test_a_context_of_zeros_says_nothing() -> None:
+    rows = rows_of_one_ranking(np.zeros((2, DIM)))
+    for learned in (alone(context=np.zeros(DIM)), alone(context=np.zeros(DIM), ranking=OTHER[1])):
+        amended = span_of(rows).amend(rows, learned, 3.0)
+        assert np.array_equal(amended.targets, rows.targets)
+    left = span_of(rows).remove(rows, alone(context=np.zeros(DIM)))
+    assert left is not None
+    assert np.array_equal(left.targets, rows.targets)
+
+
+def test_what_is_nearly_a_sum_of_the_rows_of_its_ranking_is_none() -> None:
+    rows = rows_of_one_ranking(1e-3 * TWO[:1])
+    learned = alone(context=np.array([1e-3, 1e-7, 0.0]), weight=0.5)
+    assert span_of(rows).remove(rows, learned) is None
+    assert span_of(rows).remove(rows, learned._replace(context=rows.contexts[0])) is not None
+
+
+def test_what_an_observation_has_beside_the_rows_stays_with_the_row_that_it_is_most_of() -> None:
+    rows = rows_of_one_ranking(TWO)
+    learned = alone(context=0.2 * TWO[0] - 0.9 * TWO[1], targets=np.array([5.0, -0.35]), weight=0.5)
+    amended = span_of(rows).amend(rows, learned, 3.0)
+    assert np.flatnonzero(amended.leftovers.any(axis=1)).tolist() == [1]
+
+
+def test_products_that_are_less_than_nothing_by_rounding_are_taken_in() -> None:
+    rows = replace(rows_of_one_ranking(TWO), targets=np.array([[100.0, 0.0], [0.5, 0.5]]))
+    amended = span_of(rows).amend(rows, alone(context=TWO[0], targets=np.array([99.9995, 0.5])), 1.0)
+    assert amended.leftovers[0, 1] == pytest.approx(-1e-3)

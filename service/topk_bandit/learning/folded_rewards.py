@@ -60,7 +60,7 @@ class Learned(NamedTuple):
     context: FloatArray
     ranking: NDArray[np.int32]
     targets: FloatArray
-    weight: float = 1.0
+    weight: float
 
 
 class _Sum(NamedTuple):
@@ -108,7 +108,7 @@ class Span:
         """The Cholesky factor of the rows' covariance: O(N^3)."""
         rows = self._rows
         gram = (rows.contexts @ rows.contexts.T) * self._kernel.gram_of(rows.rankings)
-        gram[np.diag_indices(len(gram))] += _JITTER * max(float(np.diag(gram).max(initial=0.0)), np.finfo(float).tiny)
+        gram[np.diag_indices(len(gram))] += _JITTER * max(float(np.diag(gram).max()), np.finfo(float).tiny)
         factor: tuple[FloatArray, bool] = cho_factor(gram, lower=True)
         return factor
 
