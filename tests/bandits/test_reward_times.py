@@ -189,6 +189,20 @@ def test_one_wild_reward_is_not_the_curve() -> None:
     assert shares[DAY] > 0.95
 
 
+AGES = [
+    *(count * SECOND for count in (1, 5, 15, 30, 60, 120, 300, 600, 900, 1800)),
+    *(count * HOUR for count in (1, 2, 3, 6, 12, 24, 48, 72, 120, 168, 240, 336, 504, 720, 1080, 1440, 2160)),
+]
+
+
+def test_ages_are_told_apart_as_people_look_for_them() -> None:
+    """What comes just by an age counts by it, and what comes later by the next."""
+    for by, after in zip(AGES, [*AGES[1:], AGES[-1]], strict=True):
+        for age, counted in ((by, by), (by + 1, after)):
+            curve = RewardCurve().after(Change(1.0, None, BEGIN), 1.0, at_ms=BEGIN + age, wait_ms=90 * DAY)
+            assert curve.close(BEGIN + 200 * DAY).points == ((counted, 1.0),)
+
+
 def test_older_slates_count_half_once_there_are_many() -> None:
     """Slates that earn at once are followed by those that earn within a day: the curve follows within some thousand."""
     curve, shown_ms, shares = RewardCurve(), BEGIN, list[float]()
