@@ -11,7 +11,7 @@ from tests.bandits.test_corrections import ITEMS, recommended
 from tests.contracts.harness import MemoryStores, run
 
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.reward_curve import Change, RewardCurve
+from topk_bandit.bandits.reward_curve import Change, Cohort, RewardCurve
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import (
     Aggregation,
@@ -155,7 +155,7 @@ def test_slates_count_once_their_waits_are_over() -> None:
         times = model.reward_times
         assert times.points in {(), ((30 * MINUTE, 0.5), (7 * DAY, 1.0))}
         seen.add(times.slates)
-    assert len(model.reward_curve.cohorts) <= 10
+        assert len(model.reward_curve.cohorts) <= 10
     assert later(model, OVER).reward_times.slates == 40
     assert len(seen) > 3
 
@@ -201,6 +201,28 @@ def test_ages_are_told_apart_as_people_look_for_them() -> None:
         for age, counted in ((by, by), (by + 1, after)):
             curve = RewardCurve().after(Change(1.0, None, BEGIN), 1.0, at_ms=BEGIN + age, wait_ms=90 * DAY)
             assert curve.close(BEGIN + 200 * DAY).points == ((counted, 1.0),)
+
+
+def test_what_comes_later_than_any_wait_counts_by_the_last_age() -> None:
+    curve = RewardCurve().after(Change(1.0, None, BEGIN), 1.0, at_ms=BEGIN + 91 * DAY, wait_ms=90 * DAY)
+    assert curve.close(BEGIN + 200 * DAY).points == ((90 * DAY, 1.0),)
+
+
+@pytest.mark.parametrize(("wait_ms", "width_ms"), [(8 * DAY, DAY), (1, 1)])
+def test_slates_are_taken_together_for_an_eighth_of_their_wait(wait_ms: int, width_ms: int) -> None:
+    curve = RewardCurve()
+    for shown_ms in (BEGIN, BEGIN + width_ms - 1, BEGIN - 1, BEGIN + width_ms):
+        curve = curve.after(Change(1.0, None, shown_ms), 1.0, at_ms=shown_ms, wait_ms=wait_ms)
+    over_ms = BEGIN + width_ms + wait_ms
+    assert [(one.over_ms, one.slates) for one in curve.cohorts] == [(over_ms, 3), (over_ms + width_ms, 1)]
+    assert [curve.close(over_ms + more).slates for more in (-1, 0)] == [0, 3]
+
+
+@pytest.mark.parametrize(("known", "slates", "size"), [(4095, 4105, 3.0), (4096, 2058, 2.0)])
+def test_many_slates_count_half_before_others_are_added(known: int, slates: int, size: float) -> None:
+    more = Cohort(BEGIN, BEGIN, (1.0,) * len(AGES), 10)
+    curve = RewardCurve((2.0,) * len(AGES), known, (more,)).close(BEGIN)
+    assert (curve.slates, set(curve.sizes), curve.cohorts) == (slates, {size}, ())
 
 
 def test_older_slates_count_half_once_there_are_many() -> None:
