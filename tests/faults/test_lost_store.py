@@ -1,24 +1,35 @@
-"""A store that loses all that it has, or is another one: it is noticed, counted, and nothing is made anew over it."""
+"""A store that loses all that it has, or a part of it, or is another one: it is noticed and counted.
+
+Nothing is made anew over what is lost.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
 from tests.faults.service import COMMAND, clean_environment, serving
+from tests.long_forms import LONG
+from tests.servers import free_port, running_server, valkey_binary
+from tests.test_watching import watching
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import NotFound, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from tests.faults.service import Service
+    from tests.servers import RunningServer
 
     from topk_bandit.client import Client
 
@@ -52,8 +63,8 @@ def metric(service: Service, name: str) -> float:
     return sum(float(line.split()[-1]) for line in service.page("/metrics")[1].splitlines() if line.startswith(name))
 
 
-def doctor(data: Path) -> str:
-    command = [COMMAND, "doctor", f"--data-dir={data}"]
+def doctor(*flags: str) -> str:
+    command = [COMMAND, "doctor", *flags]
     environment = clean_environment()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=PATIENCE)
     return done.stdout
@@ -80,7 +91,7 @@ def test_a_store_that_was_emptied_is_noticed_and_counted_and_not_filled_anew(tmp
             with service.client(tenant="acme") as client:
                 # The models are still there, and a page has its slates.
                 assert all(client.recommend(bandit).degraded for bandit in BANDITS)
-            assert "wrong identity" in doctor(tmp_path)
+            assert "wrong identity" in doctor(f"--data-dir={tmp_path}")
             # A worker that is started meanwhile knows it from the supervisor.
             os.kill(service.worker_pids[0], signal.SIGKILL)
             service.until_ready()
@@ -113,7 +124,7 @@ def test_a_store_that_lost_its_id_alone_is_still_the_same(tmp_path: Path) -> Non
 
 
 def wrong_losses(data: Path) -> str:
-    return next(iter(re.findall(r"wrong losses: .*\n.*", doctor(data))), "")
+    return next(iter(re.findall(r"wrong losses: .*\n.*", doctor(f"--data-dir={data}"))), "")
 
 
 @pytest.mark.parametrize("lost", ["a bandit", "a tenant"])
@@ -135,3 +146,186 @@ def test_bandits_that_nobody_deleted_are_counted(tmp_path: Path, lost: str) -> N
         with service.client(tenant="acme") as client, pytest.raises(NotFound):
             client.recommend("second")
         assert counted(service) == expected, "what was deleted is no loss"
+
+
+def notes_of(client: redis.Redis) -> dict[bytes, bytes]:
+    """Return what the store has of each worker that runs."""
+    [programs] = client.keys("*:programs")
+    return {name: note for name, note in client.hgetall(programs).items() if b" on " in note}
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A server, and the files that it had some time ago."""
+
+    server: RunningServer
+    log: Path
+    dump: Path
+    noted: dict[bytes, bytes]
+
+    def until_workers_are_noted(self) -> None:
+        """Wait until the store has a newer note of each worker than the copy: the copy is older then."""
+        with self.server.client() as client:
+            until(lambda: not self.noted.items() & notes_of(client).items(), what="each worker is noted again")
+
+    def replace_log(self, log: Path | None) -> None:
+        """Start the server with another log, or with none."""
+        self.server.kill()
+        shutil.rmtree(self.server.folder / "appendonlydir")
+        if log is not None:
+            shutil.copytree(log, self.server.folder / "appendonlydir")
+        self.server.start()
+
+
+def empty(copy: Copy) -> None:
+    with copy.server.client() as client:
+        client.flushall()
+
+
+def remove_files(copy: Copy) -> None:
+    copy.replace_log(None)
+
+
+def put_in_a_dump_alone(copy: Copy) -> None:
+    """A server with an append-only file reads no RDB file: it begins empty."""
+    shutil.copy(copy.dump, copy.server.folder / "dump.rdb")
+    copy.replace_log(None)
+
+
+def load_the_dump(copy: Copy) -> None:
+    with copy.server.client() as client:
+        client.config_set("appendonly", "no")
+        shutil.copy(copy.dump, copy.server.folder / "dump.rdb")
+        client.execute_command("DEBUG", "RELOAD", "NOSAVE")
+        client.config_set("appendonly", "yes")
+
+
+def put_in_the_older_log(copy: Copy) -> None:
+    copy.replace_log(copy.log)
+
+
+def exchange_databases(copy: Copy) -> None:
+    with copy.server.client() as client:
+        client.swapdb(0, 1)
+
+
+def delete_a_log(copy: Copy) -> None:
+    with copy.server.client() as client:
+        client.delete(*client.scan_iter("*acme/first}:log"))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A fault, what is lost by it, and which alerts and lines of `doctor` report it.
+
+    Attributes
+    ----------
+    lost
+        "all", "newer" for what came after the copy, or "a log".
+    """
+
+    cause: Callable[[Copy], None]
+    lost: str
+    alerts: Collection[str]
+    found: Collection[str]
+
+
+REPLACED_ALERTS, SHORT_ALERTS = ("StoreReplaced", "EventsLost"), ("LogReplaced", "EventsLost")
+FOUND_SHORT = (
+    "lost events: tenants/acme/bandits/first: 8 events, 4 of them rewards",
+    "1 are gone",
+    "acme/bandits/late",
+)
+TABLE = [
+    Loss(empty, "all", REPLACED_ALERTS, ["wrong identity"]),
+    Loss(remove_files, "all", REPLACED_ALERTS, ["wrong identity"]),
+    Loss(put_in_a_dump_alone, "all", REPLACED_ALERTS, ["wrong identity"]),
+    Loss(exchange_databases, "all", REPLACED_ALERTS, ["wrong identity"]),
+    Loss(put_in_the_older_log, "newer", SHORT_ALERTS, FOUND_SHORT),
+    Loss(load_the_dump, "newer", SHORT_ALERTS, FOUND_SHORT),
+    Loss(delete_a_log, "a log", SHORT_ALERTS, ["acme/bandits/first: its log is gone"]),
+]
+
+
+def trade(client: Client, bandit: str, pairs: int) -> tuple[int, int]:
+    """Return how many events and rewards a bandit has after some more."""
+    for _ in range(pairs):
+        client.reward(bandit, client.recommend(bandit).id, 0.5)
+    until(lambda: is_learned(client, bandit), what="all is learned")
+    stats = client.stats(bandit)
+    return stats.log_position, stats.observation_count
+
+
+def take_copy(server: RunningServer, folder: Path) -> Copy:
+    with server.client() as client:
+        noted = notes_of(client)
+        client.save()
+    shutil.copytree(server.folder / "appendonlydir", folder / "copy")
+    shutil.copy(server.folder / "dump.rdb", folder / "copied.rdb")
+    return Copy(server, folder / "copy", folder / "copied.rdb", noted)
+
+
+@pytest.mark.long_form
+@pytest.mark.parametrize(
+    "loss",
+    [one for one in TABLE if LONG or one.cause in {put_in_the_older_log, delete_a_log}],
+    ids=lambda loss: loss.cause.__name__,
+)
+def test_a_loss_is_reported_with_what_was_known(tmp_path: Path, loss: Loss) -> None:
+    target = f"127.0.0.1:{free_port()}"
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            running_server(valkey_binary(), config=["appendfsync always", "enable-debug-command yes"])
+        )
+        flags = (f"--redis-url={server.url}", f"--metrics-listen={target}", "--workers=2")
+        service = stack.enter_context(serving(tmp_path, *flags, excused="can't be followed"))
+        if LONG:
+            (folder := tmp_path / "prometheus").mkdir()
+            prometheus = stack.enter_context(watching(folder, target))
+        events, rewards = furnish(service)
+        copy = take_copy(server, tmp_path)
+        with service.client(tenant="acme") as client:
+            first = trade(client, "first", 4)
+            client.create_bandit("late", slate_size=2, item_capacity=9)
+            client.upsert_items("late", ["a", "b", "c"])
+            late = trade(client, "late", 4)
+        newer = 8 + late[0], 4 + late[1]
+        expected = {"all": (events + newer[0], rewards + newer[1]), "newer": newer, "a log": first}[loss.lost]
+        copy.until_workers_are_noted()
+        loss.cause(copy)
+        until(lambda: counted(service) == expected, what=f"{expected} are counted")
+        until(lambda: metric(service, LOST) == expected[0], what="the metric has them")
+        said = doctor(f"--redis-url={server.url}")
+        assert all(one in said for one in loss.found), said
+        if LONG:
+            alerts = {f"TopkBandit{name}" for name in loss.alerts}
+            until(lambda: alerts <= prometheus.firing(), what=f"{sorted(alerts)} fire")
+
+
+def test_what_is_lost_for_good_leaves_the_list(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        furnish(service)
+        with redis.Redis(unix_socket_path=str(tmp_path / "valkey.sock")) as store:
+            store.delete(*store.scan_iter("*acme/second}*"))
+        until(lambda: "acme/bandits/second" in wrong_losses(tmp_path), what="doctor names it")
+        with service.client(tenant="acme") as client:
+            until(lambda: client.delete_bandit("second") is None, what="it can be deleted")
+            assert wrong_losses(tmp_path) == ""
+            with pytest.raises(NotFound):
+                client.delete_bandit("second")
+
+
+def test_evicted_keys_are_counted_though_the_store_evicts_no_more(tmp_path: Path) -> None:
+    with serving(tmp_path, excused="can't be") as service:
+        furnish(service)
+        with redis.Redis(unix_socket_path=str(tmp_path / "valkey.sock")) as store:
+            store.config_set("maxmemory-policy", "allkeys-random")
+            limit = store.info("memory")["used_memory"]
+            while not store.info("stats")["evicted_keys"]:
+                store.config_set("maxmemory", limit := limit - 4096)
+            store.config_set("maxmemory", 0, "maxmemory-policy", "noeviction")
+            evicted = store.info("stats")["evicted_keys"]
+        problem = f"has evicted {evicted} keys"
+        until(lambda: any(problem in one.get("message", "") for one in service.records), what="the log has the number")
+        until(lambda: metric(service, "topk_bandit_store_problems ") > 0, what="the metric shows a problem")
+        assert problem in doctor(f"--data-dir={tmp_path}")

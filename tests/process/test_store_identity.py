@@ -13,7 +13,7 @@ class Ledger:
     def __init__(self, *, is_known: bool = False) -> None:
         self.refused: list[str] = []
         self.replaced: list[bool] = []
-        self.counts = 0
+        self.counts = self.older = 0
         self._is_known = is_known
 
     async def is_known(self) -> bool:
@@ -26,9 +26,17 @@ class Ledger:
     def store_replaced(self, *, is_replaced: bool) -> None:
         self.replaced.append(is_replaced)
 
+    def note_older(self) -> None:
+        self.older += 1
+
     def identity(self, known_id: str = "") -> StoreIdentity:
         return StoreIdentity(
-            known_id, refuse_all=self.refused.append, is_known=self.is_known, count_lost=self.count_lost, hooks=self
+            known_id,
+            refuse_all=self.refused.append,
+            is_known=self.is_known,
+            count_lost=self.count_lost,
+            note_older=self.note_older,
+            hooks=self,
         )
 
 
@@ -62,3 +70,15 @@ def test_a_store_with_what_is_known_has_only_lost_its_id() -> None:
     identity = ledger.identity("a")
     look(identity, "b", "b")
     assert (identity.known_id, ledger.refused, ledger.counts) == ("b", [], 0)
+
+
+def test_an_older_copy_is_noted_and_another_store_is_none() -> None:
+    ledger = Ledger()
+    identity = ledger.identity("a")
+
+    async def main() -> None:
+        await identity.look("a", is_older=True)
+        await identity.look("b", is_older=True)
+
+    asyncio.run(main())
+    assert (ledger.older, ledger.counts) == (1, 1)

@@ -16,11 +16,12 @@ from topk_bandit.bandits.follower import FollowerState
 from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, NewerDataError, OutdatedError
 from topk_bandit.store import data_versions
-from topk_bandit.store.redis.programs import HEARD_WITHIN_MS, Finalization
+from topk_bandit.store.redis.programs import HEARD_WITHIN_MS, RETENTION_MS, Finalization
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import redis
     from tests.servers import RunningServer
 
     from topk_bandit.store.redis.bandits import RedisStore
@@ -150,3 +151,31 @@ def test_a_worker_that_meets_a_newer_event_waits_and_takes_it_for_no_damage(stor
             assert (follower.state, worker.hooks.failed_folds) == (FollowerState.LAGGING, 0)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("copy", ["an older one", "one without the worker", "the same one", "one after a long silence"])
+def test_a_store_that_lacks_a_worker_s_last_note_is_older(server: RunningServer, copy: str) -> None:
+    now = StoreClock()
+    stores = RedisStores(server.unix_url, clock=now)
+
+    async def scenario(client: redis.Redis) -> None:
+        async with stores.connect() as store:
+            programs, key = store.programs("one", about="one"), f"{stores.prefix}:programs"
+            assert await programs.note() == data_versions.NEWEST
+            earlier = client.hget(key, "one")
+            now.now_ms += 1_000
+            await programs.note()
+            assert not programs.is_older
+            if copy == "an older one":
+                client.hset(key, "one", earlier)
+            elif copy != "the same one":
+                client.hdel(key, "one")
+            if copy == "one after a long silence":
+                now.now_ms += RETENTION_MS
+            await programs.note()
+            assert programs.is_older == (copy in {"an older one", "one without the worker"})
+            await programs.note()
+            assert not programs.is_older
+
+    with server.client() as client:
+        asyncio.run(scenario(client))

@@ -762,6 +762,13 @@ def test_a_report_names_what_is_wrong_and_what_to_do(bad: dict[str, Any], word: 
     assert word in problem
 
 
+def test_keys_that_were_evicted_are_a_loss_and_no_reason_to_refuse() -> None:
+    found = report({"a:1": GOOD, "b:2": {**GOOD, "evicted_keys": 3}}, **CLUSTER)
+    assert (found.problems, found.shortages) == ((), ())
+    assert found.losses == found.problems_between(0.0, 1.0)
+    assert found.losses[0].startswith("b:2: The server has evicted 3 keys: ")
+
+
 def test_a_report_is_about_the_memory_of_the_fullest_server() -> None:
     limited = {**GOOD, "used_memory": 60, "maxmemory": 100, "total_system_memory": 1000}
     unlimited = {**GOOD, "used_memory": 90, "maxmemory": 0, "total_system_memory": 1000}

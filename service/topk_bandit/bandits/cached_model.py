@@ -44,6 +44,8 @@ class CachedModel:
         When the bandit was asked for, or its log was seen to grow, the last time.
     asked_at
         When the bandit was asked for the last time.
+    seen_at
+        When the last look at the log began that found the bandit.
     expire_at
         When its overdue slates are closed next.
     next_deadline_ms
@@ -60,7 +62,7 @@ class CachedModel:
         self.follower = follower
         self.lock = asyncio.Lock()
         self.task: asyncio.Task[None] | None = None
-        self.used_at = self.asked_at = now
+        self.used_at = self.asked_at = self.seen_at = now
         self.expire_at = 0.0
         self.next_deadline_ms: int | None = None
         self.rate = SlateRate()
@@ -93,6 +95,7 @@ class CachedModel:
 
     def record_look(self, model: Model, *, now: float) -> None:
         """Set the next pause: the shortest after a look at a log that grew, else twice the last one."""
+        self.seen_at = now
         if model.version != self._seen_version:
             self._seen_version, self.used_at, self._pause_seconds = model.version, now, self._look_seconds
         else:

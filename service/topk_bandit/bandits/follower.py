@@ -369,7 +369,13 @@ class Follower:
                 "the store has lost the end of a log: %s events, %s of them rewards",
                 loss.events,
                 loss.rewards,
-                extra={"bandit": str(self.name), "after": gone.after, "end": gone.end},
+                extra={
+                    "bandit": str(self.name),
+                    "after": gone.after,
+                    "end": gone.end,
+                    "lost_events": loss.events,
+                    "lost_rewards": loss.rewards,
+                },
             )
         return gone.after < gone.end
 

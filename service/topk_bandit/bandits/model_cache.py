@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from contextlib import asynccontextmanager
 from contextvars import Context
@@ -115,6 +116,7 @@ class ModelCache:
         self._entries: dict[BanditName, CachedModel] = {}
         self.look_for_loss: Callable[[], Awaitable[None]] = _look_at_nothing
         self.ranks_first: Callable[[str], bool] = lambda _bandit: True
+        self._older_at = -math.inf
         self._vanished = VanishedBandits(store, hooks=hooks)
         self._listener: asyncio.Task[None] | None = None
 
@@ -156,14 +158,18 @@ class ModelCache:
         UnavailableError
             It was, with the whole store: its model stays, and calls are refused.
         """
-        model = self.peek_model(name)
-        if model is not None:
+        entry, model = self._entries.get(name), self.peek_model(name)
+        if entry is not None and model is not None:
             await self.look_for_loss()
             try:
                 await self._store.get_bandit(name)
             except NotFoundError:
                 if self.ranks_first(str(name)):
-                    self._vanished.suspect(name, model)
+                    self._vanished.suspect(name, model, was_in_newer_store=entry.seen_at < self._older_at)
+
+    def note_older(self) -> None:
+        """Note that the store is an older copy of itself: bandits that were seen before, and are gone, were lost."""
+        self._older_at = self._now()
 
     async def find_known(self) -> bool:
         """Return whether the store still has one of the bandits that are known here; any tenant if none is known."""

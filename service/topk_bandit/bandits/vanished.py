@@ -1,7 +1,8 @@
 """Bandits that are gone though nobody deleted them: their keys were removed by hand, or lost with an older copy.
 
 Who deletes a bandit takes it out of its tenant's list. One that is still listed some seconds after it was not found was
-lost, and what this worker knew of it is counted.
+lost. So was one that was seen before the store became an older copy of itself: it is listed again, so that an operator
+finds it. What this worker knew of it is counted.
 """
 
 from __future__ import annotations
@@ -42,10 +43,20 @@ class VanishedBandits:
         self._hooks = hooks
         self._suspected: dict[BanditName, asyncio.Task[None]] = {}
 
-    def suspect(self, name: BanditName, model: Model) -> None:
-        """Have it found out whether a bandit was lost, whose last model this is."""
+    def suspect(self, name: BanditName, model: Model, *, was_in_newer_store: bool) -> None:
+        """Have it found out whether a bandit was lost.
+
+        Parameters
+        ----------
+        model
+            The last one.
+        was_in_newer_store
+            Whether it was found the last time before the store became an older copy of itself.
+        """
         if name not in self._suspected:
-            task = self._suspected[name] = asyncio.create_task(self._count_if_lost(name, model))
+            task = self._suspected[name] = asyncio.create_task(
+                self._count_if_lost(name, model, was_in_newer_store=was_in_newer_store)
+            )
             task.add_done_callback(lambda _: self._suspected.pop(name, None))
 
     async def stop(self) -> None:
@@ -55,13 +66,16 @@ class VanishedBandits:
             task.cancel()
         await asyncio.gather(*suspected, return_exceptions=True)
 
-    async def _count_if_lost(self, name: BanditName, model: Model) -> None:
+    async def _count_if_lost(self, name: BanditName, model: Model, *, was_in_newer_store: bool) -> None:
         await asyncio.sleep(GONE_SECONDS)
         with suppress(TopkBanditError):
-            if await self._store.is_listed(name) and not await self._is_there(name):
+            is_lost = was_in_newer_store or await self._store.is_listed(name)
+            if is_lost and not await self._is_there(name):
                 events, rewards = count_lost(name, model, self._hooks)
                 counted = {"bandit": str(name), "lost_events": events, "lost_rewards": rewards}
                 _log.error("a bandit is gone, and nobody deleted it: bring its data back", extra=counted)
+                if was_in_newer_store:
+                    await self._store.list_again(name)
 
     async def _is_there(self, name: BanditName) -> bool:
         try:

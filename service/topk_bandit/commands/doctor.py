@@ -185,7 +185,7 @@ def _store(settings: Settings) -> Iterator[_Finding]:
         writes = asyncio.run(_writes(settings, url)) if used else None
     report, seconds = found.report, found.seconds
     where = f"{report.server} {report.version}, {report.role}, {report.mode}, answers in {seconds * 1e3:.1f} ms"
-    yield _Finding("store", where, "; ".join(report.problems))
+    yield _Finding("store", where, "; ".join((*report.problems, *report.losses)))
     yield _Finding("durability", f"{settings.awaited} is awaited", "; ".join(report.shortages))
     if writes:
         yield writes
@@ -262,6 +262,9 @@ def _describe_bandits(found: _Examined) -> Iterator[_Finding]:
         bad="are gone, and nobody deleted them",
         remedy="Bring the data back. What is gone for good leaves the list with topk-bandit bandits delete.",
     )
+    if found.shortened:
+        remedy = "its newest events are gone; send their rewards again"
+        yield _Finding("lost events", f"{_join_some(found.shortened, between=';')}; {remedy}")
     yield _describe_several(
         "lists",
         found.lost,
@@ -319,6 +322,7 @@ class _Examined:
     damaged: Sequence[Damage]
     unreadable: Sequence[Damage]
     gone: Sequence[str]
+    shortened: Sequence[str]
     lost: Sequence[BanditName]
     unlimited: Sequence[BanditName]
     selective: Sequence[BanditName]
@@ -342,6 +346,11 @@ async def _examine_store(settings: Settings, url: str) -> _Examined:
             damaged,
             [damage for damage in checked if damage is not None],
             [name async for name in store.find_gone()],
+            [
+                f"{record.name}: {record.lost_events} events, {record.lost_rewards} of them rewards"
+                for record in records
+                if record.lost_events
+            ],
             [name async for name in store.find_unlisted()],
             [record.name for record in records if record.settings.reward_range is None],
             [record.name for record in records if await _is_selective(store, record)],

@@ -281,6 +281,7 @@ def _identity(spec: WorkerSpec, programs: Programs, models: ModelCache, metrics:
         refuse_all=programs.refuse_all,
         is_known=models.find_known,
         count_lost=models.count_lost,
+        note_older=models.note_older,
         hooks=metrics,
     )
 

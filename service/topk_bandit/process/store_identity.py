@@ -1,4 +1,4 @@
-"""Notices that the store is another one than before, or has lost all that it had.
+"""Notices that the store is another one than before, has lost all that it had, or is an older copy of itself.
 
 A store has an id from its first use on. Where that is gone or another one, what was acknowledged is not there any more:
 the store was emptied, its files were removed, or its address leads elsewhere. Everything is refused then, but slates by
@@ -45,6 +45,8 @@ class StoreIdentity:
         are there, and only the id is gone.
     count_lost
         Counts all that this worker knows to have been in the store as lost; returns how many events and rewards.
+    note_older
+        Notes that the store is an older copy of itself.
     """
 
     def __init__(
@@ -54,20 +56,25 @@ class StoreIdentity:
         refuse_all: Callable[[str], None],
         is_known: Callable[[], Awaitable[bool]],
         count_lost: Callable[[], tuple[int, int]],
+        note_older: Callable[[], None],
         hooks: IdentityHooks,
     ) -> None:
         self.known_id = known_id
         self._refuse_all = refuse_all
         self._is_known = is_known
         self._count_lost = count_lost
+        self._note_older = note_older
         self._hooks = hooks
         self._is_replaced = False
 
-    async def look(self, store_id: str) -> None:
-        """Note which store there is."""
+    async def look(self, store_id: str, *, is_older: bool = False) -> None:
+        """Note which store there is, and whether it is an older copy of the one that was there before."""
         if not store_id:
             return
         self.known_id = self.known_id or store_id
+        if is_older and store_id == self.known_id:
+            _log.error("the store is an older copy of itself: what it took since is gone")
+            self._note_older()
         if store_id != self.known_id and not self._is_replaced and await self._is_known():
             _log.warning("the store's id was lost, but not its data: it is another one now")
             self.known_id = store_id

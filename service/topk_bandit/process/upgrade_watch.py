@@ -65,7 +65,7 @@ class UpgradeWatch:
         """Look once; the errors are those of `Programs.note`."""
         version = await self._programs.note()
         if self.identity is not None:
-            await self.identity.look(self._programs.store_id)
+            await self.identity.look(self._programs.store_id, is_older=self._programs.is_older)
             self._programs.known_id = self.identity.known_id
         self._hooks.upgrade_examined(NEWEST - version)
         if version != self._known and version < NEWEST:

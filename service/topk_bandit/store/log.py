@@ -404,6 +404,8 @@ class StoreReport:
         What keeps the store from keeping its promises; empty when nothing does.
     shortages
         What keeps it from that for the moment, such as replicas that are away.
+    losses
+        What the store reports to have thrown away: nothing is refused for it.
     clock_ms
         The store's clock.
     memory_bytes, memory_limit_bytes
@@ -421,6 +423,7 @@ class StoreReport:
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
     shortages: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
     durability: Durability = IN_MEMORY
 
     def problems_between(self, begun: float, ended: float) -> tuple[str, ...]:
@@ -428,7 +431,7 @@ class StoreReport:
 
         They are seconds. When the store's clock was read meanwhile nobody knows, and the machine may have stood still.
         """
-        known, clock = (*self.problems, *self.shortages), self.clock_ms / 1e3
+        known, clock = (*self.problems, *self.shortages, *self.losses), self.clock_ms / 1e3
         if max(begun - clock, clock - ended) <= LARGEST_CLOCK_DIFFERENCE_SECONDS:
             return known
         problem = "The store's clock is not this machine's: deadlines follow the one, logs the other; synchronise both."
@@ -502,6 +505,10 @@ class Store(Protocol):
 
     async def is_listed(self, name: BanditName) -> bool:
         """Return whether a bandit is in its tenant's list, or that list is gone though the tenant has something."""
+        ...
+
+    async def list_again(self, name: BanditName) -> None:
+        """Put a bandit that lists lack back into them, whatever is left of it."""
         ...
 
     async def measure(self, tenant: str) -> TenantUse:

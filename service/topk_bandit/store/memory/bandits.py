@@ -313,6 +313,9 @@ class MemoryStore(JournaledStore):
         """See `Store.is_listed`."""
         return name in self._bandits
 
+    async def list_again(self, name: BanditName) -> None:
+        """See `Store.list_again`; there are no lists that could lack one."""
+
     async def measure(self, tenant: str) -> TenantUse:
         """See `Store.measure`; the bytes are those of a text of the events."""
         found = [await self.measure_bandit(name) for name in self._bandits if name.tenant == tenant]

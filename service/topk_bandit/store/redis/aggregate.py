@@ -211,7 +211,7 @@ class Aggregates(Generic[_Name, _Record]):
         """Delete an incarnation; then release the index's entry.
 
         Of what is damaged all keys are removed, whatever is in them, and of what has lost its record those that are
-        left. Without any there is a `NotFoundError`.
+        left. Where nothing is left, the entry goes. Without either there is a `NotFoundError`.
         """
         keys, record = self._kind.keys(name), None
         try:
@@ -219,7 +219,7 @@ class Aggregates(Generic[_Name, _Record]):
             incarnation = "" if record is None else record.incarnation
             arguments = (*self._kind.announcing(name), incarnation)
             removed, _ = await self._link.run_durably(scripts.DELETE, keys.all, arguments, meta=keys.meta)
-            if record is None and not removed:
+            if record is None and not removed and not await self.index.sweep(name.tenant, entry=self._kind.entry(name)):
                 raise self._kind.refusals[self._kind.absent](name, "")
         except CorruptDataError:
             await self._link.call("UNLINK", *keys.all)

@@ -420,7 +420,7 @@ class RedisStore(JournaledStore):
         return find_gone(self._tenants, self._bandits.index)
 
     async def list_again(self, name: BanditName) -> None:
-        """Put a bandit that lists lack back into them."""
+        """See `Store.list_again`."""
         incarnation = await self._link.call("HGET", self._keys.bandit(name).meta, "incarnation") or b"lost"
         await self._bandits.index.enter_again(name.tenant, name.bandit, incarnation=incarnation.decode())
         await self._tenants.add(name.tenant)

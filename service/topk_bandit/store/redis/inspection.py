@@ -55,6 +55,7 @@ def report(
     shortages = [
         _name_problem(name, shortage) for name, info in infos.items() for shortage in _shortages(info, durability)
     ]
+    losses = [_name_problem(name, loss) for name, info in infos.items() for loss in _evictions(info)]
     info = next(iter(infos.values()))
     server, version = _software(info)
     memory_bytes, limit_bytes = max(map(_memory, infos.values()), key=lambda memory: memory[0] / max(memory[1], 1))
@@ -65,6 +66,7 @@ def report(
         mode=mode,
         problems=tuple(problems),
         shortages=tuple(shortages),
+        losses=tuple(losses),
         clock_ms=clock_ms,
         memory_bytes=memory_bytes,
         memory_limit_bytes=limit_bytes,
@@ -122,6 +124,15 @@ def _shortages(info: Mapping[str, Any], durability: Durability) -> list[str]:
     if online >= durability.replicas:
         return []
     return [f"{online} of {durability.replicas} replicas follow, so that nothing is acknowledged: look after them."]
+
+
+def _evictions(info: Mapping[str, Any]) -> list[str]:
+    """Return how much a server has thrown away; it keeps the number until it is restarted."""
+    evicted = int(info.get("evicted_keys", 0))
+    if not evicted:
+        return []
+    remedy = "restore the bandits that they belonged to, and send CONFIG RESETSTAT to the server"
+    return [f"The server has evicted {evicted} keys: {remedy}."]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -65,6 +65,8 @@ class Programs:
         The store's id, as it was noted last; empty before, or where this program can't write.
     known_id
         What this worker knew before, for operators; empty for nothing.
+    is_older
+        Whether the store had lost this worker's last note when it was noted again: then it is an older copy of itself.
     """
 
     def __init__(self, link: Link, key: str, *, worker: str, about: str) -> None:
@@ -75,6 +77,8 @@ class Programs:
         self._begins_with = data_versions.NEWEST
         self._new_id = _new_id()
         self.store_id = self.known_id = ""
+        self.is_older = False
+        self._noted_ms = 0
 
     async def note(self) -> int:
         """Note that this worker runs, write the data version in force from now on, and return it.
@@ -88,8 +92,12 @@ class Programs:
         """
         noted = (self._worker, data_versions.NEWEST, self._begins_with, RETENTION_MS)
         about = f"{self._about} on store {self.known_id}" if self.known_id else self._about
-        found, store_id = await self._link.run(scripts.NOTE_PROGRAM, (self._key,), (*noted, about, self._new_id))
+        found, store_id, before, at_ms = await self._link.run(
+            scripts.NOTE_PROGRAM, (self._key,), (*noted, about, self._new_id)
+        )
         version, self.store_id = int(found), store_id.decode()
+        self.is_older = self._misses_note(before, int(at_ms))
+        self._noted_ms = int(at_ms)
         # The next store that has no id is another one.
         self._new_id = _new_id() if store_id.decode() == self._new_id else self._new_id
         if version > data_versions.NEWEST:
@@ -104,6 +112,12 @@ class Programs:
             )
         self._begins_with = self._link.data_version = version
         return version
+
+    def _misses_note(self, before: bytes, at_ms: int) -> bool:
+        """Return whether the store lacks this worker's last note, though it was too new to be forgotten."""
+        if before:
+            return int(before) < self._noted_ms
+        return self._noted_ms > 0 and at_ms - self._noted_ms < RETENTION_MS
 
     def refuse_all(self, problem: str) -> None:
         """Have all calls but these refused, for a problem; "" for none any more."""

@@ -51,7 +51,7 @@ class TenantIndex:
     async def reserve(self, tenant: str, entry: str, *, incarnation: str, quota: int) -> Reservation:
         """Enter what is about to be created, unless the quota is used up."""
         reservation = await self._try_reserve(tenant, entry, incarnation, quota)
-        if reservation.at_ms is None and await self._sweep(tenant):
+        if reservation.at_ms is None and await self.sweep(tenant):
             reservation = await self._try_reserve(tenant, entry, incarnation, quota)
         return reservation
 
@@ -104,13 +104,14 @@ class TenantIndex:
         )
         return Reservation(at_ms=int(number)) if word == b"reserved" else Reservation(used=int(number))
 
-    async def _sweep(self, tenant: str) -> bool:
-        """Take out entries that dangle and that nobody is about to use; return whether there were any."""
+    async def sweep(self, tenant: str, *, entry: str | None = None) -> bool:
+        """Take out all entries, or one, that dangle and that nobody is about to use; return whether there were any."""
         key = self._keys(tenant).reservations
         lapsed = await self._link.run(scripts.LAPSED_RESERVATIONS, (key,), (RESERVATION_MS,))
-        entries = list(zip(lapsed[::2], lapsed[1::2], strict=True))
-        dangling = await self.find_dangling(tenant, [entry.decode() for entry, _ in entries])
-        await self._release(tenant, [entry for entry in entries if entry[0].decode() in dangling])
+        pairs = zip(lapsed[::2], lapsed[1::2], strict=True)
+        reserved = {one.decode(): by for one, by in pairs if entry in {None, one.decode()}}
+        dangling = await self.find_dangling(tenant, list(reserved))
+        await self._release(tenant, [(one.encode(), reserved[one]) for one in dangling])
         return bool(dangling)
 
     async def _exists(self, tenant: str, entry: str) -> bool:

@@ -7,17 +7,20 @@
 -- ARGV[4] how long a silent worker is kept, in ms
 -- ARGV[5] what an operator knows it by
 -- ARGV[6] id of a store that has none yet
--- Returns the data version, and the id of the store.
+-- Returns the data version, the id of the store, when this worker was noted last, '' for never, and the time, in ms.
 
 local at_ms = now_ms()
 local noted = redis.call('HGETALL', KEYS[1])
 local in_force
 local id
+local before = ''
 for i = 1, #noted, 2 do
   if noted[i] == 'data_version' then
     in_force = whole(KEYS[1], noted[i + 1])
   elseif noted[i] == '~store' then
     id = string.match(noted[i + 1], ' (%S+)$')
+  elseif noted[i] == ARGV[1] then
+    before = string.match(noted[i + 1], '^%d+ (%d+) ') or ''
   elseif tonumber(string.match(noted[i + 1], '^%d+ (%d+) ') or 0) < at_ms - ARGV[4] then
     write('HDEL', KEYS[1], noted[i])
   end
@@ -34,4 +37,4 @@ if tonumber(in_force) <= tonumber(ARGV[2]) then
     write('HSET', KEYS[1], '~store', '999 9999999999999 ' .. id)
   end
 end
-return commit({in_force, id or ''})
+return commit({in_force, id or '', before, text(at_ms)})
