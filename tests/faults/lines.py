@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-__all__ = ["RaggedLine", "SlowLine"]
+__all__ = ["CutLine", "Place", "RaggedLine", "SlowLine"]
 
 SHORTEST_SECONDS = 1e-6
 LARGEST_PIECE = 64
+HEAD_BYTES = 120
+"""So many bytes of a command, and no whole command, are passed on."""
 
 
 class SlowLine:
@@ -152,3 +155,68 @@ class RaggedLine(SlowLine):
             sink.write(part[:size])
             part = part[size:]
             await asyncio.sleep(0)
+
+
+class Place(Enum):
+    """Where a line is cut: before a command, inside of it, behind it, or inside of its reply."""
+
+    UNSENT = "unsent"
+    HEAD_SENT = "head sent"
+    CARRIED_OUT = "carried out"
+    REPLY_BEGUN = "reply begun"
+
+
+class CutLine(SlowLine):
+    """A proxy that is cut at one command, and passes nothing on after that until it is mended.
+
+    Attributes
+    ----------
+    is_cut
+        Whether the command came, and all is done that is done before the cut.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        super().__init__(server_port)
+        self.is_cut = False
+        self._mark = b""
+        self._place = Place.UNSENT
+        self._waiting: object = None
+
+    def cut(self, mark: bytes, place: Place) -> None:
+        """Have the line cut at the next command that holds a mark."""
+        self._place, self._mark = place, mark
+
+    def mend(self) -> None:
+        """Pass on all that comes from now on; the connections that were open stay cut."""
+        self._waiting, self.is_cut = None, False
+
+    async def _carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        server, to_server = await asyncio.open_connection("127.0.0.1", self.server_port)
+        self._sinks |= {to_client, to_server}
+        line = object()
+        await asyncio.gather(self._send(client, to_server, line), self._answer(server, to_client, line))
+
+    async def _send(self, client: asyncio.StreamReader, to_server: asyncio.StreamWriter, line: object) -> None:
+        try:
+            while part := await client.read(1 << 16):
+                if self._mark and self._mark in part:
+                    self._mark, self._waiting = b"", line
+                    if self._place in {Place.UNSENT, Place.HEAD_SENT}:
+                        begin = part.index(b"EVALSHA")
+                        to_server.write(part[: begin if self._place is Place.UNSENT else begin + HEAD_BYTES])
+                        self.is_cut = True
+                if not self.is_cut:
+                    to_server.write(part)
+        finally:
+            to_server.close()
+
+    async def _answer(self, server: asyncio.StreamReader, to_client: asyncio.StreamWriter, line: object) -> None:
+        try:
+            while part := await server.read(1 << 16):
+                if self._waiting is line and not self.is_cut:
+                    to_client.write(part[: self._place is Place.REPLY_BEGUN])
+                    self.is_cut = True
+                elif not self.is_cut:
+                    to_client.write(part)
+        finally:
+            to_client.close()

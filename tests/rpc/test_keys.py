@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import hmac
 import json
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from tests.rpc.keys import SECRETS, bearer, key, ring, shown
 
 from topk_bandit.domain.access import Scope
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc import keys
 from topk_bandit.rpc.keys import KeyRing, new_key, parse_keys, print_keys
 
 
@@ -44,6 +47,30 @@ def test_a_key_is_found_by_what_its_owner_shows() -> None:
 )
 def test_nothing_else_is_a_key(header: str) -> None:
     assert ring().find(header) is None
+
+
+@pytest.mark.parametrize(
+    "header", [bearer("acme"), f"Bearer acme.{SECRETS['globex']}", f"Bearer nobody.{SECRETS['acme']}"]
+)
+def test_known_and_unknown_keys_cost_the_same_digest_and_comparison(
+    header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[int] = []
+    compared: list[tuple[int, int]] = []
+
+    def digest(data: bytes) -> Any:  # noqa: ANN401 - the library's own type
+        hashed.append(len(data))
+        return sha256(data)
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return hmac.compare_digest(one, other)
+
+    known = ring()
+    monkeypatch.setattr(keys, "sha256", digest)
+    monkeypatch.setattr(keys, "hmac", SimpleNamespace(compare_digest=compare))
+    known.find(header)
+    assert (hashed, compared) == ([43], [(32, 32)])
 
 
 @given(st.text() | st.text().map("Bearer {}".format) | st.text().map("Bearer acme.{}".format))
