@@ -91,12 +91,27 @@ def test_a_bad_parent_is_as_none(text: str | bytes) -> None:
     assert call.span.trace_id != TRACE
 
 
-@pytest.mark.parametrize("text", ["a", "r-17", "Root=1-67891233-abcdef012345678912345678", "x" * 128])
+@pytest.mark.parametrize("text", ["a", "r-17", "Root=1-67891233-abcdef012345678912345678", "x" * 128, f"v1.{'x' * 44}"])
 def test_a_good_request_id_is_taken(text: str) -> None:
     assert call_of([("x-request-id", text)]).request_id == text
 
 
-@pytest.mark.parametrize("text", ["", "x" * 129, "two words", "a\nb", 'say "a"', "é", "\x1b[31m", "a,b", b"bytes"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x" * 129,
+        "two words",
+        "a\nb",
+        'say "a"',
+        "é",
+        "\x1b[31m",
+        "a,b",
+        b"bytes",
+        f"id.{'x' * 43}",
+        f"key=id.{'x' * 43}/1",
+    ],
+)
 def test_a_bad_request_id_is_replaced(text: str | bytes) -> None:
     assert re.fullmatch("[0-9a-f]{32}", call_of([("x-request-id", text)]).request_id)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from contextlib import suppress
 from fcntl import ioctl
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import grpc
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError
 
 from topk_bandit.rpc.http_answers import problem
 from topk_bandit.rpc.http_requests import MOST_BYTES, NotYet, read_fast_path_request
@@ -52,8 +53,6 @@ PATIENCE_SECONDS = 0.1
 
 _CANCEL_SECONDS = 0.5
 """So much longer than its time may it take to cancel a call, and to end a connection."""
-
-LONGEST_MESSAGE = 200
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -269,6 +268,11 @@ class FastPathConnection(_Watched, asyncio.Protocol):
             self._rest = self._loop.call_at(self._rested, self._check_rest)
 
 
+def _before_quotation(message: str) -> str:
+    """Return a message of the library without what it repeats of the request: that may be a secret."""
+    return re.split(r"[:'\"\n]", message, maxsplit=1)[0].strip()
+
+
 class LibraryConnection(_Watched, web.RequestHandler):
     """A connection of the library, on which what is no HTTP is refused as a bad call is: the log has no line of it."""
 
@@ -293,7 +297,7 @@ class LibraryConnection(_Watched, web.RequestHandler):
         """Return what is answered, after which the connection ends."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        reason = " ".join((message or "").split())[:LONGEST_MESSAGE].encode("ascii", "replace").decode()
+        reason = "its URL is none" if isinstance(exc, InvalidURLError) else _before_quotation(message or "")
         response = problem(grpc.StatusCode.INVALID_ARGUMENT, f"the request can't be read: {reason}")
         response.force_close()
         return response
