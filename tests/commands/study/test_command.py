@@ -126,6 +126,7 @@ def test_the_same_files_give_the_same_questions(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.parametrize("word", ["ask", "run"])
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -136,10 +137,11 @@ def test_the_same_files_give_the_same_questions(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_call_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str, words: list[str], problem: str
 ) -> None:
-    given = ["study", "ask", *Shop(tmp_path).words, f"--out={tmp_path / 'out'}", *words]
-    assert main(given) == 1
+    answers = save(tmp_path / "answers.csv", [["item_1", "item_2"], ["item-1", "item-2"]])
+    given = ["study", word, *Shop(tmp_path).words, f"--out={tmp_path / 'out'}", *words]
+    assert main([*given, f"--answers={answers}"] if word == "run" else given) == 1
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

@@ -46,15 +46,17 @@ _SHOWN = 3
 def run(given: argparse.Namespace) -> int:
     """Learn from the answers, and write what to ask next; return the exit status."""
     study = _Study(given)
+    size = study.list_size()
     answers = study.read_answers(given.answers)
     study.learn(answers)
-    study.ask(answers)
+    study.ask(answers, size)
     return 0
 
 
 def ask(given: argparse.Namespace) -> int:
     """Write which lists to ask about; return the exit status."""
-    _Study(given).ask([])
+    study = _Study(given)
+    study.ask([], study.list_size())
     return 0
 
 
@@ -111,10 +113,18 @@ class _Study:
         for of_query, title in list(zip(utilities, titles, strict=True))[:_SHOWN]:
             self._console.print(table(of_query, self._items.ids, title=title))
 
-    def ask(self, answers: Sequence[Answered]) -> None:
-        """Write which lists to ask about next, given the answers so far."""
+    def list_size(self) -> int:
+        """Return how many items a list to ask about has; `InvalidArgumentError` is raised if there are fewer."""
+        size: int = 2 if self._kind is AnswerKind.PAIR else self._given.size
+        fewest = 1 if self._kind is AnswerKind.RATINGS else 2
+        if not fewest <= size <= len(self._items.ids):
+            raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
+        return size
+
+    def ask(self, answers: Sequence[Answered], size: int) -> None:
+        """Write which lists of so many items to ask about next, given the answers so far."""
         of, count = self._pool, self._given.count
-        design = self._choose_design(2 if self._kind is AnswerKind.PAIR else self._given.size)
+        design = self._choose_design(size)
         of_one = of.information(design.subsets, design.weights)
         asked, besides = count_answers(of, design, self._rows(answers))
         have = of.information(design.subsets, asked) + besides
@@ -133,9 +143,6 @@ class _Study:
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
 
     def _choose_design(self, size: int) -> SubsetDesign:
-        fewest = 1 if self._kind is AnswerKind.RATINGS else 2
-        if not fewest <= size <= len(self._items.ids):
-            raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
         self._make_folder()
         target = RELATIVE_GAP * self._pool.span.rank
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()
