@@ -123,6 +123,33 @@ def test_what_is_not_clear_is_refused_with_its_place(tmp_path: Path, name: str) 
     assert name in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "item_1;item_2;reward\na;b;1.234\na;b;.5\n",
+        "item_1;item_2;reward;version\na;b;1.234\\;1.234.567\na;b;0.5;2\n".replace("\\", ""),
+        "item_1,item_2,reward\na,b,1.234\na,b,0.5\n",
+        'item_1,item_2,reward,total\na,b,1.234,"1,500"\na,b,0.5,"2"\n',
+        "item_1\titem_2\treward\na\tb\t1.234\na\tb\t0.5\n",
+        "item_1;item_2;reward;note\na;b;1.234;in 3,5 h\na;b;0.5;\n",
+    ],
+)
+def test_a_point_that_certainly_stands_before_decimals_does(tmp_path: Path, text: str) -> None:
+    name = "rows.tsv" if "\t" in text else "rows.csv"
+    assert [row.reward for row in read_slates(written(tmp_path, name, text))] == [1.234, 0.5]
+
+
+def test_points_between_thousands_are_texts_as_they_are(tmp_path: Path) -> None:
+    [row] = read_slates(written(tmp_path, "rows.csv", "item_1;item_2;reward;country\n1.234;2.500;7;3.100\n"))
+    assert (row.items, row.features) == (("1.234", "2.500"), {"country": "3.100"})
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    text = f'item_1,item_2,reward,comment\ntea,milk,1,"{"x" * 200_000}"\n'
+    [row] = read_slates(written(tmp_path, "rows.csv", text))
+    assert row.items == ("tea", "milk")
+
+
 def test_a_file_of_tabs_has_them_whatever_its_header_has(tmp_path: Path) -> None:
     path = written(tmp_path, "rows.tsv", "item_1\titem_2\treward\tprice, EUR\ntea\tmilk\t1\t2,50\n")
     [row] = read_slates(path)

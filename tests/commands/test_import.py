@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -226,7 +227,7 @@ def test_bad_rows_can_be_left_out_and_are_counted(
     ("name", "content", "problem"),
     [
         ("year.txt", b"", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got 'year.txt'"),
-        ("votes.soc", b"", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got 'votes.soc'"),
+        ("votes.soc", b"", "got 'votes.soc': it has orders, which a study takes: topk-bandit study import"),
         ("year.csv.gz", b"", "got 'year.csv.gz': unpack it first"),
         ("year.xlsx", b"", "got 'year.xlsx': save it as CSV"),
         ("year.csv", gzip.compress(b"items,reward\n", mtime=0), "year.csv: is packed: unpack it first"),
@@ -237,7 +238,8 @@ def test_bad_rows_can_be_left_out_and_are_counted(
         ("year.csv", b"items,reward\n" + b"a|b,1\n" * 5000 + b"a|\xff,1\n", "year.csv, line 5002: is no text in UTF-8"),
         ("year.csv", b"reward,items\n0.5\n", "line 2, row: expected 2 cells, as the header has, got 1"),
         ("year.csv", b"reward,items\n\xff,a\n", "year.csv, line 2: is no text in UTF-8"),
-        ("year.jsonl", b"[" * 10**5, "line 1, row: is JSON inside JSON, too deep to be read"),
+        ("year.csv", b"items,land\na|b,1\n", "got items, land: name one so in the file, or say --column reward=COLUMN"),
+        ("year.jsonl", b'{"a":' * 10**5, "line 1, row: is JSON inside JSON, too deep to be read"),
         ("year.parquet", b"PAR?", "is no whole Parquet file"),
         ("absent.csv", None, "can't be read"),
     ],
@@ -292,9 +294,105 @@ def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
         assert expected in printed
     assert "passed" in printed  # in a table whose cells may be broken
     path.write_text(path.read_text(encoding="utf-8") + '{"items": ["a"]}\n', encoding="utf-8")
-    assert called(server, path, "--check", "--skip-bad-rows") == 1
-    assert "2 rows can be imported, 1 can't; nothing was sent" in capsys.readouterr().out
+    for flags, status, what in (("--check",), 1, "can't be taken"), (("--check", "--skip-bad-rows"), 0, "left out"):
+        assert called(server, path, *flags) == status
+        printed = capsys.readouterr().out
+        assert f"{what}: year.jsonl, line 5, column 'items': expected 2 items, got 1" in printed
+        assert "2 rows can be imported, 1 can't; nothing was sent" in printed
     assert server.shop.sent == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--check",)])
+def test_a_file_whose_rows_are_all_bad_is_refused_though_bad_rows_are_left_out(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    path = write(tmp_path / "year.csv", [{**BARE, "reward": reward} for reward in ("0,5", "1,5")])
+    assert called(server, path, "--skip-bad-rows", *flags) == 1
+    printed = capsys.readouterr()
+    assert "year.csv, line 2, column 'reward': expected a finite number, got '0,5'" in printed.out + printed.err
+    assert server.shop.sent == []
+
+
+@pytest.mark.parametrize("name", ["out", "out.csv"])
+def test_a_folder_is_refused_with_a_file_that_is_in_it(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "_SUCCESS").touch()
+    assert called(server, tmp_path / name) == 1
+    assert f"{name} is a folder: name a file in it, one after the other" in capsys.readouterr().err
+    write(tmp_path / name / "part-0.csv", [BARE])
+    assert called(server, tmp_path / name) == 1
+    assert f"{name} is a folder: name a file in it, such as part-0.csv, one after the other" in capsys.readouterr().err
+
+
+def test_columns_of_parquet_that_are_ignored_are_not_read(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "year.parquet", [{**BARE, "comment": "spoilt"}])
+    chunk = pytest.importorskip("pyarrow.parquet").ParquetFile(path).metadata.row_group(0).column(2)
+    assert chunk.path_in_schema == "comment"
+    content, begin = bytearray(path.read_bytes()), chunk.dictionary_page_offset
+    content[begin : begin + 20] = b"\xff" * 20
+    path.write_bytes(content)
+    assert called(server, path) == 1
+    assert "year.parquet: can't be read after row 0" in capsys.readouterr().err
+    assert called(server, path, "--ignore", "comment") == 0
+    assert len(server.shop.sent[0].rows) == 1
+
+
+def test_columns_of_parquet_with_values_that_mean_nothing_are_passed_over(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, rows = tmp_path / "year.parquet", {"item_1": ["a", "a"], "item_2": ["b", "b"], "reward": [0.0, 1.0]}
+    numbers = arrow.array([7, 10**15])
+    odd = {
+        "span": numbers.cast(arrow.duration("ns")),
+        "clock": numbers.cast(arrow.time64("ns"), safe=False),
+        "far": numbers.cast(arrow.timestamp("s")),
+        "nowhere": numbers.cast(arrow.timestamp("us", "No/Where")),
+        "twice": arrow.StructArray.from_arrays([numbers, numbers], names=["a", "a"]),
+        "map": arrow.array([[("a", 1), ("a", 2)], None], arrow.map_(arrow.string(), arrow.int64())),
+        "nested": arrow.array([[1_769_860_800_123_456_789], None], arrow.list_(arrow.timestamp("ns"))),
+    }
+    parquet.write_table(arrow.table({**rows, **odd}), path)
+    assert called(server, path) == 0
+    assert f"columns that mean nothing to the bandit: {', '.join(odd)}" in capsys.readouterr().out
+    for name in ("span", "map"):
+        assert called(server, path, f"--column=country={name}", "--check") == 1
+        assert f"year.parquet, row 1, column '{name}': expected a text, got a value of" in capsys.readouterr().out
+    assert called(server, path, "--column=time=far", "--check") == 1
+    assert "row 2, column 'far': expected a time of 2000 to 2100" in capsys.readouterr().out
+
+
+def test_floats_of_parquet_have_the_digits_with_which_they_are_written(server: RunningServer, tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    single = arrow.float32()
+    columns = {
+        "item_1": ["a", "a"],
+        "item_2": ["b", "b"],
+        "reward": arrow.array([0.1, 16_777_216.0], single),
+        "country": arrow.array([0.1, None], single).dictionary_encode(),
+        "tags": arrow.array([[0.1, 2.0], []], arrow.list_(single)),
+        "taste": arrow.array([[0.1, 1e-30], [3.0, -0.7]], arrow.list_(single, 2)),
+        "features": arrow.array([{"price": 0.3}, {"price": math.nan}], arrow.struct([("price", single)])),
+    }
+    parquet.write_table(arrow.table(columns), tmp_path / "year.parquet")
+    assert called(server, tmp_path / "year.parquet") == 0
+    first, second = server.shop.sent[0].rows
+    expected = {"price": 0.3, "country": "0.1", "tags": ("0.1", "2"), "taste": (0.1, 1e-30)}
+    assert (first.reward, first.context) == (0.1, Features.of(expected))
+    assert (second.reward, second.context) == (16_777_216.0, Features.of({"tags": (), "taste": (3.0, -0.7)}))
+
+
+def test_a_map_of_parquet_may_have_the_features(server: RunningServer, tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features = arrow.array([[("price", 3.0)]], arrow.map_(arrow.string(), arrow.float64()))
+    path = tmp_path / "year.parquet"
+    parquet.write_table(arrow.table({"items": [["a", "b"]], "reward": [1.0], "features": features}), path)
+    assert called(server, path) == 0
+    assert server.shop.sent[0].rows[0].context == Features.of({"price": 3.0})
 
 
 @pytest.mark.parametrize("flags", [(), ("--check",)])
@@ -354,9 +452,13 @@ def test_rows_that_count_for_nothing_are_counted(
 def test_a_flag_that_would_have_no_effect_is_refused(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], problem: str
 ) -> None:
-    path = write(tmp_path / "year.csv", [{"item_1": "a", "item_2": "b", "reward": 1, "land": "DE"}])
-    assert called(server, path, *flags) == 1
-    assert problem in capsys.readouterr().err
+    for suffix in ("csv", "parquet"):
+        path = write(tmp_path / f"year.{suffix}", [{"item_1": "a", "item_2": "b", "reward": 1, "land": "DE"}])
+        for more in ([], ["--skip-bad-rows"], ["--check"]):
+            assert called(server, path, *flags, *more) == 1
+            printed = capsys.readouterr()
+            assert problem in printed.err
+            assert not printed.out
     assert server.shop.sent == []
 
 
@@ -364,8 +466,9 @@ def test_a_column_with_a_name_that_is_nearly_right_is_passed_over_only_if_that_i
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "year.csv", [{"item_1": "a", "item_2": "b", "reward": 1, "contry": "DE"}])
-    assert called(server, path) == 1
-    assert "column 'contry': means nothing; is it 'country'?" in capsys.readouterr().err
+    for flags in ((), ("--skip-bad-rows",), ("--check",)):
+        assert called(server, path, *flags) == 1
+        assert "line 1, column 'contry': means nothing; is it 'country'?" in capsys.readouterr().err
     assert called(server, path, "--ignore", "contry") == 0
     assert server.shop.sent[0].rows[0].context == ()
 

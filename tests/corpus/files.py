@@ -111,7 +111,59 @@ REFUSED = {
     ),
     "gap.csv": ("item_1,item_2,item_3,reward\ntea,,milk,1\n", "column 'item_3': there are 2 at most"),
     "beyond.csv": ("item_1,item_2,item_3,reward\ntea,milk,coffee,1\n", "column 'item_3': there are 2 at most"),
-    "one.jsonl": ('[{"items":["tea","milk"],"reward":1}]\n', "is a list: write one object in each line"),
+    "one.jsonl": ('[{"items":["tea","milk"],"reward":1}]\n', "line 1: begins a list of JSON: write one object in each"),
+    "array.jsonl": (
+        '[\n{"items":["a","b"],"reward":1}\n]\n',
+        "line 1: begins a list of JSON: write one object in each",
+    ),
+    "pretty.jsonl": ('{\n"items":["a","b"],"reward":1\n}\n', "line 2 column 1 (char 2): write one object in each line"),
+    "tiny.jsonl": ('{"items":["a","b"],"reward":1e-400}\n', "line 1, row: has 1e-400, which is too small to be told"),
+    "blanks.jsonl": (
+        '{"items":["a"," b"],"reward":1}\n',
+        "column 'items': expected a text without blanks around it, got",
+    ),
+    "blank.item.jsonl": (
+        '{"item_1":"a","item_2":"b ","reward":1}\n',
+        "column 'item_2': expected a text without blanks",
+    ),
+    "german.csv": ("item_1;item_2;reward\na;b;1.234\n", "got '1.234': write 1234 if the point separates thousands, or"),
+    "german-price.csv": (
+        "item_1;item_2;reward;price\na;b;1.5;3,50\na;b;1.234;4\n",
+        "line 3, column 'reward': expected a",
+    ),
+    "german-tabs.tsv": ("item_1\titem_2\treward\tprice\na\tb\t1.234\t3,50\n", "got '1.234': write 1234 if the point"),
+    "german-quoted.csv": (
+        'item_1,item_2,reward,price\na,b,1.234,"3,50"\n',
+        "got '1.234': write 1234 if the point separates",
+    ),
+    "gaps.csv": (
+        "item_1,item_2,reward\n101.0,102.0,1\n",
+        "column 'item_1': expected a text, got '101.0', which may be a",
+    ),
+    "german-gaps.csv": (
+        "item_1;item_2;reward\na;b;1\na;3.000;1\n",
+        "line 3, column 'item_2': expected a text, got '3.000',",
+    ),
+    "marks.csv": ("items,reward\na|\\N,1\n", "column 'items': part 2 of the list is missing: 'a|\\\\N'"),
+    "pipe.csv": ("item_1|item_2|reward\na|b|1\n", "line 1: cells seem to be separated by '|': separate them by commas"),
+    "hive.csv": (
+        "item_1\x01item_2\x01reward\na\x01b\x011\n",
+        "line 1: cells seem to be separated by '\\x01': separate",
+    ),
+    "tabs.csv": (
+        "item_1\titem_2\treward, EUR\na\tb\t1\n",
+        "cells seem to be separated by tabs: rename the file to .tsv",
+    ),
+    "commas.tsv": ("item_1,item_2,reward\na,b,1\n", "cells seem to be separated by commas: rename the file to .csv"),
+    "comment.csv": (
+        "# of 2026\nitem_1,item_2,reward\na,b,1\n",
+        "line 1: the file begins with '#': delete lines of comments",
+    ),
+    "comments.csv": (
+        "item_1,item_2,reward\n# half\na,b,1\n",
+        "line 2, row: expected 3 cells, as the header has, got 1: del",
+    ),
+    "utf16-le.csv": ("item_1,item_2,reward\n".encode("utf-16-le"), "line 1: is no text in UTF-8: save it as UTF-8"),
     "near.csv": (
         "item_1,item_2,reward,contry\ntea,milk,1,DE\n",
         "line 1, column 'contry': means nothing; is it",
@@ -139,7 +191,9 @@ REFUSED = {
     "thousands.csv": ('item_1,item_2,reward\na,b,"1,234.50"\n', "got '1,234.50': write no separators of thousands"),
     "empty.csv": ("", "has no header row"),
     "blank.jsonl": ("\n\n", "has no rows"),
-    "rows.txt": ("item_1\n", "expected one that ends in .jsonl, .csv, .tsv, .parquet; got"),
+    "rows.txt": ("item_1\n", "got 'rows.txt': with tabs between its cells rename it to .tsv, else to .csv"),
+    "rows.ndjson": ("{}\n", "got 'rows.ndjson': with one object in each line rename it to .jsonl"),
+    "rows.oui": ("item_1\n", "got 'rows.oui': rename it by what it has, such as .csv for a table with commas, or save"),
     "ties.toc": ("# ALTERNATIVE NAME 1: tea\n1: {1},2\n", "has items of equal rank"),
     "cut.soc": ("# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: tea\n# ALTERNATIVE NAME 2: milk\n1: 1,2\n", "it may be cut"),
     "old.soc": ("2\n1,tea\n2,milk\n", "has the form of before 2022"),

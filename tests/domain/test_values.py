@@ -35,10 +35,12 @@ from topk_bandit.compat.personalizer.features import fit_features
 from topk_bandit.compat.personalizer.messages import rank_call
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector, width_of
+from topk_bandit.domain.json_text import JsonError, parse_json
 from topk_bandit.domain.values import FIRST_TIME, LAST_TIME, list_hint, read_list, read_number, read_text, read_time
 from topk_bandit.rpc.features import features_from_proto
 from topk_bandit.rpc.imports import import_request
 from topk_bandit.rpc.json_messages import with_json
+from topk_bandit.rpc.json_parsing import values_in
 from topk_bandit.rpc.services import DESCRIPTORS
 
 if TYPE_CHECKING:
@@ -79,6 +81,8 @@ TABLE = [
         for value in (True, "true", "1_000", "\u0663", "0,5", "1 000", "three", "0x10", "5%")
     ),
     *(Case("number", value, REFUSED) for value in (math.inf, "inf", "-Infinity", "1e999", [3], {"a": 3})),
+    *(Case("number", value, REFUSED) for value in ("1e-400", "-0." + "0" * 330 + "1", "1.234.567")),
+    *(Case("number", value, 0.0) for value in ("0e-400", "0.00", "-0")),
     *(
         Case("text", value, value)
         for value in ("DE", "NaN", "null", "NA", "true", "1_000", "\u0663", "K\u00f6ln", "a,b")
@@ -93,18 +97,25 @@ TABLE = [
     *(Case("text", value, "101") for value in (101, 101.0, "101")),
     *(Case("text", value, MISSING) for value in (None, "", "  ", math.nan)),
     *(Case("text", value, REFUSED) for value in (["DE"], {"a": "DE"}, math.inf, 1e300, 2.0**53)),
+    *(Case("text", value, value) for value in ("101.0", "-7.00", "True", "FALSE", "1.50", "1e3", "007", "1.2340")),
+    *(Case("text", value, REFUSED) for value in (" tea", "tea\u00a0", "\ttea ")),
     Case("text", 1.5, "1.5"),
     Case("text", value=True, outcome="true"),
     *(Case("boolean", value, outcome=True) for value in (True, "true", "TRUE", "True", "yes", "1", 1, 1.0, "t")),
     *(Case("boolean", value, outcome=False) for value in (False, "false", "no", "0", 0, "F")),
     *(Case("boolean", value, MISSING) for value in (None, "", math.nan, "NA", "null")),
-    *(Case("boolean", value, REFUSED) for value in ("perhaps", 2, "2", 0.5, [True])),
+    *(Case("boolean", value, REFUSED) for value in ("perhaps", 2, "2", 0.5, [True], "WAHR", "on", "-1", "1e-400")),
     *(Case("labels", value, {"a", "b"}) for value in (["a", "b"], "a|b", "a | b", '["a", "b"]', ["a", "b", "a"])),
     *(Case("labels", value, MISSING) for value in (None, "", "  ")),
     *(Case("labels", value, REFUSED) for value in (["a", None], ["a", ""], "a||b", "a|", "['a']", [["a"]], {"a": 1})),
     *(Case("labels", value, REFUSED) for value in ("{a,b}", "{'a', 'b'}", "{}", "[a, b]", "('a', 'b')", "(a,b)")),
     *(Case("labels", value, REFUSED) for value in ("frozenset({'a'})", 'c("a","b")', "{a|b}", '{"a": 1}', " {a} ")),
+    *(Case("labels", value, REFUSED) for value in ("WrappedArray(a, b)", "ARRAY['a']", "List(a)")),
     *(Case("labels", value, {value}) for value in ("tea (green)", "(a) b", "a, b")),
+    *(Case("labels", value, set(value.split("|"))) for value in ("a|\\N", "<NA>|a", "a|101.0", "a|True")),
+    *(Case("labels", value, REFUSED) for value in ('["a", "b "]', '["a", " "]')),
+    Case("labels", '["a", "<NA>"]', {"a", "<NA>"}),
+    Case("labels", '["101.0", 102.0, true]', {"101.0", "102", "true"}),
     Case("labels", "(a)|(b)", {"(a)", "(b)"}),
     Case("labels", "a", {"a"}),
     Case("labels", ["a", 1], {"a", "1"}),
@@ -291,8 +302,14 @@ class Reader(NamedTuple):
 
 
 def in_csv(case: Case) -> tuple[Any, str] | None:
-    if case.value in {"\\N", "<NA>"} if isinstance(case.value, str) else False:
+    if case.value in {"\\N", "<NA>"}:
         return MISSING, "databases and pandas write it into a cell that has no value; JSON and Parquet have null"
+    if case.kind == "labels" and {"\\N", "<NA>"} & set(case.value.split("|")):
+        return REFUSED, "no part of a list may be missing"
+    if case.kind in {"text", "labels"} and re.search(r"(^|\|)(-?[0-9]+\.0+|True|FALSE)$", case.value):
+        return REFUSED, "a cell has no kind: pandas writes the number 101 so, whose text is 101, and true as True"
+    if case.kind == "text" and case.value.strip() != case.value:
+        return case.value.strip() or MISSING, "blanks around a cell are layout"
     return None
 
 
@@ -404,6 +421,20 @@ def test_a_time_is_itself_or_out_of_the_range_at_either_end_of_the_calendar(time
         ("1 234.5", "write no separators of thousands"),
         ("0,7", "write a decimal point"),
         ("1.234,50", "write a decimal point, and no separators of thousands"),
+        ("1.234.567", "write no separators of thousands"),
+        ("(1.5)", "write a number below 0 with the sign - before its digits"),
+        ("($5)", "write a number below 0 with the sign - before its digits"),
+        ("1.5-", "write a number below 0 with the sign - before its digits"),
+        ("\u22125", "write a number below 0 with the sign - before its digits"),
+        ("\u20135,5", "write a number below 0 with the sign - before its digits"),
+        ("1.5k", "write all digits"),
+        ("2 Mio", "write all digits"),
+        ("'5", "leave out the apostrophe"),
+        ("\u0663", "write the digits 0 to 9"),
+        ("1e-400", "it is too small to be told from 0, so write 0"),
+        ("1e400", "it is too large"),
+        ("-$5", "leave out the unit"),
+        ("CHF 5.-", "leave out the unit"),
         ("70%", "leave out the sign"),
         ("70,5 %", "leave out the sign"),
         ("34.90 EUR", "leave out the unit"),
@@ -414,6 +445,27 @@ def test_a_time_is_itself_or_out_of_the_range_at_either_end_of_the_calendar(time
 def test_numbers_as_people_write_them_are_refused_with_what_to_write(value: str, hint: str) -> None:
     with pytest.raises(ValueError, match=f"got .*: {re.escape(hint)}"):
         read_number(value)
+
+
+@pytest.mark.parametrize("value", ["<5", "~5", "31.01.2026", "1/2", "#5", "5 6"])
+def test_what_is_perhaps_no_number_has_no_remedy_that_would_make_it_another(value: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"got {value!r}") + "$"):
+        read_number(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1e-400", None), ("-1.5E-324000", None), ("0." + "0" * 330 + "1", None), ("0e-400", 0.0), ("1e-300", 1e-300)],
+)
+@pytest.mark.parametrize("parse", [parse_json, lambda text: values_in(text.encode())])
+def test_a_number_of_json_that_is_too_small_is_refused(
+    parse: Callable[[str], Any], text: str, number: float | None
+) -> None:
+    if number is not None:
+        assert parse(f'{{"a": {text}}}') == {"a": number}
+        return
+    with pytest.raises(JsonError, match="too small to be told from 0: write 0"):
+        parse(f'{{"a": {text}}}')
 
 
 @pytest.mark.parametrize("value", ["31.01.2026", "1/31/2026", "31-01-26", "2026/01/31", "1/31/2026 12:00", "2026.1.31"])

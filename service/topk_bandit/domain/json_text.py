@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-__all__ = ["JsonError", "parse_json"]
+__all__ = ["JsonError", "may_vanish", "parse_float", "parse_json"]
 
 
 class JsonError(ValueError):
@@ -23,11 +24,11 @@ def parse_json(text: str | bytes, *, takes_nan: bool = False) -> Any:  # noqa: A
     Raises
     ------
     JsonError
-        It is no JSON or not UTF-8, nests too deeply, has a key twice, or has half of a character.
+        It is no JSON or not UTF-8, nests too deeply, has a key twice, half of a character, or a number that vanishes.
     """
     try:
         text = (text.decode() if isinstance(text, bytes) else text).removeprefix("\ufeff")
-        found = (_WITH_NAN if takes_nan else _STRICT).decode(text)
+        found = _DECODERS[takes_nan, may_vanish(text)].decode(text)
         if _ESCAPE in text and _HALF in text.lower():
             json.dumps(found, ensure_ascii=False).encode()
     except JsonError:
@@ -44,6 +45,14 @@ def parse_json(text: str | bytes, *, takes_nan: bool = False) -> Any:  # noqa: A
         raise JsonError("has a number of too many digits") from None
     return found
 
+
+def may_vanish(text: str) -> bool:
+    """Return whether JSON may have a number other than 0 that is so small that a float is 0."""
+    return _ZEROS in text or (("e-" in text or "E-" in text) and _TINY.search(text) is not None)
+
+
+_ZEROS = "0" * 200
+_TINY = re.compile(r"[eE]-[0-9]{3}")
 
 _ESCAPE, _HALF = "\\u", "\\ud"
 """How half a character may be written, which no text can hold."""
@@ -62,6 +71,28 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# One decoder for all texts: to make one takes as long as to read a short text.
-_WITH_NAN = json.JSONDecoder(object_pairs_hook=_without_repetition)
-_STRICT = json.JSONDecoder(object_pairs_hook=_without_repetition, parse_constant=_refuse)
+def parse_float(text: str) -> float:
+    """Return a number of JSON; `JsonError` is raised for one other than 0 that is so small that a float is 0."""
+    number = float(text)
+    if number == 0.0 and not _ZERO.fullmatch(text):
+        raise JsonError(f"has {text:.60}, which is too small to be told from 0: write 0")
+    return number
+
+
+_ZERO = re.compile(r"-?[0.]+(?:[eE].*)?")
+
+
+def _decoder(*, takes_nan: bool, checks_floats: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_without_repetition,
+        parse_constant=None if takes_nan else _refuse,
+        parse_float=parse_float if checks_floats else None,
+    )
+
+
+# One decoder for all texts of a kind: to make one takes as long as to read a short text.
+_DECODERS = {
+    (takes_nan, checks_floats): _decoder(takes_nan=takes_nan, checks_floats=checks_floats)
+    for takes_nan in (False, True)
+    for checks_floats in (False, True)
+}

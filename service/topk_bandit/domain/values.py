@@ -22,9 +22,12 @@ __all__ = [
     "FIRST_TIME",
     "LAST_TIME",
     "MISSING_MARKS",
+    "Cell",
+    "PointCell",
     "is_missing",
     "list_hint",
     "read_boolean",
+    "read_label",
     "read_list",
     "read_number",
     "read_text",
@@ -47,14 +50,27 @@ _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "nat", "null", "none", *
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "t": True, "f": False, "y": True, "n": False}
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9]+")
+_ZERO = re.compile(r"[+-]?[0.]+(?:[eE].*)?")
 _LONGEST_NUMBER = 400
+_COMMA = re.compile(r"[+-]?[0-9][0-9.]*,[0-9]+")
+_POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[,' _\u00a0\u2009\u202f][0-9]{3})+(?:\.[0-9]+)?")
+_AMOUNT = r"[0-9]+(?:[.,][0-9]+)?"
+_CURRENCY = r"(?:[^\W\d_]|[$\u00a2-\u00a5\u20a0-\u20cf\u00b0. ])"
+_DASHES = "\u2010-\u2015\u2212\ufe63\uff0d"
 _NUMBER_HINTS = (
     (_COMMA, "write a decimal point, and no separators of thousands"),
     (_THOUSANDS, "write no separators of thousands"),
-    (re.compile(r"[+-]?[0-9.,]+\s*%"), "leave out the sign, in all rows alike: 70% is 70 or 0.7"),
-    (re.compile(r"[^0-9+-]{0,4}[+-]?[0-9][0-9.,]*[^0-9]{0,12}"), "leave out the unit"),
+    (_POINTS, "write no separators of thousands"),
+    (re.compile(rf"[+-]?{_AMOUNT}\s*%"), "leave out the sign, in all rows alike: 70% is 70 or 0.7"),
+    (
+        re.compile(rf"\(\s*{_CURRENCY}{{0,4}}{_AMOUNT}{_CURRENCY}{{0,4}}\s*\)|{_AMOUNT}\s*-|[{_DASHES}]\s*{_AMOUNT}"),
+        "write a number below 0 with the sign - before its digits, such as -1.5",
+    ),
+    (re.compile(rf"[+-]?{_AMOUNT}\s*(?:[kKM]|Tsd\.?|Mio\.?|Mrd\.?|mn|bn)"), "write all digits, such as 1500 for 1.5k"),
+    (re.compile(rf"'[+-]?{_AMOUNT}"), "leave out the apostrophe"),
+    (re.compile(r"[+-]?(?=.*[^\x00-\x7f])[\d.,]+"), "write the digits 0 to 9"),
+    (re.compile(rf"[+-]?{_CURRENCY}{{0,4}}[+-]?{_AMOUNT}{_CURRENCY}{{0,12}}(?:\.-)?"), "leave out the unit"),
 )
 """Numbers as people write them, with what to write instead."""
 _ZONE = r"(?:\ ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?))?"
@@ -65,7 +81,10 @@ _TIME = re.compile(
 )
 _COMPACT = re.compile(r"[0-9]{8}")
 _OTHER_DATE = re.compile(r"(?:[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}|[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2})(?:\s.*)?")
-_OTHER_LIST = re.compile(r"\{.*\}|(?:c|set|frozenset|array)?\([^()]*\)", re.DOTALL)
+_OTHER_LIST = re.compile(
+    r"\{.*\}|(?:c|set|frozenset|array|list|tuple|seq|vector|WrappedArray|ArrayBuffer)?\([^()]*\)|array\[.*\]",
+    re.DOTALL | re.IGNORECASE,
+)
 """Lists as databases and languages write them."""
 
 _LIST_HINT = ": write its parts as a|b, or as a list of JSON"
@@ -80,9 +99,24 @@ _SPREADSHEET_BEGINS = datetime(1899, 12, 30, tzinfo=UTC)
 
 _LONGEST_SHOWN = 60
 
+_ALSO_TYPED = re.compile(r"(?P<whole>[+-]?[0-9]+)\.0+|True|TRUE|False|FALSE")
+"""Cells whose text would be another one if they were numbers or booleans, as pandas and R write those."""
+
 _DECIMAL = (float, Decimal)
 _NUMBERS = (*_DECIMAL, int, Real)
 """In the order in which most values are found: asking an abstract class takes ten times as long."""
+
+
+class Cell(str):
+    """A text of CSV, in which numbers, booleans and texts are written alike."""
+
+    __slots__ = ()
+
+
+class PointCell(Cell):
+    """A cell of a column of CSV in which a point may separate thousands."""
+
+    __slots__ = ()
 
 
 def shorten(value: object) -> str:
@@ -114,10 +148,11 @@ def read_text(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
     """Return a text; None if it is missing.
 
     A number stands for its digits, and a whole one has no decimal point; a boolean is "true" or "false". Bytes, as some
-    write texts to Parquet, stand for their text in UTF-8.
+    write texts to Parquet, stand for their text in UTF-8. A cell of CSV that may be a number or a boolean, and whose
+    text would then be another one, is refused.
     """
-    if type(value) is str and value.isascii() and value.strip():
-        return value
+    if isinstance(value, str) and value.isascii() and value.strip():
+        return value if type(value) is str else _bare_text(value)
     if is_missing(value):
         return None
     match value:
@@ -129,7 +164,32 @@ def read_text(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
             return _digits(value)
         case bytes() | str():
             return _unicode(value)
-    raise ValueError(f"expected a text, got {shorten(value)}")
+    hint = ": write it as a text" if isinstance(value, date) else ""
+    raise ValueError(f"expected a text, got {shorten(value)}{hint}")
+
+
+def _bare_text(cell: str) -> str:
+    """Return the text of a cell that is nothing else."""
+    if found := _ALSO_TYPED.fullmatch(cell):
+        kind, written = ("number", found["whole"]) if found["whole"] else ("boolean", cell.lower())
+        if type(cell) is PointCell and _POINTS.fullmatch(cell):
+            written += f" or {cell.replace('.', '')}"
+        problem = f"may be a {kind}: write {written}, or write JSON Lines, in which the text {cell!r} has quotes"
+        raise ValueError(f"expected a text, got {cell!r}, which {problem}")
+    return str(cell)
+
+
+def read_label(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
+    """Return the text of an id, a category or a label in a file; None if it is missing.
+
+    It is read as by `read_text`, and has no blanks around it: in CSV nobody could tell them from its layout.
+    """
+    if type(value) is str and value.isascii() and value.strip() == value != "":
+        return value
+    text = read_text(value)
+    if text is not None and (bare := text.strip()) != text:
+        raise ValueError(f"expected a text without blanks around it, got {shorten(text)}: write {shorten(bare)}")
+    return text
 
 
 def read_boolean(value: Any) -> bool | None:  # noqa: ANN401, whatever a file has
@@ -142,7 +202,7 @@ def read_boolean(value: Any) -> bool | None:  # noqa: ANN401, whatever a file ha
         return found
     number = _number_in(value) if isinstance(value, str) else _as_float(value)
     if number not in {0.0, 1.0}:
-        raise ValueError(f"expected true or false, got {shorten(value)}")
+        raise ValueError(f"expected true or false, got {shorten(value)}: write true or false")
     return number == 1.0
 
 
@@ -182,7 +242,7 @@ def read_list(value: Any) -> list[Any] | None:  # noqa: ANN401, whatever a file 
     """
     if is_missing(value):
         return None
-    parts = _parts_of(value.strip()) if isinstance(value, str) else value
+    parts = _parts_of(value) if isinstance(value, str) else value
     found = list(parts) if isinstance(parts, list | tuple) else None
     if found is None:
         raise ValueError(f"expected a list, got {shorten(value)}{_LIST_HINT if isinstance(value, str) else ''}")
@@ -202,12 +262,24 @@ def _is_no_value(value: object) -> bool:
 
 
 def _number_in(text: str) -> float | None:
-    text = text.strip()
-    return float(text) if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) else None
+    """Return the number in a text; None if there is none for sure."""
+    bare = text.strip()
+    if len(bare) > _LONGEST_NUMBER or not _NUMBER.fullmatch(bare):
+        return None
+    number = float(bare)
+    if not number and not _ZERO.fullmatch(bare):
+        return None
+    return None if type(text) is PointCell and _POINTS.fullmatch(bare) else number
 
 
 def _number_hint(value: object) -> str:
+    """Return what to write instead of a text that is no number for sure."""
     text = value.strip() if isinstance(value, str) else ""
+    if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text):
+        if type(value) is PointCell and _POINTS.fullmatch(text):
+            bare = text.replace(".", "")
+            return f": write {bare} if the point separates thousands, or {text}0 if it is a decimal point"
+        return ": it is too small to be told from 0, so write 0" if not float(text) else ": it is too large"
     return next((f": {hint}" for form, hint in _NUMBER_HINTS if form.fullmatch(text)), "")
 
 
@@ -232,7 +304,7 @@ def _digits(value: float | Decimal) -> str:
 
 def _unicode(value: str | bytes) -> str:
     try:
-        text = value.decode() if isinstance(value, bytes) else value
+        text = value.decode() if isinstance(value, bytes) else str(value)
         text.encode()
     except UnicodeError:
         raise ValueError(f"expected a text of Unicode, got {shorten(value)}") from None
@@ -270,11 +342,14 @@ def _spreadsheet_time(value: object) -> datetime | None:
 
 
 def _parts_of(text: str) -> Any:  # noqa: ANN401, whatever JSON has
-    if _OTHER_LIST.fullmatch(text):
+    """Return the parts of a list in a text, those of a cell as cells; None for another writing."""
+    bare, kind = text.strip(), type(text)
+    if _OTHER_LIST.fullmatch(bare):
         return None
-    if not text.startswith("["):
-        return [part.strip() for part in text.split(SEPARATOR)]
+    if not bare.startswith("["):
+        parts = [part.strip() for part in bare.split(SEPARATOR)]
+        return parts if kind is str else ["" if part in MISSING_MARKS else kind(part) for part in parts]
     try:
-        return parse_json(text)
+        return parse_json(bare)
     except JsonError:
         return None

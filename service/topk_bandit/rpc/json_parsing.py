@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from topk_bandit.domain.json_text import may_vanish, parse_float
 from topk_bandit.rpc.json_features import FEATURE_VALUE, typed_value
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ _LONGEST_NUMBER = 20
 
 
 def values_in(payload: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return what a text holds; one of `FAST_PATH_ERRORS` is raised where an object has a key twice."""
-    return _DECODER.decode(payload.decode())
+    """Return what a text holds; one of `FAST_PATH_ERRORS` is raised for a key twice, or a number that vanishes."""
+    text = payload.decode()
+    return (_CAREFUL if may_vanish(text) else _DECODER).decode(text)
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_repetition)
+_CAREFUL = json.JSONDecoder(object_pairs_hook=_without_repetition, parse_float=parse_float)
 
 
 @cache

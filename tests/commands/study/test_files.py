@@ -69,14 +69,14 @@ def test_items_without_features_each_have_one_of_their_own(tmp_path: Path) -> No
     [
         ("", "items.csv: has no header row"),
         ("item,price\n", "items.csv: has no rows"),
-        ("name,price\ntea,1\n", "items.csv, line 1, header: expected a column 'item'; got name, price"),
+        ("name,price\ntea,1\n", "items.csv, line 1, header: expected a column 'item'; got name, price: name it so"),
         ("item,price\ntea,1\ntea,2\n", "items.csv, line 3, column 'item': 'tea' is there twice"),
         ("item,price\n,1\n", "items.csv, line 2, column 'item': is missing"),
         ("item,price\ntea\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 1"),
         ("item,price\ntea,1,2\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 3"),
         ("item,price\ntea,cheap\n", "items.csv, line 2, column 'price': expected a finite number, got 'cheap'"),
         ("item,price\ntea,nan\n", "items.csv, line 2, column 'price': is missing"),
-        ("item,price,price\ntea,1,2\n", "items.csv, line 1: column 'price' comes twice"),
+        ("item,price,price\ntea,1,2\n", "items.csv, line 1: column 'price' comes twice: rename one of them"),
     ],
 )
 def test_a_wrong_file_of_items_is_named_by_line_and_column(tmp_path: Path, text: str, problem: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client import AnswerKind, PastAnswer
 from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import list_hint, read_text
+from topk_bandit.domain.values import list_hint, read_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -93,10 +93,10 @@ class AnswerColumns(Cells):
     def read_row(self, values: Mapping[str, Any]) -> PastAnswer:
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
         named = self.take(values)
-        query = self.convert("query", named.get("query"), read_text) or ""
+        query = self.convert("query", named.get("query"), read_label) or ""
         if self.kind is AnswerKind.RATINGS:
             return PastAnswer(self._ratings(named), query=query)
-        items = [self.text("items", item) for item in self.parts(named, "items", "item", self.size)]
+        items = self._items(named)
         if not items:
             raise self.error("items", "is missing")
         if len(items) < _FEWEST:
@@ -104,12 +104,16 @@ class AnswerColumns(Cells):
         self._check_different(items)
         return PastAnswer(*self._answer(values, named, items), query)
 
+    def _items(self, named: Mapping[str, Any]) -> list[str]:
+        items = self.parts(named, "items", "item", self.size)
+        return list(map(self.text, self.names_of_parts(named, "items", "item", self.size), items))
+
     def _answer(
         self, values: Mapping[str, Any], named: Mapping[str, Any], items: list[str]
     ) -> tuple[GivenAnswer, Sequence[str]]:
         if self.kind is AnswerKind.RANKING:
             return items, ()
-        chosen = self.convert("chosen", named.get("chosen"), read_text)
+        chosen = self.convert("chosen", named.get("chosen"), read_label)
         if chosen is not None and chosen not in items:
             raise self.error("chosen", f"{chosen!r:.60} is none of the row's items")
         if chosen is None and self.has_column(values, "chosen"):
@@ -143,8 +147,8 @@ class AnswerColumns(Cells):
             )
 
     def _lists(self, named: Mapping[str, Any]) -> dict[str, float]:
-        items = [self.text("items", item) for item in self.parts(named, "items", "item", self.size)]
-        ratings = [self.number("ratings", rating) for rating in self.parts(named, "ratings", "rating", self.size)]
+        items, parts = self._items(named), self.parts(named, "ratings", "rating", self.size)
+        ratings = list(map(self.number, self.names_of_parts(named, "ratings", "rating", self.size), parts))
         if len(ratings) != len(items) or not items:
             problem = f"expected one for each item, got {len(ratings)} for {len(items)} items{list_hint(items)}"
             raise self.error("ratings", problem)
@@ -160,10 +164,9 @@ class AnswerColumns(Cells):
         for number in sorted(items.keys() ^ ratings.keys()):
             absent, there = ("rating", "item") if number in items else ("item", "rating")
             raise self.error(f"{absent}_{number}", f"is missing, but {there}_{number} is there")
-        self._check_different([self.text("items", item) for item in items.values()])
-        return {
-            self.text("items", item): self.number(f"rating_{number}", ratings[number]) for number, item in items.items()
-        }
+        texts = {number: self.text(f"item_{number}", item) for number, item in items.items()}
+        self._check_different(list(texts.values()))
+        return {item: self.number(f"rating_{number}", ratings[number]) for number, item in texts.items()}
 
     def _check_different(self, items: list[str]) -> None:
         if len(set(items)) < len(items):

@@ -37,7 +37,8 @@ propensity_score) or in tables of its pipeline (action, reward, pscore, and slat
 
 In CSV the parts of a list are separated by |, or it is a list of JSON. Other columns are passed over and named; one
 whose name is nearly that of a missing one is an error. All rows are imported or none. --check shows what is understood
-and sends nothing. The same file again changes nothing, and an import that was interrupted goes on where it stopped.
+and sends nothing; its status is that of the import. The same file again changes nothing, and an import that was
+interrupted goes on where it stopped.
 """
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
-from topk_bandit.domain.values import is_missing, read_list, read_number, read_text, read_time
+from topk_bandit.domain.values import is_missing, read_label, read_list, read_number, read_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,8 +30,8 @@ _NEAR = 0.8
 
 
 @lru_cache
-def _numbered_names(part: str, size: int) -> tuple[tuple[int, str], ...]:
-    return tuple((number, f"{part}_{number}") for number in range(1, size + 1))
+def _numbered_names(part: str, size: int) -> tuple[str, ...]:
+    return tuple(f"{part}_{number}" for number in range(1, size + 1))
 
 
 class NearlyNamedError(InvalidArgumentError):
@@ -125,7 +126,9 @@ class Cells:
         for wanted in self.required:
             if not any(name in wanted for name in names):
                 expected = " or ".join(f"{name!r}" for name in sorted(wanted))
-                raise InvalidArgumentError("header", f"expected a column {expected}; got {', '.join(columns):.300}")
+                problem = f"expected a column {expected}; got {', '.join(columns):.300}"
+                remedy = f"name one so in the file, or say --column {min(wanted)}=COLUMN"
+                raise InvalidArgumentError("header", f"{problem}: {remedy}")
         return [column for column in strangers if column not in self.flags.ignored]
 
     def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,7 +164,7 @@ class Cells:
 
     def numbered(self, named: Mapping[str, Any], part: str, size: int) -> dict[int, Any]:
         """Return what a row has under numbered names, by their numbers from 1 on, without those that are missing."""
-        return {number: named[name] for number, name in _numbered_names(part, size) if name in named}
+        return {number: named[name] for number, name in enumerate(_numbered_names(part, size), 1) if name in named}
 
     def parts(self, named: Mapping[str, Any], name: str, part: str, size: int) -> list[Any]:
         """Return a list under one name, or under several that are numbered, without a gap."""
@@ -184,7 +187,7 @@ class Cells:
 
     def text(self, name: str, value: Any) -> str:  # noqa: ANN401, whatever a file has
         """Return a text, which may not be missing."""
-        return self.require(name, value, read_text)
+        return self.require(name, value, read_label)
 
     def time(self, value: Any) -> datetime | None:  # noqa: ANN401, whatever a file has
         """Return a time in UTC; None if it is missing."""
@@ -225,6 +228,11 @@ class Cells:
         if column.lower() in _PROPENSITIES and "propensity" in self.known - named:
             return "propensity"
         return find_nearest(column, self.known - named, cutoff=_NEAR) or ""
+
+    @staticmethod
+    def names_of_parts(named: Mapping[str, Any], name: str, part: str, size: int) -> Iterable[str]:
+        """Return the name under which each part of a list stands: that of the list, or its own if they are numbered."""
+        return repeat(name, size) if name in named else _numbered_names(part, size)
 
     def has_column(self, values: Mapping[str, Any], name: str) -> bool:
         """Return whether a row has a column of a name, with something in it or not."""

@@ -66,7 +66,7 @@ class Columns(Cells):
         if len(items) != self.slate_size:
             raise self.error("items", f"expected {self.slate_size} items, got {len(items)}{list_hint(items)}")
         return PastObservation(
-            items=tuple([self.text("items", item) for item in items]),
+            items=tuple(map(self.text, self.names_of_parts(named, "items", "item", len(items)), items)),
             reward=self.number("reward", get("reward")),
             context=() if self.schema is not None else self._context(named),
             features=None if self.schema is None else self._features(named, self.schema),
@@ -85,7 +85,7 @@ class Columns(Cells):
         if len(numbers) not in {0, self.context_dimension}:
             problem = f"expected {self.context_dimension} numbers, got {len(numbers)}{list_hint(numbers)}"
             raise self.error("context", problem)
-        return tuple(self.number("context", number) for number in numbers)
+        return tuple(map(self.number, self.names_of_parts(named, "context", "context", len(numbers)), numbers))
 
     def _features(self, named: Mapping[str, Any], schema: FeatureSchema) -> dict[str, Any]:
         nested = named.get("features", {})

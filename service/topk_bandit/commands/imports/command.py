@@ -28,8 +28,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from topk_bandit.client import Bandit, Client
     from topk_bandit.commands.imports.reading import Found
@@ -55,10 +54,10 @@ def run(given: argparse.Namespace) -> int:
 def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObservation]:
     """Return how a file is read for a bandit."""
     flags = Named.of(given.columns, given.ignored, spreadsheet_dates=given.spreadsheet_dates)
-    open_rows = partial(read_rows, given.file)
+    open_rows = partial(read_rows, given.file, ignored=flags.ignored)
     if given.format == OBP:
         feedback, flags = Feedback.of(flags, slate_size=settings.slate_size)
-        open_rows = partial(_slates_of, feedback, given.file)
+        open_rows = partial(_slates_of, feedback, open_rows)
     if given.format == DECISION_LOG:
         log = DecisionLog.of(flags, schema=settings.context_schema)
         return Reading(given.file.name, lambda: read_rows(given.file, json_lines=True), log)
@@ -72,8 +71,8 @@ def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObserva
     return Reading(given.file.name, open_rows, columns)
 
 
-def _slates_of(feedback: Feedback, path: Path) -> Iterator[FileRow]:
-    return feedback.slates(read_rows(path))
+def _slates_of(feedback: Feedback, open_rows: Callable[[], Iterator[FileRow]]) -> Iterator[FileRow]:
+    return feedback.slates(open_rows())
 
 
 class _Import:
@@ -87,7 +86,7 @@ class _Import:
         self._settings = settings = client.get_bandit(self._bandit)
         self._reading = _reading(given, settings)
         self._ages, self._unknown = Ages(settings.half_life), UnknownTexts(settings.context_schema)
-        self._bad = BadRows(self._say, "can't be taken" if given.check else "left out")
+        self._bad = BadRows(self._say, "left out" if self._skips else "can't be taken")
         self._accepted = 0
 
     def run(self) -> int:
@@ -115,7 +114,7 @@ class _Import:
         return 0
 
     def _check(self) -> int:
-        """Show what would be imported; return 1 if a row can't be, as far as that is known here."""
+        """Show what would be imported; return the status of the import, as far as that is known here."""
         items = (item.item_id for item in self._client.items(self._bandit))
         judge = JudgeOfObservations.of(self._settings, items)
         columns, first = SeenColumns(), list[PastObservation]()
@@ -134,7 +133,7 @@ class _Import:
             outside = f"{judge.clamped} rewards are outside of the bandit's reward_range"
             self._say(f"{outside}: they are learned as its ends")
         self._say(f"{found.count - found.wrong} rows can be imported, {found.wrong} can't; nothing was sent")
-        return 1 if found.wrong else 0
+        return int(found.is_refused(skips=self._skips))
 
     def _report(self, found: Found) -> None:
         for line in (*found.remarks("the bandit"), *self._ages.say(), *self._unknown.say()):

@@ -54,6 +54,10 @@ class Found:
     silent: int
     strangers: tuple[str, ...]
 
+    def is_refused(self, *, skips: bool) -> bool:
+        """Return whether nothing of the file can be taken: for one row, unless such are left out, or for all."""
+        return self.wrong > 0 and (not skips or self.wrong == self.count)
+
     def remarks(self, whom: str) -> Iterator[str]:
         """Yield what a person should know of what is passed over, because it means nothing to somebody."""
         if self.strangers:
@@ -96,7 +100,7 @@ class Reading(Generic[_Row]):
         Parameters
         ----------
         skips
-            Whether rows that can't be read are left out.
+            Whether rows that can't be read are left out, as long as there is another.
         watch
             Is given the values of each row that can be read, and what they say.
         report
@@ -105,7 +109,7 @@ class Reading(Generic[_Row]):
         Raises
         ------
         InvalidArgumentError
-            The file is wrong as a whole, or a row is and is not left out.
+            The file is wrong as a whole, all rows are, or a row is and is not left out.
         """
         count, wrong, silent, columns, named_at = 0, 0, 0, dict[str, None](), self.name
         first: InvalidArgumentError | None = None
@@ -114,6 +118,8 @@ class Reading(Generic[_Row]):
                 silent += 1
                 continue
             count, named_at = count + 1, row.named_at or self.name
+            if not columns:
+                self._check_header(row)
             columns.update(dict.fromkeys(self._columns_of(row)))
             try:
                 read = self.read(row)
@@ -125,9 +131,24 @@ class Reading(Generic[_Row]):
                     report(error)
         slip = first if isinstance(first, NearlyNamedError) and not skips else None
         strangers = self._check(named_at, list(columns), slip) if columns else []
-        if first is not None and not skips and report is None:
+        found = Found(count, wrong, silent, tuple(strangers))
+        if first is not None and report is None and found.is_refused(skips=skips):
             raise first
-        return Found(count, wrong, silent, tuple(strangers))
+        return found
+
+    def _check_header(self, row: FileRow) -> None:
+        """Refuse a header by the first row below it, before that row is: what is wrong with it is no row's fault."""
+        columns = list(self._columns_of(row))
+        if not row.named_at or row.own or not columns:
+            return
+        slip = None
+        try:
+            self.read(row)
+        except NearlyNamedError as error:
+            slip = error
+        except InvalidArgumentError:
+            pass
+        self._check(row.named_at, columns, slip)
 
     def read(self, row: FileRow) -> _Row:
         """Return what a row says, or raise `InvalidArgumentError` that begins with its place."""

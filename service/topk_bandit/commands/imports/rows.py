@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FileRow", "check_end", "read_value", "require_value"]
+__all__ = ["FileRow", "check_end", "check_names", "read_value", "require_value"]
 
 _Read = TypeVar("_Read")
 
@@ -48,6 +48,13 @@ def check_end(path: Path, line: int) -> None:
         if file.read(1) not in {b"\n", b"\r"}:
             problem = "the last line has no end, so that the file may be cut: add a line break if it is whole"
             raise InvalidArgumentError(f"{path.name}, line {line}", problem)
+
+
+def check_names(place: str, names: Sequence[str]) -> None:
+    """Raise `InvalidArgumentError` for a column that a file has twice."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidArgumentError(place, f"column {twice!r} comes twice: rename one of them")
 
 
 def read_value(field: str, value: Any, reader: Callable[[Any], _Read | None]) -> _Read | None:  # noqa: ANN401

@@ -24,7 +24,7 @@ from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.rows import require_value
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import read_number, read_text
+from topk_bandit.domain.values import read_label, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,12 +87,13 @@ def read_described(path: Path, *, kind: str) -> Described:
             raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
         if kind not in row.values:
             raise InvalidArgumentError(
-                f"{row.named_at or row.place}, header", f"expected a column {kind!r}; got {', '.join(row.values)}"
+                f"{row.named_at or row.place}, header",
+                f"expected a column {kind!r}; got {', '.join(row.values):.300}: name it so",
             )
         features = [name for name in row.values if name != kind] if not rows else features
         if other := sorted(set(features) ^ (row.values.keys() - {kind})):
             raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
-        identifier = require_value(f"{row.place}, column {kind!r}", row.values[kind], read_text)
+        identifier = require_value(f"{row.place}, column {kind!r}", row.values[kind], read_label)
         if identifier in rows:
             raise InvalidArgumentError(f"{row.place}, column {kind!r}", f"{identifier!r} is there twice")
         rows[identifier] = [
@@ -117,7 +118,7 @@ def read_answers(
     size = 2 if kind is AnswerKind.PAIR else len(items.ids)
     columns = AnswerColumns.of(flags, kind, size=size)
     columns.check_flags("an answer")
-    reading = Reading(path.name, lambda: read_rows(path, orders=True), columns)
+    reading = Reading(path.name, lambda: read_rows(path, orders=True, ignored=flags.ignored), columns)
     found = reading.look_through(skips=False)
     indices = _ItemIndices(_index_by_id(items), None if queries is None else _index_by_id(queries))
     answers = [one for row in reading.rows() for one in indices.find(row.place, reading.read(row))]

@@ -58,7 +58,7 @@ class _Import:
     def __init__(self, client: Client, study: Study, import_id: str, columns: AnswerColumns, path: Path) -> None:
         self._client, self._study, self._import_id = client, study.name, import_id
         self._imported, self._judge = study.imported_count, JudgeOfAnswers.of(study)
-        self._reading = Reading(path.name, lambda: read_rows(path, orders=True), columns)
+        self._reading = Reading(path.name, lambda: read_rows(path, orders=True, ignored=columns.flags.ignored), columns)
         self._console = Console()
 
     def check(self) -> int:
