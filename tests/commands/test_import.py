@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import math
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -407,6 +408,7 @@ def test_values_that_the_bandit_does_not_know_are_counted(
         {**BARE, "country": "DE", "tags": "new", "hashed": "a|b", "member": True},
         {**BARE, "country": "de", "tags": "new|old", "hashed": "garden, kitchen"},
         {**BARE, "country": "FR", "tags": "new; old", "hashed": "tea"},
+        {**BARE, "hashed": "nan|NA"},
         BARE,
     ]
     assert called(server, write(tmp_path / "year.csv", rows), *flags, bandit="shop/reporting") == 0
@@ -416,9 +418,10 @@ def test_values_that_the_bandit_does_not_know_are_counted(
         "feature 'tags': 2 rows have what the bandit does not know, such as 'old'",
         "feature 'tags': 1 rows have one label that looks like several, such as 'new; old': write its parts as a|b, or",
         "feature 'hashed': 1 rows have one label that looks like several, such as 'garden, kitchen': write",
+        "is there 2 times, and taken as it is: write nothing where a text is missing",
     ):
         assert expected in printed
-    assert printed.count("feature '") == 4
+    assert printed.count("feature '") == 5
 
 
 def test_rows_that_count_for_nothing_are_counted(
@@ -481,14 +484,18 @@ def test_a_column_with_a_name_that_is_nearly_right_is_passed_over_only_if_that_i
         ("probability", "propensity"),
         ("pscore", "propensity"),
         ("country_1", "country"),
+        ("reward.1", "reward"),
+        (" country", "country"),
+        ("reward_duplicated_0", "reward"),
     ],
 )
 def test_a_column_that_stands_for_another_is_passed_over_only_if_that_is_said(
     server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, meant: str
 ) -> None:
-    path = write(tmp_path / "year.csv", [{"item_1": "a", "item_2": "b", "reward": 1, column: "0.5"}])
+    path = write(tmp_path / "year.jsonl", [{"item_1": "a", "item_2": "b", "reward": 1, column: "0.5"}])
     assert called(server, path) == 1
-    assert f"column {column!r}: means nothing; is it {meant!r}?" in capsys.readouterr().err
+    problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {shlex.quote(column)}"
+    assert f"column {column!r}: {problem}" in capsys.readouterr().err
     assert called(server, path, "--ignore", column) == 0
     assert len(server.shop.sent[0].rows) == 1
 
@@ -533,6 +540,7 @@ def test_feedback_of_the_open_bandit_pipeline_is_slates(server: RunningServer, t
         ("slate_id,position,action\n7,0,a\n7,1,b\n", "column 'click' or 'reward': is missing"),
         ("slate_id,position,action,reward,country\n7,0,a,1,DE\n7,1,b,1,FR\n", "column 'country': differs"),
         ("slate_id,position,action,reward\n7,0,a,1\n7,1,,1\n", "column 'action': is missing at position 2"),
+        ("slate_id,position,action,reward\n7,0,7,1\n7,1,8.0,1\n", "column 'action': expected a text, got '8.0', which"),
     ],
 )
 def test_feedback_that_is_no_slate_is_named(

@@ -36,7 +36,16 @@ from topk_bandit.compat.personalizer.messages import rank_call
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector, width_of
 from topk_bandit.domain.json_text import JsonError, parse_json
-from topk_bandit.domain.values import FIRST_TIME, LAST_TIME, list_hint, read_list, read_number, read_text, read_time
+from topk_bandit.domain.values import (
+    FIRST_TIME,
+    LAST_TIME,
+    PointCell,
+    list_hint,
+    read_list,
+    read_number,
+    read_text,
+    read_time,
+)
 from topk_bandit.rpc.features import features_from_proto
 from topk_bandit.rpc.imports import import_request
 from topk_bandit.rpc.json_messages import with_json
@@ -433,6 +442,9 @@ def test_a_time_is_itself_or_out_of_the_range_at_either_end_of_the_calendar(time
         ("\u0663", "write the digits 0 to 9"),
         ("1e-400", "it is too small to be told from 0, so write 0"),
         ("1e400", "it is too large"),
+        ("TRUE", "write 1 for true, and 0 for false"),
+        ("#DIV/0!", "write nothing where there is no number"),
+        ("-", "write nothing where there is no number"),
         ("-$5", "leave out the unit"),
         ("CHF 5.-", "leave out the unit"),
         ("70%", "leave out the sign"),
@@ -502,4 +514,10 @@ def test_days_of_spreadsheets_are_read_where_that_is_said() -> None:
     assert read_time("2026-01-31", of_spreadsheet=True) == read_time(date(2026, 1, 31)) == DAY
     for value in (0, 1e300, "-5"):
         with pytest.raises(ValueError, match="2000 to 2100"):
+            read_time(value, of_spreadsheet=True)
+    for value, hint in (
+        ("46053,5", "write a decimal point"),
+        (PointCell("46.053"), "write 46053 if the point separates"),
+    ):
+        with pytest.raises(ValueError, match=f"got '{value}': {hint}"):
             read_time(value, of_spreadsheet=True)

@@ -22,6 +22,7 @@ __all__ = [
     "FIRST_TIME",
     "LAST_TIME",
     "MISSING_MARKS",
+    "MISSING_WORDS",
     "Cell",
     "PointCell",
     "is_missing",
@@ -44,7 +45,7 @@ SEPARATOR = "|"
 MISSING_MARKS = frozenset({"\\N", "<NA>"})
 """What databases and pandas write into a cell of CSV where there is no value, whatever its kind."""
 
-_MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "nat", "null", "none", *map(str.lower, MISSING_MARKS)})
+MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "nat", "null", "none", *map(str.lower, MISSING_MARKS)})
 """What programs write where there is no number, time or boolean. As texts these are words like others."""
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "t": True, "f": False, "y": True, "n": False}
@@ -59,6 +60,8 @@ _AMOUNT = r"[0-9]+(?:[.,][0-9]+)?"
 _CURRENCY = r"(?:[^\W\d_]|[$\u00a2-\u00a5\u20a0-\u20cf\u00b0. ])"
 _DASHES = "\u2010-\u2015\u2212\ufe63\uff0d"
 _NUMBER_HINTS = (
+    (re.compile(r"true|false", re.IGNORECASE), "write 1 for true, and 0 for false"),
+    (re.compile(r"#[A-Z/0-9]+[!?]|[-.?\u2013\u2014]+"), "write nothing where there is no number"),
     (_COMMA, "write a decimal point, and no separators of thousands"),
     (_THOUSANDS, "write no separators of thousands"),
     (_POINTS, "write no separators of thousands"),
@@ -229,9 +232,7 @@ def read_time(value: Any, *, of_spreadsheet: bool = False) -> datetime | None:  
     except (ValueError, OverflowError):
         pass
     expected = "a time of 2000 to 2100 such as 2026-01-31T12:00:00Z, or seconds or milliseconds since 1970"
-    is_date = isinstance(value, str) and _OTHER_DATE.fullmatch(value.strip())
-    hint = ": write the year, the month and the day, such as 2026-01-31" if is_date else ""
-    raise ValueError(f"expected {expected}, got {shorten(value)}{hint}")
+    raise ValueError(f"expected {expected}, got {shorten(value)}{_time_hint(value)}")
 
 
 def read_list(value: Any) -> list[Any] | None:  # noqa: ANN401, whatever a file has
@@ -258,7 +259,7 @@ def list_hint(parts: Sequence[object]) -> str:
 
 
 def _is_no_value(value: object) -> bool:
-    return is_missing(value) or (isinstance(value, str) and value.strip().lower() in _MISSING_WORDS)
+    return is_missing(value) or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
 
 
 def _number_in(text: str) -> float | None:
@@ -274,13 +275,22 @@ def _number_in(text: str) -> float | None:
 
 def _number_hint(value: object) -> str:
     """Return what to write instead of a text that is no number for sure."""
-    text = value.strip() if isinstance(value, str) else ""
+    text = str(value).strip() if isinstance(value, str | bool) else ""
     if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text):
         if type(value) is PointCell and _POINTS.fullmatch(text):
             bare = text.replace(".", "")
             return f": write {bare} if the point separates thousands, or {text}0 if it is a decimal point"
         return ": it is too small to be told from 0, so write 0" if not float(text) else ": it is too large"
     return next((f": {hint}" for form, hint in _NUMBER_HINTS if form.fullmatch(text)), "")
+
+
+def _time_hint(value: object) -> str:
+    """Return what to write instead of a text that is no time for sure."""
+    text = value.strip() if isinstance(value, str) else ""
+    if _OTHER_DATE.fullmatch(text):
+        return ": write the year, the month and the day, such as 2026-01-31"
+    is_number = _COMMA.fullmatch(text) or (type(value) is PointCell and _POINTS.fullmatch(text))
+    return _number_hint(value) if is_number else ""
 
 
 def _as_float(value: object) -> float | None:

@@ -121,7 +121,17 @@ def test_columns_are_found_by_their_names_in_any_order_beside_others(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("item_1,item_2\ntea,milk\n", "line 2: there is no item 'milk'"),
+        ("item_1,item_2\ntea,milk\n", "line 2: there is no item 'milk': the file of items has no row of it"),
+        ("item_1,item_2\ntea,Cocoa\n", "line 2: there is no item 'Cocoa': is it 'cocoa'?"),
+        (
+            "item_1,item_2,chosen\ntea,cocoa,1\n",
+            "line 2, column 'chosen': '1' is none of the row's items: write the id of",
+        ),
+        (
+            "item_1,item_2\ntea,7.0\n",
+            "line 2, column 'item_2': expected a text, got '7.0', which may be a number: write 7",
+        ),
+        ("items\ntea|<NA>\n", "line 2, column 'items': part 2 of the list is missing: 'tea|<NA>'"),
         ("item_1,item_2\ntea,cocoa\ntea,tea\n", "line 3, column 'items': names the item 'tea' a second time"),
         ("item_1,item_2\ntea,\n", "line 2, column 'items': expected at least 2 items, got 1"),
         ('items\n"tea, cocoa"\n', "line 2, column 'items': expected at least 2 items, got 1: write its parts as a|b"),
@@ -145,7 +155,10 @@ def test_a_wrong_answer_is_named_by_line(tmp_path: Path, items: Described, text:
 
 def test_lines_are_those_of_the_file(tmp_path: Path, items: Described) -> None:
     text = '\n"item_1","item_2","a note,\nover two lines"\n\ntea,cocoa,\n\n\ntea,milk,\n'
-    with pytest.raises(InvalidArgumentError, match=r"^answers.csv, line 8: there is no item 'milk'$"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"^answers.csv, line 8: there is no item 'milk': the file of items has no row of it$",
+    ):
         answers(written(tmp_path, "answers.csv", text), items)
 
 

@@ -143,6 +143,11 @@ def test_more_answers_than_a_study_takes_are_refused_before_any_is_sent(
     [
         ("ranking", {"reward": 1}, "column 'items': is missing"),
         ("ranking", {"items": 7}, "column 'items': expected a list"),
+        (
+            "ratings",
+            {"ratings": {" i1": 1}},
+            "column 'ratings': expected a text without blanks around it, got ' i1': write",
+        ),
         ("ratings", {"items": ["i1"], "ratings": []}, "column 'ratings': expected one for each item"),
         ("ratings", {"item": "i1", "rating": "good"}, "column 'rating': expected a finite number"),
         ("ratings", {"items": ["i1", "i1"], "ratings": [1, 2]}, "column 'items': names the item 'i1' a second time"),

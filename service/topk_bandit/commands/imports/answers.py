@@ -115,7 +115,7 @@ class AnswerColumns(Cells):
             return items, ()
         chosen = self.convert("chosen", named.get("chosen"), read_label)
         if chosen is not None and chosen not in items:
-            raise self.error("chosen", f"{chosen!r:.60} is none of the row's items")
+            raise self.error("chosen", f"{chosen!r:.60} is none of the row's items: write the id of one of them")
         if chosen is None and self.has_column(values, "chosen"):
             raise self.error("chosen", "is missing")
         return chosen or items[0], items
@@ -126,7 +126,7 @@ class AnswerColumns(Cells):
         if isinstance(whole, dict):
             if not whole:
                 raise self.error("ratings", "is missing")
-            return {item: self.number("ratings", rating) for item, rating in whole.items()}
+            return {self.text("ratings", item): self.number("ratings", rating) for item, rating in whole.items()}
         if "item" in named:
             return {self.text("item", named["item"]): self.number("rating", named.get("rating"))}
         several = self.numbered(named, "item", self.size)

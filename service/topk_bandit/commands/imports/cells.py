@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from topk_bandit.commands.imports.rows import read_value, require_value
@@ -22,8 +23,8 @@ __all__ = ["Cells", "Named", "NearlyNamedError", "check_there"]
 _Read = TypeVar("_Read")
 _NUMBERED = re.compile(r"(item|context|rating)_([0-9]{1,9})")
 _ALMOST_NUMBERED = re.compile(r"(item|context|rating)s?[^a-z0-9]*([0-9]{1,9})")
-_SEVERAL = re.compile(r"(.+?)_[0-9]{1,9}")
-"""A list that has a column for each of its parts, where it should have one."""
+_SEVERAL = re.compile(r"(.+?)(?:[._]|_duplicated_)[0-9]{1,9}")
+"""A list that has a column for each of its parts, where it should have one, or what programs call a second column."""
 
 _PROPENSITIES = frozenset({"prob", "probability", "probabilities", "pscore", "propensity_score", "propensities"})
 _NEAR = 0.8
@@ -216,7 +217,7 @@ class Cells:
             if column in self.flags.ignored or not is_stranger:
                 continue
             if meant := self._find_meant(column, named):
-                problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {column}"
+                problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {quote(column)}"
                 raise NearlyNamedError(f"column {column!r}", problem)
 
     def _find_meant(self, column: str, named: set[str]) -> str:

@@ -139,7 +139,11 @@ class Feedback:
         """Return what the file calls the columns that errors name as `_NAMES` does."""
         there = () if isinstance(values, InvalidArgumentError) else values
         own = {name: [one for one in several if one in there] or several for name, several in self.columns.items()}
-        return {_field(name): f"column {' or '.join(map(repr, several))}" for name, several in own.items()}
+        fields = {_field(name): f"column {' or '.join(map(repr, several))}" for name, several in own.items()}
+        items = dict.fromkeys(
+            (_field(f"item_{number}") for number in range(1, self.slate_size + 1)), fields[_field("item")]
+        )
+        return fields | items
 
 
 def _noting(rows: Iterator[FileRow], seen: dict[str, None]) -> Iterator[FileRow]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from topk_bandit.domain.features import Categorical, LabelSet
-from topk_bandit.domain.values import is_missing, list_hint, shorten
+from topk_bandit.domain.values import MISSING_WORDS, is_missing, list_hint, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,7 +106,7 @@ class _Counted:
 
 
 class UnknownTexts:
-    """Of each feature of texts the rows whose values the bandit does not know.
+    """Of each feature of texts the rows whose values the bandit does not know, or that seem to be none.
 
     Parameters
     ----------
@@ -118,7 +118,9 @@ class UnknownTexts:
         kinds = {one.name: one.kind for one in schema or () if isinstance(one.kind, Categorical)}
         self._declared = {name: frozenset(kind.values) for name, kind in kinds.items() if not kind.buckets}
         self._labels = [name for name, kind in kinds.items() if isinstance(kind, LabelSet)]
+        self._texts = {name: frozenset(kind.values) for name, kind in kinds.items()}
         self._unknown = dict[str, _Counted]()
+        self._words = dict[str, _Counted]()
         self._joined = dict[str, _Counted]()
 
     def add(self, features: Mapping[str, Any] | None) -> None:
@@ -127,6 +129,11 @@ class UnknownTexts:
         for name, declared in self._declared.items():
             if name in known and (others := _texts_of(known[name]) - declared):
                 _count(self._unknown, name, min(others))
+        for name, declared in self._texts.items():
+            value = known.get(name, ())
+            for text in (value,) if isinstance(value, str) else value:
+                if text.lower() in MISSING_WORDS and text not in declared:
+                    _count(self._words, name, text)
         for name in self._labels:
             texts = _texts_of(known.get(name, ())) - self._declared.get(name, frozenset())
             if list_hint(list(texts)):
@@ -137,6 +144,9 @@ class UnknownTexts:
         for name, one in self._unknown.items():
             shown = f"{one.rows} rows have what the bandit does not know, such as {shorten(one.example)}"
             yield f"feature {name!r}: {shown}"
+        for name, one in self._words.items():
+            shown = f"the text {shorten(one.example)} is there {one.rows} times, and taken as it is"
+            yield f"feature {name!r}: {shown}: write nothing where a text is missing"
         for name, one in self._joined.items():
             shown = f"{one.rows} rows have one label that looks like several, such as {shorten(one.example)}"
             yield f"feature {name!r}: {shown}{list_hint([one.example])}"

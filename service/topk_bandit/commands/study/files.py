@@ -24,6 +24,7 @@ from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.rows import require_value
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import read_label, read_number
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ class _ItemIndices:
 
     def _item(self, place: str, item: str) -> int:
         if item not in self.items:
-            raise InvalidArgumentError(place, f"there is no item {item!r}")
+            nearest = find_nearest(item, self.items)
+            hint = f": is it {nearest!r}?" if nearest else ": the file of items has no row of it"
+            raise InvalidArgumentError(place, f"there is no item {item!r}{hint}")
         return self.items[item]
 
     def _query(self, place: str, query: str) -> int:
