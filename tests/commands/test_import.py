@@ -570,10 +570,10 @@ def test_a_dry_run_knows_which_rewards_the_bandit_takes(
             limits = RewardRange(0.0, 1.0, clamp=clamp)
             client.create_bandit(name, slate_size=2, item_capacity=9, context_dimension=1, reward_range=limits)
             client.upsert_items(name, ["a", "b"])
-    path = write(tmp_path / "year.jsonl", [{**BARE, "reward": reward} for reward in (-1, 0, 1, 2)])
+    path = write(tmp_path / "year.csv", [{**BARE, "reward": reward} for reward in (-1, 0, 1, 2)])
     assert called(server, path, "--check", bandit="shop/refusing") == 1
     printed = capsys.readouterr().out
-    assert "can't be taken: year.jsonl, line 7, reward: must be from 0.0 to 1.0, the bandit's reward_range" in printed
+    assert "can't be taken: year.csv, line 5, reward: must be from 0.0 to 1.0, the bandit's reward_range" in printed
     assert "2 rows can be imported, 2 can't; nothing was sent" in printed
     assert called(server, path, "--check", bandit="shop/clamping") == 0
     printed = capsys.readouterr().out

@@ -118,37 +118,23 @@ class Reading(Generic[_Row]):
                 silent += 1
                 continue
             count, named_at = count + 1, row.named_at or self.name
-            if not columns:
-                self._check_header(row)
+            read, is_first = self._read_or_error(row), not columns
             columns.update(dict.fromkeys(self._columns_of(row)))
-            try:
-                read = self.read(row)
-                if watch is not None and not isinstance(row.values, InvalidArgumentError):
-                    watch(row.values, read)
-            except InvalidArgumentError as error:
-                wrong, first = wrong + 1, first or error
+            if is_first and columns and row.named_at and not row.own:
+                # Before the row is reported: what is wrong with a header is no row's fault.
+                self._check(named_at, list(columns), read if isinstance(read, NearlyNamedError) else None)
+            if isinstance(read, InvalidArgumentError):
+                wrong, first = wrong + 1, first or read
                 if report is not None:
-                    report(error)
+                    report(read)
+            elif watch is not None and not isinstance(row.values, InvalidArgumentError):
+                watch(row.values, read)
         slip = first if isinstance(first, NearlyNamedError) and not skips else None
         strangers = self._check(named_at, list(columns), slip) if columns else []
         found = Found(count, wrong, silent, tuple(strangers))
         if first is not None and report is None and found.is_refused(skips=skips):
             raise first
         return found
-
-    def _check_header(self, row: FileRow) -> None:
-        """Refuse a header by the first row below it, before that row is: what is wrong with it is no row's fault."""
-        columns = list(self._columns_of(row))
-        if not row.named_at or row.own or not columns:
-            return
-        slip = None
-        try:
-            self.read(row)
-        except NearlyNamedError as error:
-            slip = error
-        except InvalidArgumentError:
-            pass
-        self._check(row.named_at, columns, slip)
 
     def read(self, row: FileRow) -> _Row:
         """Return what a row says, or raise `InvalidArgumentError` that begins with its place."""
@@ -159,6 +145,12 @@ class Reading(Generic[_Row]):
         except InvalidArgumentError as error:
             place = row.named_at or row.place if isinstance(error, NearlyNamedError) else row.place
             raise type(error)(f"{place}, {row.own.get(error.field, error.field)}", error.problem) from None
+
+    def _read_or_error(self, row: FileRow) -> _Row | InvalidArgumentError:
+        try:
+            return self.read(row)
+        except InvalidArgumentError as error:
+            return error
 
     def _columns_of(self, row: FileRow) -> Iterable[str]:
         """Return the names in a row; none where they can't be read, which `read` refuses with the row's place."""
