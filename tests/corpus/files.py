@@ -117,7 +117,7 @@ REFUSED = {
         "line 1: begins a list of JSON: write one object in each",
     ),
     "pretty.jsonl": ('{\n"items":["a","b"],"reward":1\n}\n', "line 2 column 1 (char 2): write one object in each line"),
-    "tiny.jsonl": ('{"items":["a","b"],"reward":1e-400}\n', "line 1, row: has 1e-400, which is too small to be told"),
+    "tiny.jsonl": ('{"items":["a","b"],"reward":1e-400}\n', "line 1, row: has 1e-400, which would be read as 0"),
     "blanks.jsonl": (
         '{"items":["a"," b"],"reward":1}\n',
         "column 'items': expected a text without blanks around it, got",

@@ -440,7 +440,7 @@ def test_a_time_is_itself_or_out_of_the_range_at_either_end_of_the_calendar(time
         ("2 Mio", "write all digits"),
         ("'5", "leave out the apostrophe"),
         ("\u0663", "write the digits 0 to 9"),
-        ("1e-400", "it is too small to be told from 0, so write 0"),
+        ("1e-400", "it would be read as 0, so write 0"),
         ("1e400", "it is too large"),
         ("TRUE", "write 1 for true, and 0 for false"),
         ("#DIV/0!", "write nothing where there is no number"),
@@ -476,7 +476,7 @@ def test_a_number_of_json_that_is_too_small_is_refused(
     if number is not None:
         assert parse(f'{{"a": {text}}}') == {"a": number}
         return
-    with pytest.raises(JsonError, match="too small to be told from 0: write 0"):
+    with pytest.raises(JsonError, match="would be read as 0: write 0"):
         parse(f'{{"a": {text}}}')
 
 

@@ -75,7 +75,7 @@ def parse_float(text: str) -> float:
     """Return a number of JSON; `JsonError` is raised for one other than 0 that is so small that a float is 0."""
     number = float(text)
     if number == 0.0 and not _ZERO.fullmatch(text):
-        raise JsonError(f"has {text:.60}, which is too small to be told from 0: write 0")
+        raise JsonError(f"has {text:.60}, which would be read as 0: write 0")
     return number
 
 

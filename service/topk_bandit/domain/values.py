@@ -185,7 +185,7 @@ def _bare_text(cell: str) -> str:
 def read_label(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
     """Return the text of an id, a category or a label in a file; None if it is missing.
 
-    It is read as by `read_text`, and has no blanks around it: in CSV nobody could tell them from its layout.
+    It is read as by `read_text`, and has no blanks around it: in CSV they are layout.
     """
     if type(value) is str and value.isascii() and value.strip() == value != "":
         return value
@@ -280,7 +280,7 @@ def _number_hint(value: object) -> str:
         if type(value) is PointCell and _POINTS.fullmatch(text):
             bare = text.replace(".", "")
             return f": write {bare} if the point separates thousands, or {text}0 if it is a decimal point"
-        return ": it is too small to be told from 0, so write 0" if not float(text) else ": it is too large"
+        return ": it would be read as 0, so write 0" if not float(text) else ": it is too large"
     return next((f": {hint}" for form, hint in _NUMBER_HINTS if form.fullmatch(text)), "")
 
 

@@ -52,7 +52,7 @@ def read_parquet(path: Path, ignored: Collection[str]) -> Iterator[FileRow]:
                 values = dict(zip(taken, cells, strict=True)) | nothing
                 yield FileRow(place, without_row_numbers(place, values, counted), named_at=path.name)
     except (arrow.ArrowException, OSError) as error:
-        problem = f"can't be read after row {number}: {error}; if that is of a column that means nothing, --ignore it"
+        problem = f"can't be read after row {number}: {error}; pass over the column that is at fault: --ignore COLUMN"
         raise InvalidArgumentError(path.name, problem) from None
 
 

@@ -55,7 +55,7 @@ class Found:
     strangers: tuple[str, ...]
 
     def is_refused(self, *, skips: bool) -> bool:
-        """Return whether nothing of the file can be taken: for one row, unless such are left out, or for all."""
+        """Return whether the file is refused: for a bad row, or where those are left out, because all are bad."""
         return self.wrong > 0 and (not skips or self.wrong == self.count)
 
     def remarks(self, whom: str) -> Iterator[str]:

@@ -106,7 +106,7 @@ class _Counted:
 
 
 class UnknownTexts:
-    """Of each feature of texts the rows whose values the bandit does not know, or that seem to be none.
+    """Counts, for each feature of texts, rows with values that the bandit does not know, or that seem to be none.
 
     Parameters
     ----------
