@@ -485,6 +485,7 @@ def test_a_column_with_a_name_that_is_nearly_right_is_passed_over_only_if_that_i
         ("pscore", "propensity"),
         ("country_1", "country"),
         ("reward.1", "reward"),
+        ("Reward ", "reward"),
         (" country", "country"),
         ("reward_duplicated_0", "reward"),
     ],
@@ -498,6 +499,12 @@ def test_a_column_that_stands_for_another_is_passed_over_only_if_that_is_said(
     assert f"column {column!r}: {problem}" in capsys.readouterr().err
     assert called(server, path, "--ignore", column) == 0
     assert len(server.shop.sent[0].rows) == 1
+
+
+def test_a_column_may_be_taken_for_another_that_is_there(server: RunningServer, tmp_path: Path) -> None:
+    path = write(tmp_path / "year.csv", [{**BARE, "reward": 1, "Reward": 2, "margin": 3}])
+    assert called(server, path, "--column", "reward=margin") == 0
+    assert server.shop.sent[0].rows[0].reward == 3.0
 
 
 def test_feedback_of_the_open_bandit_pipeline_is_slates(server: RunningServer, tmp_path: Path) -> None:

@@ -226,6 +226,9 @@ class Cells:
             return f"{numbered[1]}_{int(numbered[2])}"
         if (several := _SEVERAL.fullmatch(column)) and several[1] in self.known:
             return several[1]
+        own = (name for name in named if name not in self.flags.columns)
+        if twice := next((name for name in own if name.lower() == column.strip().lower()), ""):
+            return twice
         if column.lower() in _PROPENSITIES and "propensity" in self.known - named:
             return "propensity"
         return find_nearest(column, self.known - named, cutoff=_NEAR) or ""
