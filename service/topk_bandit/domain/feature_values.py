@@ -20,6 +20,8 @@ from topk_bandit.domain.features import (
 from topk_bandit.domain.values import list_hint, read_boolean, read_list, read_number, read_text, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from topk_bandit.domain.features import FeatureKind, FeatureValue
 
 __all__ = ["read_feature"]
@@ -27,8 +29,22 @@ __all__ = ["read_feature"]
 _Read = TypeVar("_Read")
 
 
-def read_feature(kind: FeatureKind, value: Any) -> FeatureValue | None:  # noqa: ANN401, whatever a caller has
+def read_feature(
+    kind: FeatureKind,
+    value: Any,  # noqa: ANN401, whatever a caller has
+    *,
+    read_category: Callable[[Any], str | None] = read_text,
+) -> FeatureValue | None:
     """Return a value as one of its kind, None if it is missing; labels are in order, and none is there twice.
+
+    Parameters
+    ----------
+    kind
+        That the schema declares.
+    value
+        As it came.
+    read_category
+        Reads the text of a category or a label: exact in a call, and by `read_label` in a file.
 
     Raises
     ------
@@ -43,9 +59,11 @@ def read_feature(kind: FeatureKind, value: Any) -> FeatureValue | None:  # noqa:
             return read_boolean(value)
         case LabelSet():
             parts = read_list(value)
-            return None if parts is None else tuple(sorted({_part(_text(part), value) for part in parts}))
+            return (
+                None if parts is None else tuple(sorted({_part(_text(part, read_category), value) for part in parts}))
+            )
         case Categorical():
-            return _text(value)
+            return _text(value, read_category)
         case Vector(size):
             return _vector(value, size)
 
@@ -58,8 +76,8 @@ def _number(value: Any) -> float | None:  # noqa: ANN401
     return number
 
 
-def _text(value: Any) -> str | None:  # noqa: ANN401
-    text = read_text(value)
+def _text(value: Any, read: Callable[[Any], str | None]) -> str | None:  # noqa: ANN401
+    text = read(value)
     if text is not None and len(text) > MAX_FEATURE_TEXT:
         raise ValueError(f"has {len(text)} characters; at most {MAX_FEATURE_TEXT} are allowed: {shorten(text)}")
     return text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.feature_values import read_feature
-from topk_bandit.domain.values import is_missing, list_hint, read_number
+from topk_bandit.domain.values import is_missing, list_hint, read_label, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,4 +104,4 @@ class Columns(Cells):
         return found
 
     def _feature(self, name: str, kind: FeatureKind, value: Any) -> Any:  # noqa: ANN401, whatever a file has
-        return self.convert(name, value, partial(read_feature, kind))
+        return self.convert(name, value, partial(read_feature, kind, read_category=read_label))
