@@ -71,12 +71,13 @@ ROOMS: Mapping[str, str] = {
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
         learning/test_folded_rewards""",
     "learning/folded_rewards.py": "learning/test_folded_rewards",
+    "bandits/reward_curve.py": "bandits/test_reward_times",
     "bandits/model.py": f"""
         {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features
         bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports
         bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset
         bandits/test_set_aside bandits/test_capacity bandits/test_snapshots bandits/test_provisional
-        bandits/test_selection""",
+        bandits/test_selection bandits/test_reward_times""",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
