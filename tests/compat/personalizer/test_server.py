@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -428,13 +429,20 @@ UNREADABLE = {
 }
 
 
-def test_what_can_not_be_read_is_refused_and_not_repeated_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_can_not_be_read_is_refused_and_repeated_nowhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(listener: PersonalizerListener) -> None:
         port = URL(listener.base).port
         for problem, sent in UNREADABLE.items():
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent.encode())
-            assert (await reader.readline()).split()[1] == b"400", problem
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.split()[1] == b"400", problem
+            [length] = re.findall(rb"Content-Length: (\d+)", head)
+            answer = await reader.readexactly(int(length))
+            assert json.loads(answer)["error"]["message"], problem
+            assert KEY.encode() not in head + answer, problem
             writer.close()
 
     run(scenario)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -49,6 +49,24 @@ def _is_ours(record: logging.LogRecord) -> bool:
 _library_log.addFilter(_is_ours)
 
 
+class _Connection(web.RequestHandler):
+    """A connection whose answer to what can't be read does not repeat it: that may be a secret."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return what is answered, after which the connection ends."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        response = _problem(PersonalizerError(400, "BadRequest", "the request can't be read"))
+        response.force_close()
+        return response
+
+
 class PersonalizerServer:
     """One listener; lives on the event loop that it is made on.
 
@@ -61,6 +79,7 @@ class PersonalizerServer:
     def __init__(self, loop: Loop, *, key: str | None) -> None:
         self._loop, self._key = loop, key
         self._only_loopback = False
+        self._listener: asyncio.Server | None = None
         app = web.Application(middlewares=[self._guard], client_max_size=MAX_BODY_BYTES)
         for path, handler in (
             ("/rank", self._rank),
@@ -86,15 +105,22 @@ class PersonalizerServer:
         """
         self._only_loopback = self._key is None and is_loopback(host)
         await self._runner.setup()
+        server, loop = cast("web.Server", self._runner.server), asyncio.get_running_loop()
+
+        def connect() -> _Connection:
+            return _Connection(server, loop=loop, access_log=None, logger=_library_log)  # type: ignore[arg-type]
+
         try:
-            await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
+            self._listener = await loop.create_server(connect, host, port, ssl=tls)
         except OSError as error:
             raise ConfigurationError(f"can't listen on {host}:{port}: {error.strerror}") from error
-        bound: int = self._runner.addresses[0][1]
+        bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
     async def stop(self) -> None:
         """Let the calls under way finish, and stop."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
 
     @web.middleware
