@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TOLD = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-NAMED = sorted(set(re.findall(r"tests/[\w/]+\.py(?:::\w+)?", TOLD)))
+NAMED = sorted(set(re.findall(r"\btests/[\w/]+\.py(?:::\w+)?", TOLD)))
 
 
 @cache
