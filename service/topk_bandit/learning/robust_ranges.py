@@ -11,9 +11,9 @@ far as earlier ones did that were believed, unless most of them are farther: the
 Where most values are the centre itself, as those of slates that earn nothing, the median is one of time: a run of
 others counts as much as there were values since the run before. So a burst of wild ones outweighs no long time.
 
-A class of values that are rare and large, such as orders among clicks, lies beyond a gap, too. Where it recurs from the
-beginning it is in range, unless it stops: then it was an accident. Where it begins later, it is in range once it has
-been there for much longer than accidents are.
+Another class of values, such as orders among clicks, lies beyond a gap, too. Where it recurs from the beginning, or was
+in range until now, it is in range, unless it stops: then it was an accident. Where it begins later, it is in range once
+it has been there for much longer than accidents are.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RobustRange:
     farthest
         How far from the centre values thin out; infinite while that can't be known.
     recurrent, accepted
-        How far they are because a class recurs from the beginning, or proved to be no accident; 0 for none.
+        How far they are because a class recurs, or proved to be no accident; 0 for none.
     beyond, blocks, blocks_without
         Whether there were values beyond `farthest` in this block, in how many before, and how many came since.
     """
