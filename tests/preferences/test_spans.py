@@ -79,9 +79,19 @@ def test_crossed_features_are_outer_products() -> None:
     np.testing.assert_array_equal(rows[1 * 4 + 2], np.outer(queries[1], items[2]).reshape(-1))
 
 
+@pytest.mark.parametrize("exponent", [-400, -3, 0, 60, 1000])
+def test_another_unit_of_features_is_another_unit_of_the_basis(exponent: int) -> None:
+    features = np.random.default_rng(5).normal(size=(7, 3))
+    one, other = (span_of_differences(unit * features) for unit in (1.0, 2.0**exponent))
+    np.testing.assert_array_equal(one.coordinates, other.coordinates)
+    np.testing.assert_array_equal(one.basis, 2.0**exponent * other.basis)
+
+
 @pytest.mark.parametrize("span", [span_of_differences, span_of_values])
 def test_features_that_tell_nothing_are_refused(span: object) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^features: all items .* are alike$"):
         span(np.ones((3, 2)))  # type: ignore[operator]
+    with pytest.raises(InvalidArgumentError, match=r"^features: all items .* are alike$"):
+        span([[1e-320, 0.0], [2e-320, 5e-324]])  # type: ignore[operator]
     with pytest.raises(InvalidArgumentError, match=r"^features\[1\]\[0\]: expected a finite number$"):
         span([[1.0], [np.nan]])  # type: ignore[operator]

@@ -14,6 +14,7 @@ from typing import TypeAlias
 __all__ = [
     "MAX_BUDGET",
     "MAX_LIST_SIZE",
+    "MAX_STUDY_MAGNITUDE",
     "Answer",
     "AnswerKind",
     "AnswerOutcome",
@@ -55,6 +56,9 @@ __all__ = [
 
 MAX_BUDGET = 100_000
 """So many questions a study asks at most."""
+
+MAX_STUDY_MAGNITUDE = 1e6
+"""So far from zero is a feature of an item or a query, or a rating, at most."""
 
 MAX_LIST_SIZE = 12
 """So many items an answer of a service's study is about at most."""

@@ -13,6 +13,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import (
     MAX_BUDGET,
     MAX_LIST_SIZE,
+    MAX_STUDY_MAGNITUDE,
     AnswerKind,
     AnswerOutcome,
     DesignState,
@@ -77,8 +78,6 @@ MAX_ITEMS_WITHOUT_FEATURES = 128
 
 MAX_CROSSED_FEATURES = 256
 MAX_CROSSED_ITEMS = 10_000
-MAX_FEATURE_MAGNITUDE = 1e6
-MAX_RATING_MAGNITUDE = 1e6
 
 _PAIR_SIZE = 2
 _MAX_QUESTIONS = 1000
@@ -160,9 +159,8 @@ def _features(path: str, rows: Sequence[Sequence[float]]) -> list[tuple[float, .
         if found and len(numbers) != len(found[0]):
             raise InvalidArgumentError(of_row, f"has {len(numbers)} numbers; the first entry has {len(found[0])}")
         for place, number in enumerate(numbers):
-            if not -MAX_FEATURE_MAGNITUDE <= number <= MAX_FEATURE_MAGNITUDE:
-                most = MAX_FEATURE_MAGNITUDE
-                fields.number(f"{of_row}[{place}]", number, low=-most, high=most)
+            if not -MAX_STUDY_MAGNITUDE <= number <= MAX_STUDY_MAGNITUDE:
+                fields.number(f"{of_row}[{place}]", number, low=-MAX_STUDY_MAGNITUDE, high=MAX_STUDY_MAGNITUDE)
         found.append(numbers)
     return found
 
@@ -327,7 +325,7 @@ def given_answer(answer: pb.Answer | pb.PastAnswer) -> GivenAnswer | None:
 
 
 def _rating(index: int, rating: pb.ItemRating) -> tuple[str, float]:
-    path, most = f"ratings.ratings[{index}].value", MAX_RATING_MAGNITUDE
+    path, most = f"ratings.ratings[{index}].value", MAX_STUDY_MAGNITUDE
     if not rating.HasField("value"):
         raise InvalidArgumentError(path, "is required; 0 has to be set like any other value")
     return rating.item_id, fields.number(path, rating.value, low=-most, high=most)

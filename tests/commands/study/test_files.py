@@ -64,6 +64,9 @@ def test_items_without_features_each_have_one_of_their_own(tmp_path: Path) -> No
     np.testing.assert_array_equal(read.features, np.eye(2))
 
 
+OUT_OF_RANGE = "expected a number from -1e+06 to 1e+06"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -75,6 +78,10 @@ def test_items_without_features_each_have_one_of_their_own(tmp_path: Path) -> No
         ("item,price\ntea\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 1"),
         ("item,price\ntea,1,2\n", "items.csv, line 2, row: expected 2 cells, as the header has, got 3"),
         ("item,price\ntea,cheap\n", "items.csv, line 2, column 'price': expected a finite number, got 'cheap'"),
+        (
+            "item,price\ntea,1e9\n",
+            f"items.csv, line 2, column 'price': {OUT_OF_RANGE}, got '1e9': write it in a larger unit",
+        ),
         ("item,price\ntea,nan\n", "items.csv, line 2, column 'price': is missing"),
         ("item,price,price\ntea,1,2\n", "items.csv, line 1: column 'price' comes twice: rename one of them"),
     ],
@@ -170,6 +177,7 @@ def test_ratings_are_read_by_their_places(tmp_path: Path, items: Described, quer
     assert answers(path, items, kind=AnswerKind.RATINGS) == [Answered(0, (0,), 1.0), Answered(0, (2,), 3.0)]
     for text, problem in (
         ("item,rating\ncocoa,inf\n", "line 2, column 'rating': expected a finite number"),
+        ("item,rating\ncocoa,-1e7\n", f"line 2, column 'rating': {OUT_OF_RANGE}, got '-1e7'"),
         ("item,stars\ncocoa,1\n", "line 2, column 'rating': is missing"),
         (wide.replace("tea,1,,,", "tea,1,coffee,,"), "line 2, column 'rating_2': is missing, but item_2 is there"),
         (wide.replace("tea,1,,,", "tea,1,,2,"), "line 2, column 'item_2': is missing, but rating_2 is there"),

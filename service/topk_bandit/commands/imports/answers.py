@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client import AnswerKind, PastAnswer
 from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import list_hint, read_label
+from topk_bandit.domain.studies import MAX_STUDY_MAGNITUDE
+from topk_bandit.domain.values import list_hint, read_label, read_number, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.study_values import GivenAnswer
     from topk_bandit.commands.imports.cells import Named
 
-__all__ = ["AnswerColumns"]
+__all__ = ["AnswerColumns", "read_study_number"]
 
 _CHOSEN = frozenset({"best", "choice", "chose", "chosen", "liked", "pick", "picked", "prefer", "preference"})
 _CHOSEN |= {"preferred", "selected", "selection", "win", "winner", "winning", "won"}
@@ -120,15 +121,18 @@ class AnswerColumns(Cells):
             raise self.error("chosen", "is missing")
         return chosen or items[0], items
 
+    def _rating(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
+        return self.require(name, value, read_study_number)
+
     def _ratings(self, named: Mapping[str, Any]) -> dict[str, float]:
         self._check_form(named)
         whole = named.get("ratings")
         if isinstance(whole, dict):
             if not whole:
                 raise self.error("ratings", "is missing")
-            return {self.text("ratings", item): self.number("ratings", rating) for item, rating in whole.items()}
+            return {self.text("ratings", item): self._rating("ratings", rating) for item, rating in whole.items()}
         if "item" in named:
-            return {self.text("item", named["item"]): self.number("rating", named.get("rating"))}
+            return {self.text("item", named["item"]): self._rating("rating", named.get("rating"))}
         several = self.numbered(named, "item", self.size)
         return self._lists(named) if "items" in named else self._several(named, several)
 
@@ -148,7 +152,7 @@ class AnswerColumns(Cells):
 
     def _lists(self, named: Mapping[str, Any]) -> dict[str, float]:
         items, parts = self._items(named), self.parts(named, "ratings", "rating", self.size)
-        ratings = list(map(self.number, self.names_of_parts(named, "ratings", "rating", self.size), parts))
+        ratings = list(map(self._rating, self.names_of_parts(named, "ratings", "rating", self.size), parts))
         if len(ratings) != len(items) or not items:
             problem = f"expected one for each item, got {len(ratings)} for {len(items)} items{list_hint(items)}"
             raise self.error("ratings", problem)
@@ -166,7 +170,7 @@ class AnswerColumns(Cells):
             raise self.error(f"{absent}_{number}", f"is missing, but {there}_{number} is there")
         texts = {number: self.text(f"item_{number}", item) for number, item in items.items()}
         self._check_different(list(texts.values()))
-        return {item: self.number(f"rating_{number}", ratings[number]) for number, item in texts.items()}
+        return {item: self._rating(f"rating_{number}", ratings[number]) for number, item in texts.items()}
 
     def _check_different(self, items: list[str]) -> None:
         if len(set(items)) < len(items):
@@ -178,3 +182,18 @@ def _words_of(column: str) -> frozenset[str]:
     """Return the words in the name of a column that say which item people preferred."""
     words = frozenset(word.lower() for word in _WORD.findall(column))
     return words & (_CHOSEN | _ORDERED) or (words & _SAID if len(words) == 1 else frozenset())
+
+
+def read_study_number(value: Any) -> float | None:  # noqa: ANN401, whatever a file has
+    """Return a feature or a rating that a study takes; None if it is missing.
+
+    Raises
+    ------
+    ValueError
+        It is none; the problem follows the name of the column.
+    """
+    number = read_number(value)
+    if number is not None and abs(number) > MAX_STUDY_MAGNITUDE:
+        end = f"{MAX_STUDY_MAGNITUDE:g}"
+        raise ValueError(f"expected a number from -{end} to {end}, got {shorten(value)}: write it in a larger unit")
+    return number

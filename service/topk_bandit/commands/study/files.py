@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.client import AnswerKind
-from topk_bandit.commands.imports.answers import AnswerColumns
+from topk_bandit.commands.imports.answers import AnswerColumns, read_study_number
 from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.rows import require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
-from topk_bandit.domain.values import read_label, read_number
+from topk_bandit.domain.values import read_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -98,7 +98,7 @@ def read_described(path: Path, *, kind: str) -> Described:
         if identifier in rows:
             raise InvalidArgumentError(f"{row.place}, column {kind!r}", f"{identifier!r} is there twice")
         rows[identifier] = [
-            require_value(f"{row.place}, column {name!r}", row.values[name], read_number) for name in features
+            require_value(f"{row.place}, column {name!r}", row.values[name], read_study_number) for name in features
         ]
     numbers = np.array(list(rows.values())) if features else np.eye(len(rows))
     return Described(tuple(rows), numbers)

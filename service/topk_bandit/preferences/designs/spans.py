@@ -28,6 +28,9 @@ __all__ = ["Span", "cross_features", "span_of_differences", "span_of_values"]
 _NOTHING = 1e-9
 """Directions whose singular value is this part of the largest are taken for rounding."""
 
+_LEAST = 1e-150
+"""Features that differ by less are alike: coordinates that tell them apart would be too large."""
+
 _ROUNDING = 1e-13
 """Differences that are this part of the features themselves are taken for rounding, of the mean for example."""
 
@@ -67,15 +70,18 @@ def span_of_differences(features: ArrayLike, *, groups: NDArray[np.integer] | No
     Raises
     ------
     InvalidArgumentError
-        Naming ``features``: no finite matrix, or all items of each group are alike.
+        Naming ``features``: no finite matrix, or all items of each group are alike, or differ by less than 1e-150.
     """
     rows = validate_features(features)
+    # A power of two, by which squares of the largest numbers are finite, and no digit is lost.
+    unit = 2.0 ** float(np.frexp(np.abs(rows).max(initial=_LEAST))[1])
+    rows = rows / unit
     group_of = np.zeros(len(rows), dtype=np.intp) if groups is None else np.unique(groups, return_inverse=True)[1]
     means = np.zeros((int(group_of.max(initial=0)) + 1, rows.shape[1]))
     np.add.at(means, group_of, rows)
     within = rows - (means / np.bincount(group_of)[:, None])[group_of]
-    basis = _find_basis(within, least=_ROUNDING * float(np.linalg.norm(rows)))
-    return Span(within @ basis, basis)
+    basis = _find_basis(within, least=max(_ROUNDING * float(np.linalg.norm(rows)), _LEAST / unit))
+    return Span(within @ basis, basis / unit)
 
 
 def span_of_values(features: ArrayLike) -> Span:
