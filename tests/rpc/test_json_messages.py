@@ -504,6 +504,7 @@ SLIPS: list[tuple[str, dict[str, Any], str]] = [
         'features["a"]: has number and text: leave one of them',
     ),
     ("Recommend", {"features": [{"age": 3}]}, 'features: expected an object such as {"name": value}, got [{"age": 3}]'),
+    ("Reward", {"reward": 1.0}, "reward: is no field of this message: is it value?"),
     ("Reward", {"id": "r"}, "id: is no field of this message: is it recommendation_id?"),
     ("Reward", {"value": "0,7"}, "value: expected a finite number, got '0,7': write a decimal point"),
     ("Reward", {"value": {"value": 1}}, 'value: expected a number, got {"value": 1}'),

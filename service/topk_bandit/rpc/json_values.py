@@ -54,9 +54,15 @@ def show(value: Any) -> str:  # noqa: ANN401, whatever JSON holds
     return json.dumps(value, ensure_ascii=False)[:_LONGEST_SHOWN]
 
 
+_OTHER_NAMES = {"reward": "value", "rating": "value", "score": "value"}
+"""What people call fields whose names are not like that."""
+
+
 def find_meant(name: str, names: Iterable[str]) -> str | None:
     """Return which of some names is meant: one that begins or ends with a name, or the nearest one."""
     names, stem = list(names), name.lower().rstrip("s")
+    if (other := _OTHER_NAMES.get(stem)) in names:
+        return other
     part = (one for one in names if f"_{one.lower()}_".find(f"_{stem}_") >= 0)
     return next(part, None) or find_nearest(name, names)
 
