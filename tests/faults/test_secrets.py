@@ -92,6 +92,9 @@ REQUESTS = {
     "a number": request(JSON, GOOD, body=json.dumps({"bandit": HOME, "minModelVersion": KEY})),
     "a form": request("Content-Type: application/x-www-form-urlencoded", body=f"key={KEY}"),
 }
+SAID_TO_THE_SENDER = {"path", "a network", "a name of a field", "a number"}
+"""Where a refusal says what it got; nobody else hears of it."""
+
 METADATA = {
     "no scheme": [("authorization", KEY)],
     "two": [("authorization", bearer("acme"))] * 2,
@@ -149,7 +152,7 @@ def outputs(service: Service, collector: Collector) -> dict[str, str]:
 def test_no_output_and_no_answer_has_a_secret_of_a_request(service: Service, collector: Collector) -> None:
     answers = {name: say(service.http_address, text) for name, text in REQUESTS.items()}
     assert [name for name, answer in answers.items() if not answer.startswith("HTTP/1.")] == []
-    assert [name for name, answer in answers.items() if SECRET in answer or BASIC in answer] == ["a name of a field"]
+    assert {name for name, answer in answers.items() if SECRET in answer or BASIC in answer} == SAID_TO_THE_SENDER
     given = outputs(service, collector)
     assert [name for name, text in given.items() if SECRET in text or BASIC in text] == []
 
