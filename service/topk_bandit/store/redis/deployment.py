@@ -228,9 +228,7 @@ class _Sentinel(_OneClient):
     def __init__(self, url: SentinelUrl, options: Mapping[str, Any]) -> None:
         login = {"username": url.username or None, "password": url.password or None}
         self._service = url.service
-        self._sentinel = Sentinels(  # type: ignore[no-untyped-call]
-            url.hosts, sentinel_kwargs=dict(options), **options, **login
-        )
+        self._sentinel = Sentinels(url.hosts, sentinel_kwargs=dict(options), **options, **login)
         super().__init__(self._primary(max_connections=MAX_CONNECTIONS))
         self._watch = PrimaryWatch(self.client)
 
@@ -250,8 +248,7 @@ class _Sentinel(_OneClient):
     async def close(self) -> None:
         await self._watch.stop()
         await super().close()
-        for sentinel in self._sentinel.sentinels:
-            await sentinel.aclose()
+        await self._sentinel.close()
 
 
 class _Cluster:

@@ -33,6 +33,10 @@ _Answer = tuple[int, _Address]
 class Sentinels(Sentinel):
     """Several sentinels; the one that knows the newest configuration is believed."""
 
+    def __init__(self, *given: Any, **options: Any) -> None:  # noqa: ANN401 - the client library's own
+        super().__init__(*given, **options)  # type: ignore[no-untyped-call]
+        self._asked: set[asyncio.Task[_Answer | None]] = set()
+
     async def discover_master(self, service_name: str) -> _Address:
         """Return the primary's address, as soon as it is promoted.
 
@@ -42,14 +46,22 @@ class Sentinels(Sentinel):
             No sentinel knows.
         """
         asked = {asyncio.create_task(_ask(sentinel, service_name)) for sentinel in self.sentinels}
+        self._asked |= asked
         try:
             known = await _answers(asked)
         finally:
             for task in asked:
                 task.cancel()
+                task.add_done_callback(self._asked.discard)
         if not known:
             raise MasterNotFoundError(f"no sentinel knows a primary of {service_name!r}")
         return max(known)[1]
+
+    async def close(self) -> None:
+        """Close all connections, once nobody is asked any more: a cancelled question may still open one."""
+        await asyncio.gather(*self._asked, return_exceptions=True)
+        for sentinel in self.sentinels:
+            await sentinel.aclose()
 
 
 async def _answers(asked: set[asyncio.Task[_Answer | None]]) -> list[_Answer]:
