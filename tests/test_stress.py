@@ -164,6 +164,8 @@ def test_each_descendant_is_stopped_and_continued_and_nothing_else(
         for pid in (first, second):
             until(lambda pid=pid: is_stopped(pid), what="a child is stopped")
             until(lambda pid=pid: not is_stopped(pid), what="it goes on")
+        # Beside this one, `make test-stress` itself stops them too.
+        until(lambda: len(list(tmp_path.iterdir())) == 2, what="two were stopped by this one")
     assert not is_stopped(first)
     assert not is_stopped(second)
     assert {int(file.name) for file in tmp_path.iterdir()} == {first, second}
