@@ -13,7 +13,7 @@ from tests.contracts.harness import whole_log
 from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, ClientError, RewardOutcome
-from topk_bandit.domain.bandits import Recommended
+from topk_bandit.domain.bandits import Recommended, Rewarded
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.store.redis.bandits import RedisStore
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
 
-__all__ = ["MOST_UNREAD_SLATES", "Customers", "Scribe", "shopping", "writing"]
+__all__ = ["MOST_UNREAD_SLATES", "Customers", "Scribe", "assert_each_counts_once", "shopping", "writing"]
 
 HASTY_SECONDS = 0.3
 PATIENT_SECONDS = 30.0
@@ -223,6 +223,17 @@ def writing(url: str, name: BanditName, *, may_lose: bool = False) -> Iterator[S
         yield scribe
     finally:
         scribe.stop()
+
+
+def assert_each_counts_once(customers: Customers, events: Sequence[LoggedEvent]) -> int:
+    """Check that rewards are in a log once, all that were acknowledged and none that was not sent; return how many."""
+    rewards = [logged.event for logged in events if isinstance(logged.event, Rewarded)]
+    rewarded = {event.recommendation_id: event.value for event in rewards}
+    assert customers.surprises == []
+    assert counted([event.recommendation_id for event in rewards]) == {}
+    assert customers.acknowledged.items() <= rewarded.items()
+    assert rewarded.items() <= customers.sent.items()
+    return len(rewarded)
 
 
 def counted(values: list[str]) -> dict[str, int]:

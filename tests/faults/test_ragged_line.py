@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.lines import RaggedLine
-from tests.faults.load import counted, shopping, writing
+from tests.faults.load import assert_each_counts_once, shopping, writing
 from tests.faults.service import serving
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
 from tests.waiting import until
 
-from topk_bandit.domain.bandits import BanditName, Rewarded
+from topk_bandit.domain.bandits import BanditName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,10 +41,4 @@ def test_nothing_that_was_acknowledged_is_lost_or_doubled(folder: Path) -> None:
                 until(lambda: len(customers.acknowledged) >= heard + 20, what="business goes on")
             events = scribe.finish()
         stats = client.stats("home")
-    rewards = [logged.event for logged in events if isinstance(logged.event, Rewarded)]
-    rewarded = {event.recommendation_id: event.value for event in rewards}
-    assert customers.surprises == []
-    assert counted([event.recommendation_id for event in rewards]) == {}
-    assert customers.acknowledged.items() <= rewarded.items()
-    assert rewarded.items() <= customers.sent.items()
-    assert stats.observation_count == len(rewarded)
+    assert stats.observation_count == assert_each_counts_once(customers, events)

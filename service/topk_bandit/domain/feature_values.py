@@ -17,7 +17,7 @@ from topk_bandit.domain.features import (
     Numeric,
     Vector,
 )
-from topk_bandit.domain.values import list_hint, read_boolean, read_list, read_number, read_text, shorten
+from topk_bandit.domain.values import list_hint, read_boolean, read_bounded, read_list, read_text, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def read_feature(
     value = list(value) if isinstance(value, tuple | frozenset) else value
     match kind:
         case Numeric():
-            return _number(value)
+            return read_bounded(value, MAX_FEATURE_MAGNITUDE)
         case Boolean():
             return read_boolean(value)
         case LabelSet():
@@ -66,14 +66,6 @@ def read_feature(
             return _text(value, read_category)
         case Vector(size):
             return _vector(value, size)
-
-
-def _number(value: Any) -> float | None:  # noqa: ANN401
-    number = read_number(value)
-    if number is not None and abs(number) > MAX_FEATURE_MAGNITUDE:
-        end = f"{MAX_FEATURE_MAGNITUDE:g}"
-        raise ValueError(f"expected a finite number from -{end} to {end}, got {shorten(value)}")
-    return number
 
 
 def _text(value: Any, read: Callable[[Any], str | None]) -> str | None:  # noqa: ANN401
@@ -89,7 +81,7 @@ def _vector(value: Any, size: int) -> tuple[float, ...] | None:  # noqa: ANN401
         return None
     if len(parts) != size:
         raise ValueError(f"expected {size} numbers, got {len(parts)}: {shorten(value)}{list_hint(parts)}")
-    return tuple(_part(_number(part), value) for part in parts)
+    return tuple(_part(read_bounded(part, MAX_FEATURE_MAGNITUDE), value) for part in parts)
 
 
 def _part(read: _Read | None, value: Any) -> _Read:  # noqa: ANN401

@@ -28,6 +28,7 @@ __all__ = [
     "is_missing",
     "list_hint",
     "read_boolean",
+    "read_bounded",
     "read_label",
     "read_list",
     "read_number",
@@ -145,6 +146,14 @@ def read_number(value: Any) -> float | None:  # noqa: ANN401, whatever a file ha
     if _is_no_value(value):
         return None
     raise ValueError(f"expected a finite number, got {shorten(value)}{_number_hint(value)}")
+
+
+def read_bounded(value: Any, most: float, *, remedy: str = "") -> float | None:  # noqa: ANN401, whatever a file has
+    """Return a finite number that is at most so far from zero; None if it is missing. A remedy is for larger ones."""
+    number = read_number(value)
+    if number is not None and abs(number) > most:
+        raise ValueError(f"expected a finite number from {-most:g} to {most:g}, got {shorten(value)}{remedy}")
+    return number
 
 
 def read_text(value: Any) -> str | None:  # noqa: ANN401, whatever a file has

@@ -63,7 +63,7 @@ def find_meant(name: str, names: Iterable[str]) -> str | None:
     names, stem = list(names), name.lower().rstrip("s")
     if (other := _OTHER_NAMES.get(stem)) in names:
         return other
-    part = (one for one in names if f"_{one.lower()}_".find(f"_{stem}_") >= 0)
+    part = (one for one in names if f"_{stem}_" in f"_{one.lower()}_")
     return next(part, None) or find_nearest(name, names)
 
 
@@ -79,7 +79,7 @@ def read_scalar(value: Any, field: FieldDescriptor) -> Any:  # noqa: ANN401
         return value
     is_bare = wanted is str and isinstance(value, int | float) and not isinstance(value, bool)
     hint = f': write it in quotation marks, "{show(value)}"' if is_bare else ""
-    if wanted is bool and value in {"true", "false"} if isinstance(value, str) else False:
+    if wanted is bool and isinstance(value, str) and value in {"true", "false"}:
         hint = ": write it without quotation marks"
     raise ValueError(f"expected {expected}, got {show(value)}{hint}")
 

@@ -64,7 +64,7 @@ def test_items_without_features_each_have_one_of_their_own(tmp_path: Path) -> No
     np.testing.assert_array_equal(read.features, np.eye(2))
 
 
-OUT_OF_RANGE = "expected a number from -1e+06 to 1e+06"
+OUT_OF_RANGE = "expected a finite number from -1e+06 to 1e+06"
 
 
 @pytest.mark.parametrize(

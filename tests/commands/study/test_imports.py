@@ -186,7 +186,11 @@ def test_a_dry_run_shows_what_is_understood_and_sends_nothing(
     [
         ("ranking", {"items": ["i1", "nothing"]}, "ranking.item_ids[1]: is no item of the study: 'nothing'"),
         ("ranking", {"items": ["i1", "i2"], "query": "q"}, "query_id: the study has no queries"),
-        ("ratings", {"items": ["i1"], "ratings": [1e300]}, "column 'ratings': expected a number from -1e+06 to 1e+06"),
+        (
+            "ratings",
+            {"items": ["i1"], "ratings": [1e300]},
+            "column 'ratings': expected a finite number from -1e+06 to 1e+06",
+        ),
         ("pair", {"items": ["i1", "i2", "i3"]}, "item_ids: expected 2 items that were shown, got 3"),
         ("choice", {"items": ["i1", "x" * 200]}, "item_ids[1]"),
         ("ranking", {"items": ["i1"]}, "column 'items': expected at least 2 items, got 1"),

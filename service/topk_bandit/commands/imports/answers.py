@@ -10,7 +10,7 @@ from topk_bandit.client import AnswerKind, PastAnswer
 from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MAX_STUDY_MAGNITUDE
-from topk_bandit.domain.values import list_hint, read_label, read_number, shorten
+from topk_bandit.domain.values import list_hint, read_bounded, read_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -192,8 +192,4 @@ def read_study_number(value: Any) -> float | None:  # noqa: ANN401, whatever a f
     ValueError
         It is none; the problem follows the name of the column.
     """
-    number = read_number(value)
-    if number is not None and abs(number) > MAX_STUDY_MAGNITUDE:
-        end = f"{MAX_STUDY_MAGNITUDE:g}"
-        raise ValueError(f"expected a number from -{end} to {end}, got {shorten(value)}: write it in a larger unit")
-    return number
+    return read_bounded(value, MAX_STUDY_MAGNITUDE, remedy=": write it in a larger unit")

@@ -23,7 +23,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.experiments.battery_plans import choose_shops, regret_so_far, round_cost
 from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan, Summary, Target
 from topk_bandit.lab.experiments.policy_names import read_policy
-from topk_bandit.lab.simulation.battery.playing import make_player, open_shop, play_in
+from topk_bandit.lab.simulation.battery.playing import open_shop, play
 
 if TYPE_CHECKING:
     import argparse
@@ -133,9 +133,8 @@ def _job(shop: str, policy: Policy, horizons: tuple[int, ...], seed: int) -> Job
 
 def _play(shop: str, policy: Policy, horizons: tuple[int, ...], seed: int) -> FloatArray:
     """Return the mean regret over the first rounds, as a share of the gain, shape (horizons,)."""
-    opened = open_shop(shop, seed=seed, rounds=horizons[-1])
-    played = play_in(opened, make_player(policy, opened, seed=seed), rounds=horizons[-1], seed=seed)
-    return regret_so_far(played, horizons, values=opened.values)
+    played = play(shop, policy, horizons[-1], seed)
+    return regret_so_far(played, horizons, values=open_shop(shop, seed=seed, rounds=horizons[-1]).values)
 
 
 def _stack(shape: tuple[int, int, int], measured: Sequence[FloatArray]) -> FloatArray:

@@ -97,7 +97,7 @@ def shipped_service(
         Rewards count half after so many rounds.
     """
     make = partial(_shipped_player, exploration, rows, half_life)
-    return Policy(name, SERVICE if name == SERVICE else name, make)
+    return Policy(name, name, make)
 
 
 def ageing_service(half_life: float) -> Policy:

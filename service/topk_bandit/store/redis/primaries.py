@@ -47,12 +47,13 @@ class Sentinels(Sentinel):
         """
         asked = {asyncio.create_task(_ask(sentinel, service_name)) for sentinel in self.sentinels}
         self._asked |= asked
+        for task in asked:
+            task.add_done_callback(self._asked.discard)
         try:
             known = await _answers(asked)
         finally:
             for task in asked:
                 task.cancel()
-                task.add_done_callback(self._asked.discard)
         if not known:
             raise MasterNotFoundError(f"no sentinel knows a primary of {service_name!r}")
         return max(known)[1]
