@@ -128,7 +128,10 @@ def test_rewards_wait_while_the_service_can_not_take_them(
     assert server.shop.loops[NAME].rewards == dict.fromkeys(ids, 0.5)
     outbox.close()  # a thread tells after the file is empty
     messages = [record.getMessage() for record in caplog.records if record.name == "topk_bandit.client"]
-    assert [line.partition(":")[0] for line in messages] == ["calls wait in the outbox", "the outbox delivers again"]
+    kinds = [line.partition(":")[0] for line in messages]
+    # A call that takes longer than its deadline waits once more.
+    assert kinds == ["calls wait in the outbox", "the outbox delivers again"] * (len(kinds) // 2)
+    assert kinds
 
 
 def test_what_one_leaves_the_next_one_delivers(
@@ -252,8 +255,9 @@ def test_rewards_of_a_slate_arrive_in_their_order(
     server.shop.away = False
     server.shop.reward_ids.clear()
     assert outbox.flush(PATIENCE) == 0
-    received = [one for one in server.shop.reward_ids if one[0].startswith("click")]
-    assert received == [(f"click-{number}", number == 3) for number in range(4)]
+    # A call that takes longer than its deadline is sent again.
+    received = dict.fromkeys(one for one in server.shop.reward_ids if one[0].startswith("click"))
+    assert list(received) == [(f"click-{number}", number == 3) for number in range(4)]
 
 
 def test_activations_are_delivered_and_before_the_rewards_of_their_slates(
