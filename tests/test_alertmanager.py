@@ -35,13 +35,24 @@ class Alertmanager:
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return json.loads(response.read() or b"null")
 
-    def pages(self, *firing: str) -> set[str]:
-        """Return which of some alerts page somebody while all of them fire."""
-        labels = [{"alertname": name, "job": "topk-bandit", "severity": ALERTS[name]} for name in firing]
+    def fire(self, job: str, *firing: str) -> None:
+        labels = [{"alertname": name, "job": job, "severity": ALERTS[name]} for name in firing]
         self.ask("alerts", [{"labels": one} for one in labels])
-        until(lambda: len(self.ask("alerts")) == len(firing), what="it knows them")
+
+    def shown(self, job: str) -> set[str]:
+        """Return which alerts of a job page somebody."""
         shown = self.ask("alerts?inhibited=false&receiver=page")
-        return {one["labels"]["alertname"] for one in shown}
+        return {one["labels"]["alertname"] for one in shown if one["labels"]["job"] == job}
+
+    def pages(self, *firing: str) -> set[str]:
+        """Return which of some alerts page somebody while all of them fire.
+
+        Alerts come to those that inhibit in their order: once a later one inhibits, all before it do.
+        """
+        self.fire("topk-bandit", *firing)
+        self.fire("later", "TopkBanditStoreAway", "TopkBanditErrorsBurn")
+        until(lambda: self.shown("later") == {"TopkBanditStoreAway"}, what="the later one inhibits")
+        return self.shown("topk-bandit")
 
 
 @contextmanager
