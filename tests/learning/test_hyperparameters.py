@@ -15,12 +15,12 @@ from tests.learning.dense import KINDS, WCK, DenseGp, Kind, Sample, fitted, samp
 from topk_bandit.learning.hyperparameters import (
     RELATIVE_NOISE_GRID,
     Products,
-    SlopePrior,
     best_noise,
     profile_likelihood,
     scaling,
 )
 from topk_bandit.learning.observed_rows import Observations, ObservedRows
+from topk_bandit.learning.slope_prior import SlopePrior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,13 +21,14 @@ from tests.learning.test_hyperparameters import log_density_over_slopes
 from tests.learning.test_policy import EVERYTHING, LIMITS, assert_same
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, SlopePrior, best_noise
+from topk_bandit.learning.hyperparameters import RELATIVE_NOISE_GRID, best_noise
 from topk_bandit.learning.kendall import CONSTANTS, PAIR_SCALES, POWERS, Shape, adaptive_kendall
 from topk_bandit.learning.kernel_choice import MOST_ROWS, choice_is_due, choose, condense
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Moments, Posterior
+from topk_bandit.learning.slope_prior import SlopePrior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

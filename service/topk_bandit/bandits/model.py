@@ -264,7 +264,7 @@ class Model:
     @property
     def memory_bytes(self) -> int:
         """About how much memory the model takes."""
-        prior_mean = self.state.posterior.prior_mean
+        prior_mean = self.state.study_mean
         prior_bytes = 0 if prior_mean is None else prior_mean.nbytes + self.prior_items.memory_bytes
         encoder_bytes = 0 if self.encoder is None else self.encoder.memory_bytes
         feature_bytes = 0 if self.item_features is None else self.item_features.memory_bytes
@@ -512,7 +512,7 @@ def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
     wanted = len(model.items.find_new(change))
     items, state = make_space(model.items, model.state, wanted, settings=model.settings, at_ms=at_ms)
     items = items.apply(change)
-    state, prior_mean = state.with_leaving(items.retired_places), state.posterior.prior_mean
+    state, prior_mean = state.with_leaving(items.retired_places), state.study_mean
     if prior_mean is not None:
         rows = model.prior_items.find_rows(items, n_items=len(prior_mean.row_of))
         state = state.with_new_items(prior_mean.with_rows(rows))

@@ -10,7 +10,7 @@ import io
 import json
 import math
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,14 +27,17 @@ from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import FeatureRecord
 from topk_bandit.learning.item_features import ItemFeatures
+from topk_bandit.learning.item_feedback import ItemFeedback
+from topk_bandit.learning.item_outcomes import ItemOutcomes
 from topk_bandit.learning.item_parts import ItemParts
 from topk_bandit.learning.kendall import Shape
-from topk_bandit.learning.observed_rows import ObservedRows
+from topk_bandit.learning.observed_rows import ObservedRows, RowOutcomes
 from topk_bandit.learning.policy import Checkpoint, State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.recent_observations import NO_OBSERVATIONS, Counted, RecentObservations
 from topk_bandit.learning.robust_ranges import NO_VALUES, RobustRange
+from topk_bandit.learning.slope_prior import SlopePrior
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import refuse_newer
@@ -54,7 +57,7 @@ __all__ = ["decode_digests", "decode_items", "decode_model", "encode_model"]
 def encode_model(model: Model, version: int = OLDEST) -> bytes:
     """Return a model at a checkpoint as bytes, in the layout of a data version."""
     checkpoint = model.state.checkpoint
-    prior_mean = model.state.posterior.prior_mean
+    prior_mean = model.state.study_mean
     items, buffer, parts = model.item_features, io.BytesIO(), checkpoint.observed_rows.parts
     np.savez_compressed(
         buffer,
@@ -76,6 +79,7 @@ def encode_model(model: Model, version: int = OLDEST) -> bytes:
         history_numbers=model.history.numbers,
         history_totals=model.history.totals,
         **_arrays_of_judged(checkpoint),
+        **_arrays_of_feedback(model.state.posterior.prior_mean, checkpoint),
         **({} if parts is None else {f"part_{one.name}": getattr(parts, one.name) for one in fields(parts)}),
     )
     return buffer.getvalue()
@@ -171,6 +175,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
             "recent_ids": checkpoint.recent.ids,
             "settled": checkpoint.settled,
             "calibration": checkpoint.calibration,
+            **({} if checkpoint.feedback is None else {"outcomes": _describe_usual(checkpoint.feedback.usual)}),
         },
         "features": _describe_records(model.encoder),
         "item_features": _describe_records(None if model.item_features is None else model.item_features.encoder),
@@ -215,6 +220,14 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     if settings.prior_digest:
         rows = prior_items.find_rows(items, n_items=kernel.n_items)
         prior_mean = PriorMean.restore(kernel, arrays["prior_constants"], arrays["prior_slopes"], rows)
+    if checkpoint.feedback is not None:
+        checkpoint = replace(checkpoint, feedback=replace(checkpoint.feedback, study=prior_mean))
+    if "utility_constants" in arrays:
+        utilities = {name: arrays[f"utility_{name}"] for name in _OF_UTILITIES if f"utility_{name}" in arrays}
+        if "worth" in utilities:
+            mean, variance = utilities["worth"].tolist()
+            utilities["worth"] = SlopePrior(mean, variance, in_rewards=True)
+        prior_mean = PriorMean.restore(kernel, **utilities)
     return Model(
         incarnation=header["incarnation"],
         settings=settings,
@@ -263,6 +276,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
             arrays["leftovers"],
             _mirror_half(arrays["noise_shape"], len(arrays["rankings"])),
             _read_parts(arrays),
+            RowOutcomes(arrays["row_outcomes"], arrays["row_own"]) if "row_outcomes" in arrays else None,
         ),
         pending=PendingSlates(arrays["pending_contexts"], arrays["pending_rankings"]),
         pending_ids=tuple(header["pending_ids"]),
@@ -281,6 +295,7 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         doubt=header["doubt"],
         changes=header["changes"],
         begun_at=header.get("begun_at", 0.0),
+        feedback=_read_feedback(header, arrays),
     )
 
 
@@ -354,11 +369,41 @@ def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
     return arrays | {f"recent_{name}": getattr(checkpoint.recent, name) for name in _OF_RECENT}
 
 
+def _arrays_of_feedback(prior_mean: PriorMean | None, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the arrays of what became of single items; none of a bandit that nobody told of it."""
+    feedback, of_rows = checkpoint.feedback, checkpoint.observed_rows.feedback
+    if feedback is None:
+        return {}
+    arrays = {f"outcome_{one.name}": getattr(feedback.settled, one.name) for one in fields(ItemOutcomes)}
+    arrays |= {f"usual_outcomes_{array}": getattr(feedback.usual, array) for array in _USUAL_ARRAYS}
+    if of_rows is not None:
+        arrays |= {"row_outcomes": of_rows.outcomes, "row_own": of_rows.own}
+    if checkpoint.recent.outcomes is not None:
+        arrays["recent_outcomes"] = checkpoint.recent.outcomes
+    if prior_mean is not None and prior_mean is not feedback.study:
+        utilities = {f"utility_{name}": getattr(prior_mean, name) for name in _OF_UTILITIES if name != "worth"}
+        arrays |= {name: array for name, array in utilities.items() if array is not None}
+        if prior_mean.worth is not None:
+            arrays["utility_worth"] = np.array(prior_mean.worth[:2])
+    return arrays
+
+
+def _read_feedback(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> ItemFeedback | None:
+    """Return what became of single items, without the study's prior mean."""
+    if "outcome_items" not in arrays:
+        return None
+    settled = ItemOutcomes(**{one.name: arrays[f"outcome_{one.name}"] for one in fields(ItemOutcomes)})
+    usual = _read_usual(header["judged"]["outcomes"], "usual_outcomes", arrays)
+    return ItemFeedback(settled, usual or NO_VALUES, arrays["contexts"].shape[1], None)
+
+
+_OF_UTILITIES = ("constants", "slopes", "row_of", "covariances", "worth")
+
 _USUAL_ARRAYS = ("values", "told", "gaps")
 
 _OF_SET_ASIDE = [one.name for one in fields(Tally) if "aside" in one.name]
 
-_OF_RECENT = [one.name for one in fields(RecentObservations) if one.name not in {"ids", "names"}]
+_OF_RECENT = [one.name for one in fields(RecentObservations) if one.name not in {"ids", "names", "outcomes"}]
 
 
 def _read_judged(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -377,7 +422,10 @@ def _read_judged(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[s
         "usual_rewards": _read_usual(judged["rewards"], "usual_rewards", arrays),
         "usual_norms": _read_usual(judged["norms"], "usual_norms", arrays),
         "recent": RecentObservations(
-            tuple(judged["recent_ids"]), **recent, names=tuple(header.get("names", judged["recent_ids"]))
+            tuple(judged["recent_ids"]),
+            **recent,
+            names=tuple(header.get("names", judged["recent_ids"])),
+            outcomes=arrays.get("recent_outcomes"),
         ),
         "settled": Counted(*_first(Counted, judged["settled"])),
         "calibration": Calibration(*_first(Calibration, judged["calibration"])),

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from topk_bandit.learning._lapack import reduce_to_diagonals, whiten
 from topk_bandit.learning.compiled import tridiagonal
 from topk_bandit.learning.observed_rows import rewards_differ
+from topk_bandit.learning.slope_prior import SlopePrior
 
 if TYPE_CHECKING:
     from topk_bandit.learning.item_parts import KernelEvidence
@@ -49,7 +50,6 @@ __all__ = [
     "Products",
     "Profile",
     "Scaling",
-    "SlopePrior",
     "best_noise",
     "fit_noise",
     "noise_factor",
@@ -69,28 +69,14 @@ _SMALLEST_UNIT = 1e-100
 _PRIOR_LOG10_MEAN = -1.0
 _PRIOR_LOG10_SPREAD = 1.0
 
+_PRIOR_LOG10_MEAN_BESIDE_OUTCOMES = 0.0
+"""Where outcomes of items tell most of what slates differ by, less is left for rewards to tell."""
+
 _LEAST_SQUARES = 1e-14
 """Rewards that are not all equal are not explained wholly, but for this part of the largest one's square."""
 
 _TIE = 1e-6
 """Log densities that differ by less are equal: the smaller noise is taken, on whatever processor."""
-
-SLOPE_MEAN = 2.0
-SLOPE_SPREAD = 1.0
-"""rho and omega, for contexts of norm 1 (`docs/decisions`)."""
-
-
-class SlopePrior(NamedTuple):
-    """rho and omega^2."""
-
-    mean: float
-    variance: float
-
-    @classmethod
-    def of_contexts(cls, square: float) -> SlopePrior:
-        """Return the prior for an h that does not grow with the contexts, whose mean square this is; 0 if unknown."""
-        unit = square if square > _SMALLEST_UNIT else 1.0
-        return cls(SLOPE_MEAN * float(np.sqrt(unit)), SLOPE_SPREAD**2 * unit)
 
 
 class Products(NamedTuple):
@@ -116,6 +102,8 @@ class Scaling(NamedTuple):
 
 def scaling(products: Products, prior: SlopePrior, *, amplitude: float | None = None) -> Scaling:
     """Return the best slope and amplitude, or the best slope for an amplitude that is given."""
+    if prior.in_rewards:
+        return _scaling_in_rewards(products, prior, amplitude)
     n, precision = products.observations, 1.0 + prior.variance * products.hh
     square = np.maximum(products.yy - prior.variance * products.yh**2 / precision, 0.0)
     cross = prior.mean * products.yh / precision
@@ -129,6 +117,35 @@ def scaling(products: Products, prior: SlopePrior, *, amplitude: float | None = 
     misfit = square / deviation**2 - 2.0 * cross / deviation + prior.mean**2 * products.hh / precision
     spread = deviation * np.sqrt(prior.variance / precision)
     return Scaling(slope, spread, deviation**2, misfit + np.log(precision))
+
+
+def _scaling_in_rewards(products: Products, prior: SlopePrior, amplitude: float | None) -> Scaling:
+    """Return the same for a prior in units of the rewards, where s^2 has no closed form.
+
+    With the squares at its mean, Q = S_yy - 2 rho S_yh + rho^2 S_hh, and c = S_yh - rho S_hh::
+
+        -2 log L = log|.| + n log s^2 + (Q - omega^2 c^2 / P) / s^2 + log(P / s^2)      P = s^2 + omega^2 S_hh
+
+    whose derivative vanishes at n s^2 = Q - omega^2 c^2 / P + s^2 (omega^2 S_hh / P - omega^2 c^2 / P^2).
+    """
+    n, variance = products.observations, prior.variance
+    square = np.maximum(products.yy - 2.0 * prior.mean * products.yh + prior.mean**2 * products.hh, 0.0)
+    cross = products.yh - prior.mean * products.hh
+    fixed = square / n if amplitude is None else np.full_like(square, amplitude)
+    for _ in range(_STEPS_OF_AMPLITUDE if amplitude is None else 0):
+        precision = fixed + variance * products.hh
+        explained = variance * cross * cross / precision
+        more = variance * products.hh / precision - explained / precision
+        fixed = np.maximum((square - explained + fixed * more) / n, _LEAST_SQUARES * square / n)
+    fixed = np.maximum(fixed, np.finfo(float).tiny)
+    precision = fixed + variance * products.hh
+    slope = prior.mean + variance * cross / precision
+    misfit = (square - variance * cross * cross / precision) / fixed + np.log(precision / fixed)
+    return Scaling(slope, np.sqrt(variance * fixed / precision), fixed, misfit)
+
+
+_STEPS_OF_AMPLITUDE = 24
+"""Each leaves about one part in n of the error."""
 
 
 class Profile(NamedTuple):
@@ -270,7 +287,9 @@ def fit_noise(
     if not rewards_differ(observed_rows.targets, observed_rows.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0, at_edge=False)
     profile = _profile(whitened, targets, observed_rows, RELATIVE_NOISE_GRID * unit, prior=prior)
-    log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - _PRIOR_LOG10_MEAN) / _PRIOR_LOG10_SPREAD) ** 2
+    of_outcomes = prior is not None and prior.in_rewards
+    log10_mean = _PRIOR_LOG10_MEAN_BESIDE_OUTCOMES if of_outcomes else _PRIOR_LOG10_MEAN
+    log_prior = -0.5 * ((np.log10(RELATIVE_NOISE_GRID) - log10_mean) / _PRIOR_LOG10_SPREAD) ** 2
     log_density = profile.log_likelihood + log_prior
     if evidence is not None:
         log_density += evidence.log_evidence(RELATIVE_NOISE_GRID * unit)

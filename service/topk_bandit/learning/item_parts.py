@@ -64,6 +64,11 @@ class KnownAtContext(NamedTuple):
     entries: FloatArray
     taken: FloatArray
 
+    @classmethod
+    def nothing(cls, taken: FloatArray) -> KnownAtContext:
+        """Return that of no rows, with variances that are another ones nevertheless."""
+        return cls(np.zeros((0, 0)), taken)
+
 
 class Spectrum(NamedTuple):
     """Eigenvalues of precisions, (1 + m, C), and shifts in the coordinates of their vectors, (T, 1 + m, C)."""

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.hyperparameters import NoiseFit, SlopePrior
+    from topk_bandit.learning.hyperparameters import NoiseFit
     from topk_bandit.learning.item_parts import Spectrum
     from topk_bandit.learning.kendall import FloatArray, KendallKernel, Shape
     from topk_bandit.learning.observed_rows import ObservedRows
     from topk_bandit.learning.prior_mean import PriorMean
+    from topk_bandit.learning.slope_prior import SlopePrior
 
 __all__ = [
     "FIRST_SHARED",

@@ -66,6 +66,10 @@ class Limits:
         """Return of how many items parts may be kept, in contexts of so many numbers with what all share."""
         return self.part_bytes // (8 * context_dim * (context_dim + 1))
 
+    def most_outcome_items(self, context_dim: int, slate_size: int) -> int:
+        """Return of how many items outcomes may be added up, in contexts of so many numbers with what all share."""
+        return self.part_bytes // (8 * (context_dim + 1) * (context_dim + 2 + slate_size))
+
 
 def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int, n_features: int = 0) -> int:
     """Return the most bytes that a state's arrays take: whitener, pending rows, shape of the noise, rows and sums.

@@ -47,6 +47,7 @@ __all__ = [
     "NOISE_FLOOR",
     "Observations",
     "ObservedRows",
+    "RowOutcomes",
     "compact",
     "covariance_of",
     "fold_by_ranking",
@@ -98,6 +99,42 @@ class Observations(NamedTuple):
     rewards: FloatArray
 
 
+class RowOutcomes(NamedTuple):
+    """What became of the items of N rows, shapes (N, k).
+
+    Attributes
+    ----------
+    outcomes
+        NaN where nothing is known.
+    own
+        By how much the utility of each item is larger because of the row's own outcomes: for position weights of unit
+        length.
+    """
+
+    outcomes: FloatArray
+    own: FloatArray
+
+    @classmethod
+    def of(cls, outcomes: FloatArray) -> RowOutcomes:
+        """Return those of which it is not known yet what they say of utilities."""
+        return cls(outcomes, np.zeros_like(outcomes))
+
+    @classmethod
+    def none(cls, n_rows: int, slate_size: int) -> RowOutcomes:
+        """Return those of rows of which nothing is known."""
+        return cls.of(np.full((n_rows, slate_size), np.nan))
+
+    def select(self, rows: NDArray[np.intp]) -> RowOutcomes:
+        """Return those of some rows."""
+        return RowOutcomes(lay_out(self.outcomes[rows]), lay_out(self.own[rows]))
+
+    def without(self, rows: NDArray[np.intp]) -> RowOutcomes:
+        """Return them with nothing known of some rows."""
+        outcomes, own = self.outcomes.copy(), self.own.copy()
+        outcomes[rows], own[rows] = np.nan, 0.0
+        return RowOutcomes(outcomes, own)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedRows:
     """N rows: reward = f(context, ranking) + b one + s h + noise, the noise with covariance sigma^2 V.
@@ -118,6 +155,8 @@ class ObservedRows:
         V, shape (N, N), or None for the identity.
     parts
         The information on single items from rows that left; None where the rows have all information.
+    feedback
+        What became of the rows' items; None where nobody says so.
     """
 
     contexts: FloatArray
@@ -126,6 +165,7 @@ class ObservedRows:
     leftovers: FloatArray
     noise_shape: FloatArray | None = None
     parts: ItemParts | None = None
+    feedback: RowOutcomes | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rankings", lay_out(self.rankings, np.int32))
@@ -182,7 +222,8 @@ class ObservedRows:
     def nbytes(self) -> int:
         """Bytes of what is kept beside the posterior's own arrays."""
         of_shape = 0 if self.noise_shape is None else self.noise_shape.nbytes
-        return self.leftovers.nbytes + of_shape + (0 if self.parts is None else self.parts.nbytes)
+        of_feedback = 0 if self.feedback is None else 2 * self.feedback.own.nbytes
+        return self.leftovers.nbytes + of_shape + of_feedback + (0 if self.parts is None else self.parts.nbytes)
 
     def select(self, rows: NDArray[np.intp]) -> ObservedRows:
         """Return the rows at these indices, in ascending order, as if nothing else had been seen."""
@@ -193,6 +234,7 @@ class ObservedRows:
             self.leftovers[rows],
             None if self.noise_shape is None else self.noise_shape[np.ix_(rows, rows)],
             self.parts,
+            None if self.feedback is None else self.feedback.select(rows),
         )
 
     def extend(self, later: ObservedRows) -> ObservedRows:
@@ -210,7 +252,14 @@ class ObservedRows:
             np.concatenate([self.leftovers, later.leftovers]),
             shape,
             self.parts,
+            self._extend_feedback(later),
         )
+
+    def _extend_feedback(self, later: ObservedRows) -> RowOutcomes | None:
+        if self.feedback is None and later.feedback is None:
+            return None
+        both = (rows.feedback or RowOutcomes.none(*rows.rankings.shape) for rows in (self, later))
+        return RowOutcomes(*(np.concatenate(arrays) for arrays in zip(*both, strict=True)))
 
     def with_shared(self, ratio: float) -> ObservedRows:
         """Return the same rows with `ratio` times as much shared by all contexts, of which it is the last number."""
@@ -297,7 +346,8 @@ class ObservedRows:
         """Return the same observations with the h of another prior mean, or of none.
 
         It is exact for rows that are sums of observations of one ranking, and for any rows when h is linear in the
-        context. Where rankings were folded together and h is not, rows get the h of an observation like them.
+        context. Where rankings were folded together and h is not, rows get the h of an observation like them. What a
+        row's own outcomes say is left out.
         """
         targets, leftovers, parts = self.targets[:2], self.leftovers[:, :4], self.parts
         if parts is not None:
@@ -306,7 +356,11 @@ class ObservedRows:
             exact = self.noise_shape is None and self.parts is None
             own = prior_mean.of_rankings(self.rankings) if exact else np.zeros(self.n_rows)
             _, _, left_y1, left_11 = leftovers.T
-            targets = np.vstack([targets, prior_mean.of_rows(self.contexts, self.rankings, targets[1])])
+            of_rows = prior_mean.of_rows(self.contexts, self.rankings, targets[1])
+            if self.feedback is not None:
+                weights = prior_mean.position_weights
+                of_rows -= self.feedback.own @ (weights / np.linalg.norm(weights))
+            targets = np.vstack([targets, of_rows])
             leftovers = np.column_stack([leftovers, own * left_y1, own * left_11, own * own * left_11])
         return replace(self, targets=targets, leftovers=leftovers, parts=parts)
 
@@ -543,11 +597,16 @@ def fold_by_ranking(observed_rows: ObservedRows) -> ObservedRows:
     order = np.argsort(group_of.reshape(-1), kind="stable")
     ends = np.cumsum(np.bincount(group_of.reshape(-1)))
     new = replace(observed_rows)
-    stays = np.ones(observed_rows.n_rows, dtype=bool)
+    stays, mixed = np.ones(observed_rows.n_rows, dtype=bool), np.zeros(observed_rows.n_rows, dtype=bool)
     for group in np.split(order, ends[:-1]):
         if len(group) > 1:
             stays[group] = _fold(new, group)
-    return observed_rows if stays.all() else new.select(np.flatnonzero(stays))
+            mixed[group] = not stays[group].all()
+    if stays.all():
+        return observed_rows
+    if new.feedback is not None:
+        new = replace(new, feedback=new.feedback.without(np.flatnonzero(mixed)))
+    return new.select(np.flatnonzero(stays))
 
 
 def _fold(new: ObservedRows, group: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -629,7 +688,7 @@ def _fold_into_basis(observed_rows: ObservedRows, basis: NDArray[np.intp], sums:
     kept = observed_rows.select(basis)
     leftovers = np.zeros((len(basis), observed_rows.leftovers.shape[1]))
     leftovers[-1] = observed_rows.leftovers.sum(axis=0) + leftover(observed_rows.n_rows - len(basis), left @ left.T)
-    return ObservedRows(kept.contexts, kept.rankings, folded, leftovers, noise_shape, kept.parts)
+    return replace(kept, targets=folded, leftovers=leftovers, noise_shape=noise_shape)
 
 
 def _whiten(shape: FloatArray, sums: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:

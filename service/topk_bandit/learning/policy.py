@@ -19,6 +19,8 @@ import numpy as np
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.hyperparameters import best_noise
+from topk_bandit.learning.item_feedback import ItemFeedback, extend_images
+from topk_bandit.learning.item_outcomes import OutcomeRows, extend_contexts
 from topk_bandit.learning.kendall import (
     CONSTANTS,
     CONTENTS,
@@ -33,6 +35,7 @@ from topk_bandit.learning.observed_rows import (
     FEWEST_ROWS,
     Observations,
     ObservedRows,
+    RowOutcomes,
     outgrows,
     project_out,
     rows_needed,
@@ -44,7 +47,7 @@ from topk_bandit.learning.robust_ranges import FEWEST_VALUES, NO_VALUES
 from topk_bandit.learning.scales import scale_best, slope_prior
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -92,6 +95,7 @@ class Checkpoint:
     changes: int
     calibration: Calibration
     begun_at: float = 0.0
+    feedback: ItemFeedback | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +148,8 @@ class State:
         The robust range of rewards at the last refit, and after what was heard since of slates that came before.
     leaving
         Items that are never shown again, ascending: rows that show them are the first to be projected onto others.
+    feedback
+        What became of single items; None where nobody ever said.
     """
 
     posterior: Posterior
@@ -170,6 +176,7 @@ class State:
     begun_at: float = 0.0
     range_at_refit: RobustRange = NO_VALUES
     leaving: NDArray[np.int32] = field(default_factory=lambda: NO_ITEMS)
+    feedback: ItemFeedback | None = None
 
     @classmethod
     def initial(
@@ -214,7 +221,7 @@ class State:
         checkpoint, limits, half_life, leaving
             The state's.
         prior_mean
-            The state's, made for its kernel.
+            The posterior's, made for its kernel.
         """
         kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
         kernel = kernel if checkpoint.observed_rows.parts is None else kernel.uncentre()
@@ -249,13 +256,14 @@ class State:
             begun_at=checkpoint.begun_at,
             range_at_refit=checkpoint.usual_rewards,
             leaving=leaving,
+            feedback=checkpoint.feedback,
         )
 
     @property
     def checkpoint(self) -> Checkpoint:
         """What has to be kept of this state; exact only for one that was just refit."""
         return Checkpoint(
-            observed_rows=self.posterior.observed_rows,
+            observed_rows=self._observed_rows,
             pending=self.posterior.pending,
             pending_ids=self.pending_ids,
             noise_variance=self.posterior.noise_variance,
@@ -277,7 +285,13 @@ class State:
             changes=self.changes,
             calibration=self.calibration,
             begun_at=self.begun_at,
+            feedback=self.feedback,
         )
+
+    @property
+    def study_mean(self) -> PriorMean | None:
+        """The prior mean of a study, if there is one: the posterior's own, but where outcomes of items say more."""
+        return self.posterior.prior_mean if self.feedback is None else self.feedback.study
 
     @property
     def remembered(self) -> int:
@@ -422,9 +436,23 @@ class State:
         *,
         reward: float,
         at: float = 0.0,
+        outcomes: NDArray[np.float64] | None = None,
     ) -> State:
-        """Take in a slate's reward at a time, whether it still counts as pending or not, and learn what is not wild."""
-        recent = self.recent.extend((slate_id,), context[None], ranking[None], np.array([reward]), np.array([at]))
+        """Take in a slate's reward at a time, whether it still counts as pending or not, and learn what is not wild.
+
+        Parameters
+        ----------
+        outcomes
+            What became of its items, shape (k,), NaN where nothing is known; None where that is so of all.
+        """
+        recent = self.recent.extend(
+            (slate_id,),
+            context[None],
+            ranking[None],
+            np.array([reward]),
+            np.array([at]),
+            outcomes=None if outcomes is None else outcomes[None],
+        )
         updated = self.usual_rewards.after(reward, recent.centre)
         recent = recent.judge_new(updated, self.usual_norms, count=1)
         counted: dict[str, Any] = {
@@ -432,12 +460,25 @@ class State:
             "since_refit": self.since_refit + 1,
             "usual_rewards": updated,
             "recent": recent,
+            "feedback": self._hear_outcomes(recent, count=1) if outcomes is not None else self.feedback,
         }
         if recent.verdicts[-1] == Verdict.BELIEVED:
             taken = replace(self, **counted, **self._learn(slate_id, context, ranking, reward))
         else:
             taken = replace(self._discard(slate_id), **counted)
         return taken.refit(at) if taken._refit_is_due() else taken
+
+    def _hear_outcomes(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
+        """Return the feedback on items that judges by the outcomes of the newest observations, too."""
+        feedback, posterior = self.feedback, self.posterior
+        if feedback is None:
+            feedback = ItemFeedback.none(
+                context_dim=posterior.context_dim,
+                own_dim=posterior.context_dim - bool(self.shared),
+                slate_size=posterior.kernel.slate_size,
+                study=posterior.prior_mean,
+            )
+        return feedback.hear(recent, count=count)
 
     def _learn(
         self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32], reward: float
@@ -469,7 +510,9 @@ class State:
             The time now.
         """
         state, count = self._admit(past.contexts), len(past.rewards)
-        recent = self.recent.extend(("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages)
+        recent = self.recent.extend(
+            ("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages, outcomes=past.outcomes
+        )
         updated = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
         recent = recent.judge_new(updated, state.usual_norms, count=count)
         state = replace(
@@ -478,6 +521,7 @@ class State:
             usual_rewards=updated,
             observations=self.observations + count,
             imported=self.imported + count,
+            feedback=self.feedback if past.outcomes is None else self._hear_outcomes(recent, count=count),
         )
         past = past.select(recent.believed[-count:])
         believed, space = len(past.rewards), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
@@ -495,6 +539,8 @@ class State:
         contexts = self._with_shared(past.contexts)
         rows = ObservedRows.of(Observations(contexts, past.rankings, past.rewards))
         rows = rows.with_prior_mean(self.posterior.prior_mean)
+        if past.outcomes is not None:
+            rows = replace(rows, feedback=RowOutcomes.of(past.outcomes))
         if math.isinf(self.half_life):
             return rows
         return rows.fade(0.5 ** np.minimum(past.ages / self.half_life, _MOST_HALVINGS))
@@ -508,7 +554,7 @@ class State:
         """Tell whether a slate's reward can still be `corrected`: it is a row of its own, or is not learned."""
         return slate_id in self.recent.ids
 
-    def corrected(self, slate_id: str, reward: float | None) -> State:
+    def corrected(self, slate_id: str, reward: float | None, *, outcomes: NDArray[np.float64] | None = None) -> State:
         """Return the state in which the reward of a slate was another, or none.
 
         It is that of the same happenings with the other reward, or with the slate `closed` where it was corrected, to
@@ -521,9 +567,12 @@ class State:
             Of a reward that `can_correct` tells of.
         reward
             None for a slate that ended without one.
+        outcomes
+            As of `rewarded`.
         """
         index = self.recent.ids.index(slate_id)
-        state = self._void(index) if reward is None else self._amend(index, reward)
+        amended = replace(self, recent=self.recent.with_outcomes(index, outcomes))
+        state = amended._void(index) if reward is None else amended._amend(index, reward)
         latest = len(state.recent) - state.since_refit
         return replace(state, usual_rewards=state.range_at_refit.after_all(state.recent.rewards, first=latest))
 
@@ -536,6 +585,8 @@ class State:
         before: float,
         reward: float | None,
         at: float,
+        before_outcomes: NDArray[np.float64] | None = None,
+        outcomes: NDArray[np.float64] | None = None,
     ) -> State | None:
         """Return the state in which a slate that was learned before the last refit had another reward, or none.
 
@@ -554,6 +605,8 @@ class State:
             None for a slate that is to count for nothing.
         at
             When the slate's reward was learned first.
+        before_outcomes, outcomes
+            As of `rewarded`: those that were learned last, and the others.
 
         Returns
         -------
@@ -575,7 +628,29 @@ class State:
         else:
             posterior = self.posterior.amend(*learned, change=reward - before, weight=weight, n_latest=latest)
         recounted = seen._recount(slate_id, index, before=before, reward=reward, is_wild=is_wild)
-        return replace(recounted, posterior=self._scale(posterior))
+        revised = replace(recounted, posterior=self._scale(posterior))
+        if index is not None:
+            is_here = reward is not None
+            return replace(revised, recent=revised.recent.with_outcomes(index, outcomes)) if is_here else revised
+        learned_before, learned_now = (before, before_outcomes), (reward or 0.0, outcomes)
+        return revised._revise_outcomes(context, ranking, (learned_before, learned_now), weight)
+
+    def _revise_outcomes(
+        self,
+        context: NDArray[np.float64],
+        ranking: NDArray[np.int32],
+        learned: Sequence[tuple[float, NDArray[np.float64] | None]],
+        weight: float,
+    ) -> State:
+        """Return the state whose sums have another reward and outcomes of a slate: those before, and those after."""
+        feedback, kernel = self.feedback, self.posterior.kernel
+        for sign, (reward, one) in zip((-1.0, 1.0), learned, strict=True):
+            if one is not None and feedback is not None:
+                extended = extend_contexts(context[None], context_dim=feedback.context_dim)
+                judged = feedback.judge(one[None], self.recent.outcome_centre)
+                rows = OutcomeRows(extended, ranking[None], judged, np.array([sign * weight]), np.array([reward]))
+                feedback = feedback.absorb(rows, most_items=self._most_items_of(kernel))
+        return replace(self, feedback=feedback)
 
     def heard(self, reward: float) -> State:
         """Return the state that knows of one more reward of an earlier slate, as far as rewards are judged by it."""
@@ -702,7 +777,14 @@ class State:
         pending = posterior.pending.with_shared(shared / self.shared if shared else 1.0)
         begun = begun.refit(begun.observed_rows, noise_variance=_FIRST_NOISE, pending=pending)
         state = replace(
-            self, posterior=begun, shared=shared, compared=0, doubt=0.0, calibration=NO_SURPRISES, begun_at=at
+            self,
+            posterior=begun,
+            shared=shared,
+            compared=0,
+            doubt=0.0,
+            calibration=NO_SURPRISES,
+            begun_at=at,
+            feedback=None if self.feedback is None else self.feedback.anew(),
         )
         rows = state._rows_of(self.recent.select(self.recent.believed).past(at))
         return state, rows if kernel.centred else rows.with_parts()
@@ -715,7 +797,16 @@ class State:
         if weight == 1.0:
             return replace(self, doubt=doubt), rows
         faded = rows.fade_earlier(weight, n_latest=self._latest_rows)
-        return replace(self, doubt=doubt, changes=self.changes + 1), faded
+        return replace(self._doubt_outcomes(weight), doubt=doubt, changes=self.changes + 1), faded
+
+    def _doubt_outcomes(self, weight: float) -> State:
+        """Return the state whose outcomes before the last refit count for less."""
+        if self.feedback is None:
+            return self
+        n_earlier = len(self.recent) - self.since_refit
+        earlier = self.recent.select(np.arange(n_earlier))
+        feedback = self._absorb_outcomes(self.feedback, earlier, self.posterior.kernel, self.aged_at)
+        return replace(self, feedback=feedback.fade(weight), recent=self.recent.forget_outcomes(n_earlier))
 
     def _rebuild(
         self,
@@ -727,10 +818,12 @@ class State:
         vacated: NDArray[np.int32] = NO_ITEMS,
     ) -> State:
         """Return the state of these rows, aged until then, and of these pending slates, beginning with a kernel."""
-        posterior, shared = self.posterior, self.shared
-        noise_variance, prior_mean, compared = posterior.noise_variance, posterior.prior_mean, self.compared
+        shared, noise_variance, compared = self.shared, self.posterior.noise_variance, self.compared
         kernel, rows = self._condense(kernel, rows)
         rows = project_out(kernel, rows, vacated, noise_variance=noise_variance)
+        feedback = self._settle_outcomes(kernel, aged_at)
+        posterior, rows = self._learn_outcomes(kernel, rows, feedback, aged_at)
+        prior_mean = posterior.prior_mean
         prior, noise = slope_prior(prior_mean, rows), None
         enough = rows.n_rows and self.remembered >= _FEWEST_TO_CHOOSE_BY
         if kernel.shape and enough and choice_is_due(rows, observations=self.remembered, compared=compared):
@@ -761,7 +854,43 @@ class State:
             recent=self.recent.settle(),
             settled=self.settled.plus(self.recent.leaving),
             range_at_refit=self.usual_rewards,
+            feedback=feedback,
         )
+
+    def _settle_outcomes(self, kernel: KendallKernel, at: float) -> ItemFeedback | None:
+        """Return the feedback on items at a refit, with the sums of what the latest observations do not have then."""
+        feedback = self.feedback
+        if feedback is None:
+            return None
+        halvings = min(max(at - self.aged_at, 0.0) / self.half_life, _MOST_HALVINGS) if self.aged_at else 0.0
+        return self._absorb_outcomes(feedback.fade(0.5**halvings), self.recent.leaving, kernel, at)
+
+    def _absorb_outcomes(
+        self, feedback: ItemFeedback, leaving: RecentObservations, kernel: KendallKernel, at: float
+    ) -> ItemFeedback:
+        if leaving.outcomes is None or not len(leaving):
+            return feedback
+        rows = feedback.rows_of(leaving, at=at, half_life=self.half_life, centre=self.recent.outcome_centre)
+        return feedback.absorb(rows, most_items=self._most_items_of(kernel))
+
+    def _learn_outcomes(
+        self, kernel: KendallKernel, rows: ObservedRows, feedback: ItemFeedback | None, at: float
+    ) -> tuple[Posterior, ObservedRows]:
+        """Return the posterior with the prior mean that outcomes give, and the rows with its h."""
+        if feedback is None:
+            return self.posterior, rows
+        latest, centre = self.recent.settle(), self.recent.outcome_centre
+        rows, prior_mean = feedback.learn(
+            kernel,
+            rows,
+            feedback.rows_of(latest, at=at, half_life=self.half_life, centre=centre),
+            centre=centre,
+            most_items=self._most_items_of(kernel),
+        )
+        return replace(self.posterior, prior_mean=prior_mean), rows
+
+    def _most_items_of(self, kernel: KendallKernel) -> int:
+        return self.limits.most_outcome_items(self.posterior.context_dim, kernel.slate_size)
 
     def _condense(self, kernel: KendallKernel, rows: ObservedRows) -> tuple[KendallKernel, ObservedRows]:
         """Return as few rows as the capacity allows, and an uncentred kernel if item parts are kept beside them."""
@@ -792,7 +921,7 @@ class State:
         at
             As for `refit`.
         """
-        prior_mean = self.posterior.prior_mean
+        prior_mean = self.study_mean
         anew = State.initial(
             kernel,
             context_dim=self.posterior.context_dim - bool(self.shared),
@@ -830,11 +959,12 @@ class State:
             # Places without an item have no features.
             more = kernel.n_items - len(content.features)
             kernel = kernel.with_item_features(np.pad(content.features, ((0, more), (0, 0))))
-        rows = posterior.observed_rows
+        rows = self._observed_rows
         if prior_mean is not None:
             rows = rows.with_prior_mean(prior_mean.with_kernel(kernel))
         posterior = posterior.refit(rows, noise_variance=posterior.noise_variance, kernel=kernel)
-        return replace(self, posterior=posterior).refit(at)
+        feedback = None if self.feedback is None else self.feedback.with_kernel(kernel)
+        return replace(self, posterior=posterior, feedback=feedback).refit(at)
 
     def with_leaving(self, items: NDArray[np.int32]) -> State:
         """Return the state that knows which items are never shown again; no row changes."""
@@ -855,6 +985,9 @@ class State:
         posterior, state = self.posterior, self
         parts = posterior.observed_rows.parts
         known_items = np.zeros(0, dtype=np.int32) if parts is None else parts.items
+        if state.feedback is not None:
+            known_items = np.union1d(known_items, state.feedback.settled.items)
+            state = replace(state, feedback=state.feedback.without(items), recent=state.recent.mask_outcomes(items))
         if not np.isin(posterior.all_rows.rankings, items).any() and not np.isin(known_items, items).any():
             return self
         shown = np.flatnonzero(np.isin(posterior.pending.rankings, items).any(axis=1))
@@ -862,8 +995,12 @@ class State:
             state = state._discard(slate_id)
         refit = state.refit(at, vacated=items)
         gone = np.asarray(np.isin(refit.recent.rankings, items).any(axis=1))
-        settled = refit.settled.plus(refit.recent.select(gone))
-        return replace(refit, recent=refit.recent.select(~gone), settled=settled)
+        leave = refit.recent.select(gone)
+        feedback = refit.feedback
+        if feedback is not None:
+            feedback = refit._absorb_outcomes(feedback, leave, refit.posterior.kernel, refit.aged_at)
+        settled = refit.settled.plus(leave)
+        return replace(refit, recent=refit.recent.select(~gone), settled=settled, feedback=feedback)
 
     def with_half_life(self, half_life: float) -> State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""
@@ -881,18 +1018,22 @@ class State:
             changed linearly.
         """
         posterior = self.posterior
-        rows, pending = posterior.observed_rows, posterior.pending
+        rows, pending = self._observed_rows, posterior.pending
         changed = change(rows.contexts, rows.sizes), change(pending.contexts, np.ones(len(pending.contexts)))
         if all(np.array_equal(new, old) for new, old in zip(changed, (rows.contexts, pending.contexts), strict=True)):
             return self
+        context_dim = changed[0].shape[1]
         if posterior.prior_mean is not None:
-            wider = posterior.prior_mean.with_context_dim(changed[0].shape[1])
-            posterior = replace(posterior, prior_mean=wider)
+            posterior = replace(posterior, prior_mean=posterior.prior_mean.with_context_dim(context_dim))
         state = replace(self, posterior=posterior)
-        parts = rows.parts
-        if parts is not None:
-            every = np.eye(posterior.context_dim)
-            parts = parts.with_contexts(change(every, np.full(len(every), math.inf)))
+        parts, feedback = rows.parts, self.feedback
+        if parts is not None or feedback is not None:
+            every = np.eye(self.posterior.context_dim)
+            images = change(every, np.full(len(every), math.inf))
+            parts = None if parts is None else parts.with_contexts(images)
+            if feedback is not None:
+                extended = extend_images(images, self.shared)
+                state = replace(state, feedback=feedback.with_contexts(extended, context_dim=context_dim))
         rows, pending = replace(rows, contexts=changed[0], parts=parts), pending._replace(contexts=changed[1])
         if len(self.recent):
             latest = change(self._with_shared(self.recent.contexts), np.ones(len(self.recent)))
@@ -900,9 +1041,20 @@ class State:
             state = replace(state, recent=self.recent.with_contexts(latest))
         return state._rebuild(posterior.kernel, rows, pending, self.aged_at)
 
+    @property
+    def _observed_rows(self) -> ObservedRows:
+        """The posterior's rows, with what became of their items."""
+        rows, outcomes, n_latest = self.posterior.observed_rows, self.recent.outcomes, self._latest_rows
+        if outcomes is None or not n_latest:
+            return rows
+        known = (rows.feedback or RowOutcomes.none(*rows.rankings.shape)).outcomes.copy()
+        known[-n_latest:] = outcomes[self.recent.believed][-n_latest:]
+        own = np.zeros_like(known) if rows.feedback is None else rows.feedback.own
+        return replace(rows, feedback=RowOutcomes(known, own))
+
     def _age_rows(self, at: float) -> ObservedRows:
         """Return the rows as they count now: those of the last refit aged by all the time since, later ones by half."""
-        rows = self.posterior.observed_rows
+        rows = self._observed_rows
         halvings = min(max(at - self.aged_at, 0.0) / self.half_life, _MOST_HALVINGS)
         if not halvings or not self.aged_at:
             return rows
@@ -912,11 +1064,18 @@ class State:
         """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""
         if prior_mean is not None:
             prior_mean = prior_mean.with_context_dim(self.posterior.context_dim)
+        if self.feedback is not None:
+            return replace(self, feedback=replace(self.feedback, study=prior_mean)).refit(self.aged_at)
         posterior = self.posterior.with_prior_mean(prior_mean, noise_variance=self.posterior.noise_variance)
         return replace(self, posterior=posterior).refit(self.aged_at)
 
     def with_new_items(self, prior_mean: PriorMean) -> State:
-        """Return the state with a prior mean that differs for items that were never shown: no row changes."""
+        """Return the state with a prior mean that differs for items that were never shown: no row changes.
+
+        Where outcomes say more than it, the state is refit.
+        """
+        if self.feedback is not None:
+            return replace(self, feedback=replace(self.feedback, study=prior_mean)).refit(self.aged_at)
         return replace(self, posterior=self.posterior.with_new_items(prior_mean))
 
     def with_item_features(self, features: NDArray[np.float64] | None) -> State:
@@ -938,14 +1097,14 @@ class State:
             shown = np.flatnonzero(posterior.shown_counts())
             if np.array_equal(old.features[shown], kernel.content.features[shown]):
                 return replace(self, posterior=posterior.with_unshown_features(kernel))
-            return self._rebuild(kernel, posterior.observed_rows, posterior.pending, self.aged_at)
+            return self._rebuild(kernel, self._observed_rows, posterior.pending, self.aged_at)
         state = replace(self, compared=0)
-        return state._rebuild(kernel, posterior.observed_rows, posterior.pending, self.aged_at)
+        return state._rebuild(kernel, self._observed_rows, posterior.pending, self.aged_at)
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of the arrays that are held."""
-        return self.posterior.memory_bytes
+        return self.posterior.memory_bytes + (0 if self.feedback is None else self.feedback.nbytes)
 
     @property
     def rewards_before_refit(self) -> int:

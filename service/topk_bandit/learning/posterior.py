@@ -38,6 +38,7 @@ from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.context_posterior import ContextPosterior, Moments, contract_to_context
 from topk_bandit.learning.folded_rewards import Learned, Span
 from topk_bandit.learning.hyperparameters import Products
+from topk_bandit.learning.item_parts import KnownAtContext
 from topk_bandit.learning.observed_rows import NOISE_FLOOR, Observations, ObservedRows, noisy_covariance, rewards_differ
 from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
 
@@ -273,7 +274,7 @@ class Posterior:
             *(pending.contexts, pending.rankings, pending.factor, pending.whitened),
             *(fitted.n_rows, fitted.leftovers, fitted.noise_shape),
             *(self._sums.products, self._sums.observations, self._sums.context_squares),
-            *(() if prior is None else (prior.position_weights, prior.constants, prior.slopes, prior.row_of)),
+            *(() if prior is None else prior.numbers),
             *(() if content is None else (content.features, content.unit)),
             *(() if self._known is None or fitted.parts is None else (*self._known.numbers, fitted.parts.products)),
         )
@@ -645,7 +646,15 @@ class Posterior:
             mean += self.constant_mean(point)
         if self.prior_mean is not None:
             mean += self.slope * self.prior_mean.of_slates(point, orders)
-        return Moments(mean, self.amplitude * variance)
+        return Moments(mean, self.amplitude * variance + self._variances_of_prior_mean(point, orders))
+
+    def _variances_of_prior_mean(self, context: FloatArray, orders: Rankings) -> FloatArray | float:
+        """Return the variances of s h of rankings (A, k) in a context, which rewards do not narrow; shape (A,)."""
+        believed = self.prior_mean
+        of_items = None if believed is None else believed.variances(context, orders)
+        if believed is None or of_items is None:
+            return 0.0
+        return np.asarray(self.slope**2 * (of_items @ believed.position_weights**2), dtype=np.float64)
 
     def at(self, context: ArrayLike, items: ArrayLike) -> ContextPosterior:
         """Contract the posterior to one context and to the rankings of `items`: O(k N^2), whatever the catalogue.
@@ -679,11 +688,26 @@ class Posterior:
             similarities=contexts @ (point / unit),
             weights=self._centre_weights() * unit,
             item_values=self._item_values(point, chosen),
-            known=None if self._known is None else self._known.at(contexts, rankings, point / unit, chosen),
+            known=self._known_at(point, unit, chosen),
             offset=self.offset + self.constant_mean(point),
             amplitude=self.amplitude * unit * unit,
             prior=float(norm > 0.0),
         )
+
+    def _known_at(self, context: FloatArray, unit: float, items: NDArray[np.integer]) -> KnownAtContext | None:
+        """Return what a contraction to a context and some items takes of what is known of these beside the rows.
+
+        Utilities that are uncertain make the variances of items' parts larger. `unit` is the context's length.
+        """
+        known = None
+        if self._known is not None:
+            rows = self.all_rows
+            known = self._known.at(rows.contexts, rows.rankings, context / unit, items)
+        variances = None if self.prior_mean is None else self.prior_mean.variances(context, items)
+        if variances is None:
+            return known
+        more = variances * (self.slope * self.kernel.n_items / unit) ** 2 / self.amplitude
+        return KnownAtContext.nothing(-more) if known is None else known._replace(taken=known.taken - more)
 
     def shown_counts(self) -> NDArray[np.intp]:
         """Return in how many rows, rewarded or pending, each item is, shape (n,).

@@ -49,16 +49,20 @@ class PastRows(NamedTuple):
         Shape (B, k).
     rewards, ages
         As they were posted, and how long ago, in the unit of the times that `State.rewarded` is given; shape (B,).
+    outcomes
+        Of the items, shape (B, k), NaN where nothing is known; None where that is so of all.
     """
 
     contexts: NDArray[np.float64]
     rankings: Rankings
     rewards: NDArray[np.float64]
     ages: NDArray[np.float64]
+    outcomes: NDArray[np.float64] | None = None
 
     def select(self, rows: slice | NDArray[np.bool_]) -> PastRows:
         """Return some of the rows."""
-        return PastRows(self.contexts[rows], self.rankings[rows], self.rewards[rows], self.ages[rows])
+        outcomes = None if self.outcomes is None else self.outcomes[rows]
+        return PastRows(self.contexts[rows], self.rankings[rows], self.rewards[rows], self.ages[rows], outcomes)
 
 
 class Counted(NamedTuple):
@@ -96,6 +100,8 @@ class RecentObservations:
         Shape (R,).
     names
         The slates' ids, also of those whose rewards can't be corrected by `ids`; empty for those shown elsewhere.
+    outcomes
+        Of their items, shape (R, k), NaN where nothing is known; None where nobody ever said.
     """
 
     ids: tuple[str, ...]
@@ -106,6 +112,7 @@ class RecentObservations:
     times: FloatArray
     verdicts: NDArray[np.int8]
     names: tuple[str, ...] = ()
+    outcomes: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -125,8 +132,28 @@ class RecentObservations:
         """The median of the latest rewards, believed or not."""
         return median(self.rewards[-MOST_VALUES:]) if len(self) else 0.0
 
+    @property
+    def outcome_centre(self) -> float:
+        """The median of what became of items, 0 where nothing is known."""
+        return self.outcome_centre_at(len(self))
+
+    def outcome_centre_at(self, end: int) -> float:
+        """Return the same as it was with the observations before an index as the newest."""
+        if self.outcomes is None:
+            return 0.0
+        latest = self.outcomes[max(end - MOST_VALUES, 0) : end]
+        known = latest[np.isfinite(latest)]
+        return median(known) if len(known) else 0.0
+
     def extend(
-        self, ids: tuple[str, ...], contexts: FloatArray, rankings: Rankings, rewards: FloatArray, times: FloatArray
+        self,
+        ids: tuple[str, ...],
+        contexts: FloatArray,
+        rankings: Rankings,
+        rewards: FloatArray,
+        times: FloatArray,
+        *,
+        outcomes: FloatArray | None = None,
     ) -> RecentObservations:
         """Return these and then others, believed for now."""
         before = (self.contexts, self.rankings) if len(self) else (contexts[:0], rankings[:0])
@@ -141,7 +168,14 @@ class RecentObservations:
             np.concatenate([self.times, times]),
             np.concatenate([self.verdicts, np.zeros(len(ids), dtype=np.int8)]),
             (*self.names, *ids),
+            self._extend_outcomes(outcomes, rankings),
         )
+
+    def _extend_outcomes(self, outcomes: FloatArray | None, rankings: Rankings) -> FloatArray | None:
+        if outcomes is None and self.outcomes is None:
+            return None
+        before = np.full((len(self), rankings.shape[1]), np.nan) if self.outcomes is None else self.outcomes
+        return np.concatenate([before, np.full(rankings.shape, np.nan) if outcomes is None else outcomes])
 
     def select(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> RecentObservations:
         """Return those at some indices, in this order."""
@@ -155,6 +189,7 @@ class RecentObservations:
             lay_out(self.times[indices]),
             lay_out(self.verdicts[indices], np.int8),
             tuple(self.names[index] for index in indices.tolist()),
+            None if self.outcomes is None else lay_out(self.outcomes[indices]),
         )
 
     def without(self, index: int) -> RecentObservations:
@@ -171,6 +206,28 @@ class RecentObservations:
         rewards = self.rewards.copy()
         rewards[index] = reward
         return replace(self, rewards=lay_out(rewards))
+
+    def with_outcomes(self, index: int, outcomes: FloatArray | None) -> RecentObservations:
+        """Return them with other outcomes of one; None where nothing is known of its items."""
+        if outcomes is None and self.outcomes is None:
+            return self
+        every = np.full(self.rankings.shape, np.nan) if self.outcomes is None else self.outcomes.copy()
+        every[index] = np.nan if outcomes is None else outcomes
+        return replace(self, outcomes=lay_out(every))
+
+    def mask_outcomes(self, items: NDArray[np.int32]) -> RecentObservations:
+        """Return them with nothing known of some items."""
+        if self.outcomes is None:
+            return self
+        return replace(self, outcomes=np.where(np.isin(self.rankings, items), np.nan, self.outcomes))
+
+    def forget_outcomes(self, count: int) -> RecentObservations:
+        """Return them with nothing known of the items of the first ones."""
+        if self.outcomes is None:
+            return self
+        outcomes = self.outcomes.copy()
+        outcomes[:count] = np.nan
+        return replace(self, outcomes=outcomes)
 
     def with_contexts(self, contexts: FloatArray) -> RecentObservations:
         """Return them with other contexts, in their order."""
@@ -208,7 +265,8 @@ class RecentObservations:
 
     def past(self, at: float) -> PastRows:
         """Return them as rows that are as old as they are at a time."""
-        return PastRows(self.contexts, self.rankings, self.rewards, np.maximum(at - self.times, 0.0))
+        ages = np.maximum(at - self.times, 0.0)
+        return PastRows(self.contexts, self.rankings, self.rewards, ages, self.outcomes)
 
     def judge_new(self, rewards: RobustRange, norms: RobustRange | None, *, count: int) -> RecentObservations:
         """Return them with verdicts on the last ones, which are believed until then; see `judge`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from topk_bandit.learning.hyperparameters import SlopePrior, scaling
+from topk_bandit.learning.hyperparameters import scaling
+from topk_bandit.learning.slope_prior import SlopePrior
 
 if TYPE_CHECKING:
     from topk_bandit.learning.observed_rows import ObservedRows
@@ -41,6 +42,8 @@ def slope_prior(prior_mean: PriorMean | None, rows: ObservedRows | Posterior) ->
     """Return what is believed of the slope before the rewards of some rows; None without a prior mean."""
     if prior_mean is None:
         return None
+    if prior_mean.worth is not None:
+        return prior_mean.worth
     return SlopePrior.of_contexts(1.0 if prior_mean.grows_with_the_context else rows.context_square)
 
 
