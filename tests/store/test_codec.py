@@ -41,6 +41,7 @@ from topk_bandit.domain.bandits import (
     RewardCollected,
     Rewarded,
     RewardRange,
+    RewardRevised,
     SettingsChanged,
     Shown,
 )
@@ -75,6 +76,7 @@ all_settings = st.builds(
     reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans()),
     baseline_item_ids=text_tuples,
     durability=st.sampled_from([None, IN_MEMORY, FSYNC, Durability(synced=True, replicas=9)]),
+    default_item_value=st.none() | numbers,
 )
 priors = st.builds(
     Prior,
@@ -129,6 +131,7 @@ recommendations = st.builds(
     passed_over=counts,
     baseline=st.booleans(),
 )
+item_values = st.none() | st.lists(st.none() | numbers, min_size=1, max_size=4).map(tuple)
 shown = st.builds(Shown, context=contexts, slate=text_tuples, at_ms=counts)
 events = st.one_of(
     st.builds(BanditCreated, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
@@ -143,11 +146,24 @@ events = st.one_of(
     st.builds(Recommended, request=requests, recommendation=recommendations),
     st.builds(Activated, texts, shown, st.booleans()),
     st.builds(Lapsed, texts),
-    st.builds(RewardCollected, texts, texts, st.none() | numbers),
-    st.builds(Rewarded, texts, numbers, shown),
-    st.builds(RewardAmended, texts, st.none() | numbers),
+    st.builds(RewardCollected, texts, texts, st.none() | numbers, st.booleans(), item_values),
+    st.builds(Rewarded, texts, numbers, shown, st.booleans(), item_values),
+    st.builds(RewardAmended, texts, st.none() | numbers, st.none() | numbers, item_values),
+    st.builds(
+        RewardRevised,
+        texts,
+        st.none() | numbers,
+        shown,
+        counts,
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+        st.none() | numbers,
+        item_values,
+        item_values,
+    ),
     st.builds(Expired, texts, st.none(), st.none()),
-    st.builds(Expired, texts, numbers, shown),
+    st.builds(Expired, texts, numbers, shown, st.booleans(), item_values),
     st.builds(
         Imported,
         texts,
@@ -160,6 +176,7 @@ events = st.one_of(
                 numbers,
                 st.none() | st.integers(-(10**14), 10**14),
                 st.none() | numbers,
+                item_values,
             ),
             max_size=4,
         ).map(tuple),
@@ -478,6 +495,35 @@ def test_a_recommendation_that_is_not_finite_is_not_written(field: str, number: 
         codec.encode_recommended(Recommended(request(), given_out))
     with pytest.raises(ValueError, match="JSON"):
         codec.encode_context((1.0, number))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Rewarded("r", 1.5, SHOWN, item_values=(None, 0.5)),
+        Expired("r", 1.5, SHOWN, item_values=(None, 0.5)),
+        RewardAmended("r", 1.5, item_values=(None, 0.5)),
+        RewardCollected("r", "w", 1.5, item_values=(None, 0.5)),
+        Imported("i", 0, (PastSlate((0.5,), ("a", "b"), 1.5, item_values=(None, 0.5)),)),
+    ],
+)
+def test_item_values_are_written_where_there_are_any(event: Event) -> None:
+    """A log without them is what it was, to the byte."""
+    written = codec.encode_event(event)
+    [*slates] = getattr(event, "slates", ())
+    without = {"slates": (replace(slates[0], item_values=None),)} if slates else {"item_values": None}
+    assert codec.decode_event(written) == event
+    assert written.replace(b',"item_values":[null,0.5]', b"") == codec.encode_event(replace(event, **without))
+    assert codec.written_event(written) == written
+    with pytest.raises(ValueError, match="JSON"):
+        codec.encode_event(Rewarded("r", 1.5, SHOWN, item_values=(None, math.inf)))
+
+
+@pytest.mark.parametrize("values", [None, 0.5, "0.5", {}, [True], ["0.5"], [[0.5]]])
+def test_spoiled_item_values_are_refused(values: object) -> None:
+    document = json.loads(codec.encode_event(Rewarded("r", 1.5, SHOWN, item_values=(None, 0.5))))
+    with pytest.raises(CorruptDataError, match="item_values"):
+        codec.decode_event(json.dumps(document | {"item_values": values}).encode())
 
 
 def test_items_may_be_called_null() -> None:

@@ -16,12 +16,12 @@ from tests.contracts.samples import PAST, recommendation, request, settings
 from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Imported, Item
+from topk_bandit.domain.bandits import NOTHING_NAMED, Aggregation, BanditName, BanditSettings, Imported, Item
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.store.log import Correctable, ImportPart, Snapshot, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from tests.servers import RunningServer
 
@@ -52,12 +52,16 @@ SETTINGS += [
         (0.1, Aggregation.MEAN, 0),
     )
 ]
+SETTINGS += [
+    replace(having, default_item_value=0.5) for having in (SETTINGS[1], SETTINGS[9], SETTINGS[12], SETTINGS[-1])
+]
 names = st.sampled_from([NAMES[0], *NAMES])
 some_settings = st.sampled_from(SETTINGS)
 item_ids = st.sampled_from(["x", "y", "z", "w"])
 keys = st.sampled_from(["r1", "r2", "r3"])
 contexts = st.sampled_from([(0.0,), (-0.0,), (0.0,), (1.5,)])
 values = st.sampled_from([0.0, -0.0, 1.0, 1 / 3])
+of_items = st.sampled_from([{}, {}, {"pear": 1.0}, {"apple": -0.0, "pear": 1 / 3}, {"apple": 2.0}, {"x": 1.0}])
 incarnations = st.sampled_from(["i1", "i2"])
 positions = st.integers(0, 12)
 
@@ -178,13 +182,24 @@ class Agreement(RuleBasedStateMachine):
         self.reward(name, key, value)
         self.reward(name, key, other)
 
-    @rule(name=names, key=keys, value=values)
-    def reward(self, name: BanditName, key: str, value: float) -> None:
-        self.both(lambda store: store.record_reward(name, key, value))
+    @rule(name=names, key=keys, value=values, named=of_items)
+    def reward(self, name: BanditName, key: str, value: float, named: Mapping[str, float] = NOTHING_NAMED) -> None:
+        self.both(lambda store: store.record_reward(name, key, value, item_values=named))
 
-    @rule(name=names, key=keys, value=values, reward_id=st.sampled_from(["", "a", "b", 'c "d"']), final=st.booleans())
-    def reward_again(self, name: BanditName, key: str, value: float, reward_id: str, *, final: bool) -> None:
-        self.both(lambda store: store.record_reward(name, key, value, reward_id=reward_id, final=final))
+    @rule(
+        name=names,
+        key=keys,
+        value=values,
+        reward_id=st.sampled_from(["", "a", "b", 'c "d"']),
+        final=st.booleans(),
+        named=of_items,
+    )
+    def reward_again(
+        self, name: BanditName, key: str, value: float, reward_id: str, named: Mapping[str, float], *, final: bool
+    ) -> None:
+        self.both(
+            lambda store: store.record_reward(name, key, value, reward_id=reward_id, final=final, item_values=named)
+        )
 
     @rule(name=names, key=keys, slate=st.sampled_from([(), (), ("pear", "apple"), ("x", "y"), ("y", "z"), ("x",)]))
     def activate(self, name: BanditName, key: str, slate: tuple[str, ...]) -> None:
@@ -197,13 +212,26 @@ class Agreement(RuleBasedStateMachine):
         reward_id=st.sampled_from(["", "", "a", "b"]),
         back=st.integers(-2, 2),
         ahead=st.integers(0, 3),
+        named=of_items,
     )
-    def correct(self, name: BanditName, key: str, value: float | None, reward_id: str, back: int, ahead: int) -> None:
+    def correct(
+        self,
+        name: BanditName,
+        key: str,
+        value: float | None,
+        reward_id: str,
+        back: int,
+        ahead: int,
+        named: Mapping[str, float],
+    ) -> None:
+        items = NOTHING_NAMED if value is None else named
+
         async def attempt(store: Store) -> Any:  # noqa: ANN401
             now = await store.get_bandit(name)
             last = now.log_position + ahead - 1 if ahead else 0
-            known = Correctable(now.incarnation, now.revision - (back == 2), max(now.log_position - back, 0), last)
-            return await store.correct_reward(name, key, value, reward_id=reward_id, known=known)
+            version = max(now.log_position - back, 0)
+            known = Correctable(now.incarnation, now.revision - (back == 2), version, last, recommendation().slate)
+            return await store.correct_reward(name, key, value, reward_id=reward_id, item_values=items, known=known)
 
         self.both(attempt)
 

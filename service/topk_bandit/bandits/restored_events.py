@@ -34,12 +34,12 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
-from topk_bandit.store.recorded import OPEN_STATES, Recorded
+from topk_bandit.store.recorded import OPEN_STATES, Recorded, find_item_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, Recommendation
     from topk_bandit.domain.features import Context
 
 __all__ = ["check_restored"]
@@ -63,8 +63,8 @@ def check_restored(settings: BanditSettings, restored: Event | Recorded | Archiv
     Raises
     ------
     InvalidArgumentError
-        On ``context``, ``features``, ``slate``, ``reward``, or a field of ``settings`` or ``recommendation``: it could
-        not, for that.
+        On ``context``, ``features``, ``slate``, ``reward``, ``item_values``, or a field of ``settings`` or
+        ``recommendation``: it could not, for that.
     """
     if isinstance(restored, ArchivedBandit | BanditCreated | SettingsChanged):
         _check_settings(settings)
@@ -78,6 +78,8 @@ def check_restored(settings: BanditSettings, restored: Event | Recorded | Archiv
         _check_shown(settings, context, slate)
     for reward in _rewards(restored):
         _check_number("reward", reward, _LARGEST_SUM)
+    for values in find_item_values(restored):
+        _check_item_values(settings, values)
 
 
 def _find_slates(restored: Event | Recorded) -> Iterator[tuple[Context, Sequence[str]]]:
@@ -109,6 +111,14 @@ def _rewards(restored: Event | Recorded) -> Iterator[float]:
         case Recorded():
             yield from (posted.posted for posted in restored.rewards)
             yield from (posted.value for posted in restored.rewards if posted.value is not None)
+
+
+def _check_item_values(settings: BanditSettings, values: ItemValues) -> None:
+    if len(values) != settings.slate_size:
+        raise InvalidArgumentError("item_values", f"expected {settings.slate_size} entries, got {len(values)}")
+    for value in values:
+        if value is not None:
+            _check_number("item_values", value, _LARGEST_SUM)
 
 
 def _check_shown(settings: BanditSettings, context: Context, slate: Sequence[str]) -> None:
@@ -143,7 +153,11 @@ def _check_settings(settings: BanditSettings) -> None:
         ("provisional_after_ms", settings.provisional_after_ms or 0, settings.reward_wait_ms),
     ):
         _check_number(f"settings.{name}", value, most, least=0)
-    rewards = (settings.default_reward, *(() if taken is None else (taken.low, taken.high)))
+    rewards = (
+        settings.default_reward,
+        settings.default_item_value,
+        *(() if taken is None else (taken.low, taken.high)),
+    )
     for reward in rewards:
         if reward is not None:
             _check_number("settings.reward", reward, MAX_REWARD_MAGNITUDE)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.features import NO_FEATURES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
     from topk_bandit.domain.reward_times import RewardTimes
@@ -35,6 +38,7 @@ __all__ = [
     "MAX_SLATE_SIZE",
     "MOST_LEARNED_PER_SECOND",
     "MOST_SHARES_FALL_AFTER",
+    "NOTHING_NAMED",
     "REGRET_CONFIDENCE",
     "Activated",
     "ActivationOutcome",
@@ -54,6 +58,7 @@ __all__ = [
     "Imported",
     "Item",
     "ItemUtility",
+    "ItemValues",
     "ItemsChanged",
     "Kernel",
     "Lapsed",
@@ -165,6 +170,14 @@ DEFAULT_EXPLORATION = Exploration(
 """How a bandit explores unless somebody says otherwise."""
 
 
+ItemValues: TypeAlias = tuple[float | None, ...]
+"""What each item of a slate did, by its position; None for an item of which nothing is known."""
+
+
+NOTHING_NAMED: Mapping[str, float] = MappingProxyType({})
+"""The item values of a reward that has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class RewardRange:
     """The rewards that a bandit takes, `low` to `high`; others are refused, or with `clamp` learned as the nearest."""
@@ -235,6 +248,9 @@ class BanditSettings:
         How long after a recommendation its reward so far is first learned, or the default reward without one. Each
         change of it until the reward wait ends is learned at once. None for rewards that are learned when they are
         final, or the wait ends.
+    default_item_value
+        What an item of a slate counts that none of its rewards names, and each item of one that ends with the default
+        reward; None where nothing is known of such items.
     """
 
     item_capacity: int
@@ -256,6 +272,7 @@ class BanditSettings:
     durability: Durability | None = None
     learned_per_second: int = DEFAULT_LEARNED_PER_SECOND
     provisional_after_ms: int | None = None
+    default_item_value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,12 +392,16 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A number for the slate of one recommendation; `reward_id` is empty unless it is one of several."""
+    """A number for the slate of one recommendation; `reward_id` is empty unless it is one of several.
+
+    `item_values` are what single items of the slate did, by their ids.
+    """
 
     recommendation_id: str
     value: float
     reward_id: str = ""
     final: bool = False
+    item_values: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 class RewardOutcome(StrEnum):
@@ -487,22 +508,30 @@ class Lapsed:
 
 @dataclass(frozen=True, slots=True)
 class RewardCollected:
-    """One of several rewards is known, or known anew: None if it was taken back. `Rewarded` has what all come to."""
+    """One of several rewards is known, or known anew: None if it was taken back. `Rewarded` has what all come to.
+
+    `item_values` are those that this reward names; None if it names none.
+    """
 
     recommendation_id: str
     reward_id: str
     value: float | None
     aside: bool = False
+    item_values: ItemValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """A slate's reward is known: one that arrived before its deadline, or what several such ones come to."""
+    """A slate's reward is known: one that arrived before its deadline, or what several such ones come to.
+
+    `item_values` are what is learned of its items; None where nothing is known of any.
+    """
 
     recommendation_id: str
     value: float
     shown: Shown
     aside: bool = False
+    item_values: ItemValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,6 +550,8 @@ class RewardRevised:
         Whether the slate ended with it.
     before
         What was learned of it before; None for the first time.
+    item_values, item_values_before
+        What is learned of its items, and what was before; None where nothing is known of any.
     """
 
     recommendation_id: str
@@ -531,6 +562,8 @@ class RewardRevised:
     was_default: bool
     is_final: bool
     before: float | None = None
+    item_values: ItemValues | None = None
+    item_values_before: ItemValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,11 +571,13 @@ class RewardAmended:
     """A reward that was learned was another one, or None: the slate ended without one.
 
     `before` is what it was, of a slate that was set aside: nobody else knows. None of one that was learned.
+    `item_values` are what is known of its items from now on; None where that is nothing, and of one that was set aside.
     """
 
     recommendation_id: str
     value: float | None
     before: float | None = None
+    item_values: ItemValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,6 +590,8 @@ class PastSlate:
         When it was shown; None for one of which that is not known, which counts as shown when it is imported.
     propensity
         Probability with which it was shown; None where nobody knows. It is kept, and nothing is learned from it.
+    item_values
+        What its items did; None where nothing is known of any.
     """
 
     context: Context
@@ -562,6 +599,7 @@ class PastSlate:
     reward: float
     at_ms: int | None = None
     propensity: float | None = None
+    item_values: ItemValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,12 +628,16 @@ class EventSkipped:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is."""
+    """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is.
+
+    `item_values` are what is learned of its items with it; None for nothing.
+    """
 
     recommendation_id: str
     default_reward: float | None
     shown: Shown | None
     aside: bool = False
+    item_values: ItemValues | None = None
 
 
 SlateEvent: TypeAlias = Activated | Lapsed | RewardCollected | Rewarded | RewardAmended | RewardRevised | Expired

@@ -19,6 +19,7 @@ from topk_bandit.domain.bandits import (
     Activated,
     BanditSettings,
     ItemsChanged,
+    ItemValues,
     LoggedEvent,
     RecommendationRequest,
     Recommended,
@@ -45,10 +46,19 @@ from topk_bandit.store.codec import (
     encode_settings,
 )
 from topk_bandit.store.data_versions import OLDEST
-from topk_bandit.store.recorded import OPEN_STATES, PostedReward, Provisional, Recorded, RecordState
+from topk_bandit.store.documents import read_optional
+from topk_bandit.store.recorded import (
+    NO_ITEMS,
+    OPEN_STATES,
+    NamedItems,
+    PostedReward,
+    Provisional,
+    Recorded,
+    RecordState,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "ArchivedBandit",
@@ -125,6 +135,9 @@ class _Bandit(Struct, forbid_unknown_fields=True):
     settings: Raw
 
 
+_Digest = Annotated[str, Meta(pattern="^([0-9a-f]{16})?$")]
+
+
 class _Slate(Struct, forbid_unknown_fields=True):
     state: RecordState
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]+$")]
@@ -133,6 +146,8 @@ class _Slate(Struct, forbid_unknown_fields=True):
     recommendation: Raw
     shown: Raw
     provisional: tuple[float, Millis, bool] | UnsetType = UNSET
+    reward_items: tuple[tuple[_Digest, _Digest, ItemValues | None], ...] | UnsetType = UNSET
+    learned_items: ItemValues | UnsetType = UNSET
 
 
 class _Line(SharedFields, forbid_unknown_fields=True, omit_defaults=True):
@@ -227,6 +242,8 @@ def _slate(recorded: Recorded, version: int) -> _Slate:
     shown = Activated(given.recommendation_id, recorded.shown, bool(recorded.instead), aside=recorded.aside)
     recommendation, _ = encode_recommended(Recommended(RecommendationRequest("", (), None), given), version)
     rewards = tuple((one.reward_id, one.posted, one.value, one.position) for one in recorded.rewards)
+    items = tuple((one.items.posted, one.items.named, one.items.values) for one in recorded.rewards)
+    has_items = any(one.items != NO_ITEMS for one in recorded.rewards)
     return _Slate(
         recorded.state,
         recorded.fingerprint,
@@ -235,6 +252,8 @@ def _slate(recorded: Recorded, version: int) -> _Slate:
         Raw(recommendation),
         Raw(encode_event(shown, version)),
         UNSET if learned is None else (learned.value, learned.learned_ms, learned.is_default),
+        items if has_items else UNSET,
+        UNSET if learned is None or learned.item_values is None else learned.item_values,
     )
 
 
@@ -270,7 +289,8 @@ def _read_slate(slate: _Slate) -> Recorded:
     recommendation = decode_recommendation(bytes(slate.recommendation), wholly=True)
     if not isinstance(shown, Activated) or slate.state not in OPEN_STATES:
         raise CorruptDataError("is a slate that is not open")
-    learned = None if slate.provisional is UNSET else Provisional(*slate.provisional)
+    item_values = read_optional(slate.learned_items)
+    learned = None if slate.provisional is UNSET else Provisional(*slate.provisional, item_values)
     if (learned is None) == (slate.state is RecordState.PROVISIONAL):
         raise CorruptDataError("is a provisional slate without a reward, or has one and is none")
     return Recorded(
@@ -279,11 +299,19 @@ def _read_slate(slate: _Slate) -> Recorded:
         recommendation=replace(recommendation, deadline_ms=slate.deadline_ms),
         at_ms=shown.shown.at_ms,
         state=slate.state,
-        rewards=tuple(PostedReward(*one) for one in slate.rewards),
+        rewards=tuple(_read_rewards(slate)),
         instead=shown.shown.slate if shown.instead else (),
         aside=shown.aside,
         provisional=learned,
     )
+
+
+def _read_rewards(slate: _Slate) -> Iterator[PostedReward]:
+    items = read_optional(slate.reward_items) or (("", "", None),) * len(slate.rewards)
+    if len(items) != len(slate.rewards):
+        raise CorruptDataError(f"has item values of {len(items)} rewards, and {len(slate.rewards)} rewards")
+    for reward, named in zip(slate.rewards, items, strict=True):
+        yield PostedReward(*reward, NamedItems(*named))
 
 
 _READERS: Mapping[str, Callable[[Any], Line]] = {

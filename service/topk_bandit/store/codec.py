@@ -84,7 +84,7 @@ from topk_bandit.store.log import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.domain.bandits import Event, ItemValues
     from topk_bandit.domain.features import Context
     from topk_bandit.store.documents import Decoder, Document
 
@@ -281,6 +281,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         "item_schema": None if items is None else schema_document(items),
         "durability": None if settings.durability is None else str(settings.durability),
         "provisional_after_ms": settings.provisional_after_ms,
+        "default_item_value": None if settings.default_item_value is None else plain(settings.default_item_value),
         "learned_per_second": None
         if settings.learned_per_second == DEFAULT_LEARNED_PER_SECOND
         else settings.learned_per_second,
@@ -336,6 +337,7 @@ class _Settings(Layout):
     durability: Annotated[str, Meta(pattern=r"^(memory|fsync|replicated:[1-9])$")] | UnsetType = UNSET
     learned_per_second: Annotated[int, Meta(gt=0)] | UnsetType = UNSET
     provisional_after_ms: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    default_item_value: float | UnsetType = UNSET
 
     def read(self) -> BanditSettings:
         if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
@@ -367,6 +369,7 @@ class _Settings(Layout):
             durability=None if self.durability is UNSET else Durability.parse(self.durability),
             learned_per_second=read_optional(self.learned_per_second) or DEFAULT_LEARNED_PER_SECOND,
             provisional_after_ms=read_optional(self.provisional_after_ms),
+            default_item_value=read_optional(self.default_item_value),
         )
 
 
@@ -415,23 +418,26 @@ def _make_shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> S
     return Shown(read_context(context), slate, at_ms)
 
 
-def _past_slate(
-    context: ContextLayout, slate: tuple[str, ...], reward: float, at_ms: int | UnsetType, propensity: float | UnsetType
-) -> PastSlate:
-    return PastSlate(read_context(context), slate, reward, read_optional(at_ms), read_optional(propensity))
+def _past_slate(context: ContextLayout, slate: tuple[str, ...], reward: float, *beside: Any) -> PastSlate:  # noqa: ANN401, what may be left out
+    return PastSlate(read_context(context), slate, reward, *map(read_optional, beside))
 
 
 def _make_expired(
-    recommendation_id: str, default: float | None, shown: Shown | None, aside: Literal[True] | None
+    recommendation_id: str,
+    default: float | None,
+    shown: Shown | None,
+    aside: Literal[True] | None,
+    item_values: ItemValues | None,
 ) -> Expired:
     if (shown is None) != (default is None):
         raise CorruptDataError("of the stored fields default_reward and shown one is null")
-    return Expired(recommendation_id, default, shown, aside=bool(aside))
+    return Expired(recommendation_id, default, shown, bool(aside), item_values)
 
 
-def _with_aside(kind: type) -> Callable[..., Any]:
-    """Return what makes an event of its fields, the last of which is whether its slate was set aside."""
-    return lambda *values: kind(*values[:-1], aside=bool(values[-1]))
+def _with_aside(kind: type[Any]) -> Callable[..., Any]:
+    """Return what makes an event of its fields, one of which is whether its slate was set aside."""
+    place = [*kind.__dataclass_fields__].index("aside")
+    return lambda *values: kind(*values[:place], bool(values[place]), *values[place + 1 :])
 
 
 _PARTS = {
@@ -444,7 +450,7 @@ _PARTS = {
 _PARTS |= {
     "RecommendationRequest": derive(RecommendationRequest, of=_request, parts=_PARTS),
     "Shown": derive(Shown, of=_make_shown, parts=_PARTS),
-    "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity")),
+    "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity", "item_values")),
 }
 _TAGS: dict[type[Event], str] = {
     BanditCreated: "bandit_created",
@@ -462,7 +468,7 @@ _TAGS: dict[type[Event], str] = {
     Imported: "imported",
     EventSkipped: "event_skipped",
 }
-_LEFT_OUT = ("prior", "aside", "before")
+_LEFT_OUT = ("prior", "aside", "before", "item_values", "item_values_before")
 _MAKERS: dict[type[Event], Callable[..., Any]] = {
     kind: _with_aside(kind) for kind in (Recommended, Activated, RewardCollected, Rewarded, Lapsed)
 }
@@ -510,7 +516,7 @@ def _shown_document(shown: Shown) -> Document:
 def _past_document(slate: PastSlate) -> Document:
     # What is not known of a row is left out: there are many of them.
     propensity = None if slate.propensity is None else plain(slate.propensity)
-    beside = _drop_nulls({"at_ms": slate.at_ms, "propensity": propensity})
+    beside = _drop_nulls({"at_ms": slate.at_ms, "propensity": propensity, "item_values": slate.item_values})
     return {"context": context_document(slate.context), "slate": slate.slate, "reward": plain(slate.reward), **beside}
 
 

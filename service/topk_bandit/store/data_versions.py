@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING
 from topk_bandit.domain.errors import NotReadyError
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditSettings
+    from collections.abc import Mapping
 
-__all__ = ["FIRST", "NEWEST", "OLDEST", "check_data_version"]
+    from topk_bandit.domain.bandits import BanditSettings, ItemValues
+
+__all__ = ["FIRST", "NEWEST", "OLDEST", "check_data_version", "check_item_values"]
 
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = 2
-"""The first with provisional rewards: their settings, their events, and open slates of which something is learned."""
+_PROVISIONAL = _ITEM_VALUES = 2
+"""The first with provisional rewards: their settings, their events, and open slates of which something is learned.
+
+It is the first with item values, too: their setting, in events, and in what is kept of slates.
+"""
 
 NEWEST = 2
 """This program's own."""
@@ -31,9 +36,22 @@ OLDEST = max(FIRST, NEWEST - 1)
 
 def check_data_version(settings: BanditSettings, version: int) -> None:
     """Refuse settings that a data version can't say: the program before could not take the bandit over."""
-    if settings.provisional_after_ms is not None and version < _PROVISIONAL:
+    if settings.provisional_after_ms is not None:
+        _check_in_force("provisional_after", _PROVISIONAL, version)
+    if settings.default_item_value is not None:
+        _check_in_force("default_item_value", _ITEM_VALUES, version)
+
+
+def check_item_values(version: int, *item_values: Mapping[str, float] | ItemValues | None) -> None:
+    """Refuse item values that a data version can't say, as `check_data_version` does; what is empty has none."""
+    if any(item_values):
+        _check_in_force("item_values", _ITEM_VALUES, version)
+
+
+def _check_in_force(field: str, needed: int, version: int) -> None:
+    if version < needed:
         raise NotReadyError(
             "DATA_VERSION",
-            f"provisional_after needs data version {_PROVISIONAL}, and {version} is in force: once no worker of the "
+            f"{field} needs data version {needed}, and {version} is in force: once no worker of the "
             "version before is needed any more, topk-bandit finalize-upgrade puts it in force",
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from topk_bandit.domain.bandits import Reward, RewardReceipt
+from topk_bandit.domain.bandits import NOTHING_NAMED, Reward, RewardReceipt
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NotDurableError, TopkBanditError, UnavailableError
 from topk_bandit.store.log import (
@@ -323,9 +323,10 @@ class JournaledStore(Store):
         *,
         reward_id: str = "",
         final: bool = False,
+        item_values: Mapping[str, float] = NOTHING_NAMED,
     ) -> Written[RewardReceipt]:
         """See `Store.record_reward`."""
-        reward = Reward(recommendation_id, _finite(value), reward_id, final)
+        reward = Reward(recommendation_id, _finite(value), reward_id, final, _finite_items(item_values))
         decision, committed = await self._decide(
             name,
             Sought((recommendation_id,)),
@@ -341,14 +342,17 @@ class JournaledStore(Store):
         value: float | None,
         *,
         reward_id: str = "",
+        item_values: Mapping[str, float] = NOTHING_NAMED,
         known: Correctable,
     ) -> RewardReceipt | None:
         """See `Store.correct_reward`."""
-        wanted = None if value is None else _finite(value)
+        wanted, items = None if value is None else _finite(value), _finite_items(item_values)
         decision, committed = await self._decide(
             name,
             Sought((recommendation_id,)),
-            lambda now: slates.correct(now, recommendation_id, wanted, reward_id=reward_id, looked_at=known),
+            lambda now: slates.correct(
+                now, recommendation_id, wanted, reward_id=reward_id, looked_at=known, item_values=items
+            ),
             hands_on=False,
         )
         return None if decision.answer is None else _dated(decision.answer, committed)
@@ -372,7 +376,7 @@ class JournaledStore(Store):
         self, name: BanditName, rewards: Sequence[Reward]
     ) -> Written[Sequence[RewardReceipt | Exception]]:
         """See `Store.record_rewards`."""
-        posted = [replace(one, value=_finite(one.value)) for one in rewards]
+        posted = [replace(one, value=_finite(one.value), item_values=_finite_items(one.item_values)) for one in rewards]
         outcomes: list[RewardReceipt | Exception] = []
         batch = _Batch()
         while len(outcomes) < len(posted) and batch.away is None:
@@ -499,6 +503,10 @@ def _of_different_slates(left: Mapping[int, Reward]) -> dict[int, Reward]:
 
 def _finite(value: float) -> float:
     return float(finite_text("value", value))
+
+
+def _finite_items(item_values: Mapping[str, float]) -> Mapping[str, float]:
+    return {item_id: float(finite_text(f"item_values[{item_id}]", value)) for item_id, value in item_values.items()}
 
 
 def _outcome(

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from topk_bandit.domain.bandits import NOTHING_NAMED
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from topk_bandit.domain.bandits import (
         ActivationReceipt,
@@ -161,12 +162,15 @@ class Correctable:
     last_position
         Up to which position a correction of this recommendation's reward is exact, whatever comes before it; 0 if it
         is not any more.
+    slate
+        What was shown, where a correction is exact; else empty.
     """
 
     incarnation: str
     revision: int
     version: int
     last_position: int
+    slate: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -652,29 +656,34 @@ class Store(Protocol):
         *,
         reward_id: str = "",
         final: bool = False,
+        item_values: Mapping[str, float] = NOTHING_NAMED,
     ) -> Written[RewardReceipt]:
         """Decide a recommendation's reward, or take in one of several.
 
         ACCEPTED appends `Rewarded`, with what was shown, and before that `Activated` if there was none. After the
         deadline it is LATE: counted, and the recommendation is ended first, as by `expire_due`, if it was not yet. The
-        same value again (by ``==``) is DUPLICATE, with the position of the reward that was accepted. A value outside
-        the bandit's range is taken as its nearest end if the range clamps, and counted.
+        same value again (by ``==``), with the same `item_values`, is DUPLICATE, with the position of the reward that
+        was accepted. A value outside the bandit's range is taken as its nearest end if the range clamps, and counted.
 
         With an aggregation other than FIRST a recommendation has a reward for each `reward_id`. ACCEPTED appends
         `RewardCollected`, and a `final` one `Rewarded` with what all of them come to, which ends the recommendation.
         Sent again as the final one, a reward that is there already ends it too. Without an aggregation `reward_id` and
         `final` are not looked at.
 
+        `item_values` are what items of the slate did, by their ids. Events have them by position, as the aggregation
+        has them for each item, and the bandit's default value for those that no reward names.
+
         Raises
         ------
         InvalidArgumentError
             On ``value``: it is not finite, or outside a range that does not clamp. On ``reward_id``: it is empty, with
-            an aggregation other than FIRST.
+            an aggregation other than FIRST. On ``item_values[id]``: it is not finite, or no item of a slate that has
+            not ended.
         NotFoundError
             No such bandit, or no such recommendation (never given out, or closed longer ago than records are kept).
         ConflictError
-            REWARD_EXISTS: another value was accepted, or counted as late, before. REWARD_FINAL: the recommendation
-            ended with its final reward.
+            REWARD_EXISTS: another value was accepted, or other item values, or counted as late, before. REWARD_FINAL:
+            the recommendation ended with its final reward.
         ExhaustedError
             REWARD_COUNT: the recommendation has `MOST_REWARDS` rewards.
         """
@@ -692,7 +701,7 @@ class Store(Protocol):
         Raises
         ------
         InvalidArgumentError
-            On ``value``: one is not finite; then nothing is written.
+            On ``value`` or ``item_values[id]``: one is not finite; then nothing is written.
         """
         ...
 
@@ -703,23 +712,28 @@ class Store(Protocol):
         value: float | None,
         *,
         reward_id: str = "",
+        item_values: Mapping[str, float] = NOTHING_NAMED,
         known: Correctable,
     ) -> RewardReceipt | None:
         """Replace a reward that was accepted, or with None take it back.
+
+        Its item values stay if none are given, and go with a reward that is taken back.
 
         While the recommendation is open this is exact, whatever `known` says: `RewardCollected` is appended, with the
         new value. Without a `reward_id` None takes back all that was and will be posted, and ends the recommendation:
         `Expired` without a default reward, or `Lapsed`. After that `RewardAmended` is appended, with what the rewards
         come to now, where `known` says that it is exact; None is returned, and nothing has changed, when the log or the
         bandit has changed so that the caller has to look at the model again. It is DUPLICATE, without a position, when
-        the reward is what it shall be. A reward that is sent again is compared with what was posted at first.
+        the reward is what it shall be, and its items are. A reward that is sent again is compared with what was posted
+        at first.
 
         Raises
         ------
         NotFoundError
             No such bandit or recommendation.
         InvalidArgumentError
-            On ``value``: as for `record_reward`. On ``reward_id``: it is empty, and several rewards could be meant.
+            On ``value`` and ``item_values[id]``: as for `record_reward`. On ``reward_id``: it is empty, and several
+            rewards could be meant.
         NotReadyError
             NO_REWARD: there is no such reward, or it was late. REWARD_VOIDED: it was taken back. REWARD_FOLDED: it is
             part of sums by now.

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Aggregation, Shown
+from topk_bandit.domain.bandits import Aggregation, Imported, Shown
+from topk_bandit.store.documents import pack, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, Recommendation
     from topk_bandit.domain.features import Context
 
-__all__ = ["OPEN_STATES", "PostedReward", "Provisional", "RecordState", "Recorded", "aggregate", "is_pending"]
+__all__ = [
+    "NO_ITEMS",
+    "OPEN_STATES",
+    "UNKNOWN_ITEMS",
+    "NamedItems",
+    "PostedReward",
+    "Provisional",
+    "RecordState",
+    "Recorded",
+    "aggregate",
+    "aggregate_items",
+    "digest_items",
+    "find_item_values",
+    "is_pending",
+]
 
 
 class RecordState(StrEnum):
@@ -32,6 +48,40 @@ class RecordState(StrEnum):
 OPEN_STATES = frozenset({RecordState.INACTIVE, RecordState.PENDING, RecordState.PROVISIONAL})
 
 
+UNKNOWN_ITEMS = "0" * 16
+"""The digest of item values of which only what they come to with default values is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedItems:
+    """What a reward says of single items of its slate.
+
+    Attributes
+    ----------
+    posted
+        The `digest_items` of what was posted.
+    named
+        That of what counts, which is something else once the reward was amended.
+    values
+        What counts; None for nothing.
+    """
+
+    posted: str = ""
+    named: str = ""
+    values: ItemValues | None = None
+
+    def has_posted(self, digest: str) -> bool:
+        """Return whether item values with this digest were posted, as far as is known."""
+        return self.posted in {digest, UNKNOWN_ITEMS}
+
+    def void(self) -> NamedItems:
+        """Return the same, which counts for nothing."""
+        return NamedItems(self.posted)
+
+
+NO_ITEMS = NamedItems()
+
+
 @dataclass(frozen=True, slots=True)
 class PostedReward:
     """A reward as it was posted, as it counts (None: it does not), and where it stands in the log, 0 for nowhere."""
@@ -40,18 +90,25 @@ class PostedReward:
     posted: float
     value: float | None
     position: int = 0
+    items: NamedItems = NO_ITEMS
+
+    def amended(self, value: float | None, items: NamedItems | None = None) -> PostedReward:
+        """Return it with another value, or with None taken back; with other items, if there are any."""
+        kept = self.items if items is None else items
+        return replace(self, value=value, items=kept.void() if value is None else kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Provisional:
     """What is learned of an open slate so far, when it was learned first, and whether it is the default reward.
 
-    The time is 0 until it is committed.
+    The time is 0 until it is committed. The item values are what is learned of its items.
     """
 
     value: float
     learned_ms: int
     is_default: bool
+    item_values: ItemValues | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +181,45 @@ def is_pending(recorded: Recorded | None) -> bool:
     return recorded is not None and recorded.state is RecordState.PENDING
 
 
+def digest_items(item_values: Mapping[str, float]) -> str:
+    """Return a digest of item values by id: equal for equal ones, and empty for none."""
+    if not item_values:
+        return ""
+    named = sorted((item_id, plain(value)) for item_id, value in item_values.items())
+    return blake2b(pack(named), digest_size=len(UNKNOWN_ITEMS) // 2).hexdigest()
+
+
+def find_item_values(said: Event | Recorded) -> Iterator[ItemValues]:
+    """Yield the item values that an event, or a recommendation, has."""
+    having: list[object] = [said]
+    if isinstance(said, Recorded):
+        having = [said.provisional, *(one.items for one in said.rewards)]
+    elif isinstance(said, Imported):
+        having = [*said.slates]
+    for one in having:
+        found = (getattr(one, name, None) for name in ("item_values", "item_values_before", "values"))
+        yield from (values for values in found if values is not None)
+
+
 def aggregate(kind: Aggregation, rewards: Sequence[PostedReward]) -> float | None:
     """Return what the rewards that count come to, None without any."""
-    values = [reward.value for reward in rewards if reward.value is not None]
+    return _combine(kind, [reward.value for reward in rewards if reward.value is not None])
+
+
+def aggregate_items(settings: BanditSettings, rewards: Sequence[PostedReward]) -> ItemValues | None:
+    """Return what the rewards that count come to for each item, or the default value; None for nothing."""
+    named = [one.items.values for one in rewards if one.value is not None and one.items.values is not None]
+    default = settings.default_item_value
+    if default is None and not named:
+        return None
+    counted: list[float | None] = []
+    for place in range(settings.slate_size):
+        value = _combine(settings.reward_aggregation, [one for values in named if (one := values[place]) is not None])
+        counted.append(default if value is None else value)
+    return tuple(None if value is None else value + 0.0 for value in counted)
+
+
+def _combine(kind: Aggregation, values: Sequence[float]) -> float | None:
     if not values:
         return None
     match kind:

@@ -39,16 +39,27 @@ from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.archive_lines import LATEST_MS, ArchivedImport, End
 from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart
 from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
-from topk_bandit.store.data_versions import check_data_version
+from topk_bandit.store.data_versions import check_data_version, check_item_values
 from topk_bandit.store.line_imports import take_lines
-from topk_bandit.store.recorded import PostedReward, Provisional, Recorded, RecordState, is_pending
+from topk_bandit.store.recorded import (
+    NO_ITEMS,
+    UNKNOWN_ITEMS,
+    NamedItems,
+    PostedReward,
+    Provisional,
+    Recorded,
+    RecordState,
+    digest_items,
+    find_item_values,
+    is_pending,
+)
 from topk_bandit.store.restore_state import RestoreStep
 from topk_bandit.store.rules.provisional import close
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues
     from topk_bandit.store.archives import Line
     from topk_bandit.store.line_imports import Lines
     from topk_bandit.store.restore_state import Restore, Restored
@@ -111,20 +122,21 @@ def take(
     step = RestoreStep(replace(restore, part=sent.part), version)
 
     def take_line(line: Line) -> None:
-        _check_line(step.restore, line, check)
+        _check_line(step.restore, line, version, check)
         _take_line(step, restored, line)
 
     take_lines(step, sent.lines, parsed, take_line)
     return step
 
 
-def _check_line(restore: Restore, line: Line, check: Check) -> None:
+def _check_line(restore: Restore, line: Line, version: int, check: Check) -> None:
     """Check settings, and what has a context, a slate or a reward; the bandit's settings come before it."""
     checked = line.event if isinstance(line, LoggedEvent) else line
     if isinstance(checked, ArchivedBandit | BanditCreated | SettingsChanged):
         check(checked.settings, checked)
     elif restore.settings and isinstance(checked, Recorded | _CHECKED):
         check(settings_of(restore), checked)
+        check_item_values(version, *find_item_values(checked))
 
 
 def _take_line(step: RestoreStep, restored: Restored, line: Line) -> None:
@@ -273,14 +285,14 @@ def _follow_slate(step: RestoreStep, restored: Restored, logged: LoggedEvent) ->
     match event:
         case Activated(_, shown, instead):
             after = replace(known, state=RecordState.PENDING, instead=shown.slate if instead else ())
-        case RewardCollected(_, reward_id, value):
-            after = _collect(known, reward_id, value, position=logged.position)
-        case RewardAmended(_, value):
-            after = _amend_record(known, value, position=logged.position)
+        case RewardCollected():
+            after = _collect(known, event, position=logged.position)
+        case RewardAmended():
+            after = _amend_record(known, event, position=logged.position)
         case RewardRevised():
             after = _revise_record(known, event, logged)
-        case Rewarded(_, value, _):
-            after = _reward_record(known, value, logged)
+        case Rewarded():
+            after = _reward_record(known, event, logged, settings)
         case Expired():
             after = replace(known, state=RecordState.EXPIRED, closed_ms=logged.at_ms)
         case Lapsed():
@@ -288,15 +300,28 @@ def _follow_slate(step: RestoreStep, restored: Restored, logged: LoggedEvent) ->
     _put_slate(step, restored, key, None if gone else after)
 
 
-def _collect(recorded: Recorded, reward_id: str, value: float | None, *, position: int) -> Recorded:
+def _collect(recorded: Recorded, event: RewardCollected, *, position: int) -> Recorded:
+    reward_id, value = event.reward_id, event.value
+    items = _items_of(recorded.slate, event.item_values)
     reward = recorded.find_reward(reward_id)
     if reward is not None:
-        return recorded.with_reward(replace(reward, value=value))
-    return recorded if value is None else recorded.with_reward(PostedReward(reward_id, value, value, position))
+        return recorded.with_reward(reward.amended(value, replace(items, posted=reward.items.posted)))
+    return recorded if value is None else recorded.with_reward(PostedReward(reward_id, value, value, position, items))
 
 
-def _reward_record(recorded: Recorded, value: float, logged: LoggedEvent) -> Recorded:
-    reward = PostedReward("", value, value, logged.position)
+def _items_of(slate: Sequence[str], values: ItemValues | None) -> NamedItems:
+    """Return what a reward says of items, by what it named of a slate."""
+    if values is None:
+        return NO_ITEMS
+    said = digest_items({key: value for key, value in zip(slate, values, strict=False) if value is not None})
+    return NamedItems(said, said, values)
+
+
+def _reward_record(recorded: Recorded, event: Rewarded, logged: LoggedEvent, settings: BanditSettings) -> Recorded:
+    items = _items_of(event.shown.slate, event.item_values)
+    if settings.default_item_value is not None:  # which of them the reward named is not known
+        items = NamedItems(UNKNOWN_ITEMS, UNKNOWN_ITEMS, event.item_values)
+    reward = PostedReward("", event.value, event.value, logged.position, items)
     return replace(
         recorded, state=RecordState.REWARDED, rewards=(reward,), position=logged.position, closed_ms=logged.at_ms
     )
@@ -307,12 +332,14 @@ def _revise_record(recorded: Recorded, event: RewardRevised, logged: LoggedEvent
         return replace(
             recorded, state=RecordState.VOID, provisional=None, position=logged.position, closed_ms=logged.at_ms
         )
-    learned = Provisional(event.value, event.learned_ms or logged.at_ms, event.is_default)
+    learned = Provisional(event.value, event.learned_ms or logged.at_ms, event.is_default, event.item_values)
     revised = replace(recorded, state=RecordState.PROVISIONAL, provisional=learned, position=logged.position)
     return replace(close(revised), closed_ms=logged.at_ms) if event.is_final else revised
 
 
-def _amend_record(recorded: Recorded, value: float | None, *, position: int) -> Recorded:
-    rewards = tuple(replace(one, value=value) for one in recorded.rewards)
+def _amend_record(recorded: Recorded, event: RewardAmended, *, position: int) -> Recorded:
+    value, values = event.value, event.item_values
+    named = "" if values is None else UNKNOWN_ITEMS
+    rewards = tuple(one.amended(value, NamedItems(one.items.posted, named, values)) for one in recorded.rewards)
     state = RecordState.VOID if value is None else RecordState.REWARDED
     return replace(recorded, state=state, rewards=rewards, position=position)

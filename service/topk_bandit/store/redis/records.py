@@ -2,26 +2,39 @@
 
 The text is ``state deadline_ms fingerprint logged position rewards at_ms context instead recommendation``, with "-" for
 a context, or for another slate than the recommended one, that is missing. A state is followed by "+" if it sets the
-slate aside, and by ``:value:learned_ms:`` and "default" or "reward" if it is provisional. Each reward is a list of its
-id, the values as it was posted and as it counts, and its position in the log.
+slate aside, and by ``:value:learned_ms:`` and "default" or "reward" if it is provisional; then ``:`` and the item
+values that are learned, if any are. Each reward is a list of its id, the values as it was posted and as it counts, its
+position in the log, and what it says of items, if it does: two digests and item values. These are joined by commas,
+with "-" for what is not known.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import struct
 from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import Activated, Recommendation, RecommendationRequest, Recommended
 from topk_bandit.store.codec import canonical, decode_event, encode_context, encode_recommended
-from topk_bandit.store.recorded import PostedReward, Provisional, Recorded, RecordState
+from topk_bandit.store.recorded import (
+    NO_ITEMS,
+    UNKNOWN_ITEMS,
+    NamedItems,
+    PostedReward,
+    Provisional,
+    Recorded,
+    RecordState,
+)
 from topk_bandit.store.redis.replies import read_logged, read_recommendation, verify_reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topk_bandit.domain.bandits import ItemValues
     from topk_bandit.store.documents import Document
 
 __all__ = ["Filed", "closed_parts", "pack_new", "pack_record", "read_filed", "read_record", "repack", "settle"]
@@ -33,6 +46,9 @@ _KINDS = ("default", "reward")
 _STATES = (RecordState.REWARDED, RecordState.EXPIRED, RecordState.LAPSED, RecordState.VOID)
 _OTHER_SLATE, _SET_ASIDE = 8, 16
 _FINGERPRINT_DIGITS, _SLATE_DIGITS, _REWARD_BYTES = 8, 6, 8
+_ITEMS_BYTES = len(UNKNOWN_ITEMS) // 2
+_NO_DIGEST = b"\xff" * _ITEMS_BYTES
+_ITEM_VALUE = struct.Struct(">d")
 
 
 @verify_reading
@@ -56,8 +72,9 @@ def read_record(key: str, packed: bytes) -> Recorded:
     )
 
 
-def _read_provisional(value: bytes, learned_ms: bytes, kind: bytes) -> Provisional:
-    return Provisional(float(value), int(learned_ms), _KINDS.index(kind.decode()) == 0)
+def _read_provisional(value: bytes, learned_ms: bytes, kind: bytes, items: bytes = b"") -> Provisional:
+    is_default = _KINDS.index(kind.decode()) == 0
+    return Provisional(float(value), int(learned_ms), is_default, _read_items(items.decode()))
 
 
 def _state_text(recorded: Recorded) -> str:
@@ -65,7 +82,16 @@ def _state_text(recorded: Recorded) -> str:
     if not recorded.is_open or learned is None:
         return recorded.state + (_ASIDE.decode() if recorded.aside else "")
     kind = _KINDS[0] if learned.is_default else _KINDS[1]
-    return f"{recorded.state}:{canonical(learned.value)}:{learned.learned_ms or _NOW}:{kind}"
+    items = "" if learned.item_values is None else f":{_items_text(learned.item_values)}"
+    return f"{recorded.state}:{canonical(learned.value)}:{learned.learned_ms or _NOW}:{kind}{items}"
+
+
+def _items_text(values: ItemValues | None) -> str:
+    return ",".join("-" if value is None else canonical(value) for value in values or ())
+
+
+def _read_items(text: str) -> ItemValues | None:
+    return tuple(None if value == "-" else float(value) for value in text.split(",")) if text else None
 
 
 def _read_shown(key: str, context: bytes) -> Any:  # noqa: ANN401 - a context
@@ -76,8 +102,9 @@ def _read_shown(key: str, context: bytes) -> Any:  # noqa: ANN401 - a context
     return event.shown.context if isinstance(event, Activated) else ()
 
 
-def _read_reward(reward_id: str, posted: str, value: str, position: str) -> PostedReward:
-    return PostedReward(reward_id, float(posted), None if value == "-" else float(value), int(position))
+def _read_reward(reward_id: str, posted: str, value: str, position: str, *items: str) -> PostedReward:
+    named = NamedItems(items[0], items[1], _read_items(items[2])) if items else NO_ITEMS
+    return PostedReward(reward_id, float(posted), None if value == "-" else float(value), int(position), named)
 
 
 def pack_record(recorded: Recorded, version: int) -> bytes:
@@ -126,8 +153,9 @@ def settle(packed: bytes, *, first: int, at_ms: int, wait_ms: int) -> bytes:
 
 def _reward_text(reward: PostedReward) -> str:
     value = "-" if reward.value is None else canonical(reward.value)
-    text = _pack_list([reward.reward_id, canonical(reward.posted), value])
-    return f'{text[:-1]},"{_position_text(reward.position)}"]'
+    text, items = _pack_list([reward.reward_id, canonical(reward.posted), value]), reward.items
+    named = "" if items == NO_ITEMS else f',"{items.posted}","{items.named}","{_items_text(items.values)}"'
+    return f'{text[:-1]},"{_position_text(reward.position)}"{named}]'
 
 
 def _pack_list(values: Sequence[object]) -> str:
@@ -187,8 +215,25 @@ def _gone(key: str) -> Recommendation:
     return Recommendation(key, (), 0.0, 0.0, 0.0, 0.0, 0.0, explored=False, model_version=0, observations=0)
 
 
-def _read_filed_reward(digest: bytes, posted: bytes, value: bytes, position: bytes) -> PostedReward:
-    return PostedReward(digest.hex(), float(posted), None if value == b"-" else float(value), int(position))
+def _read_filed_reward(digest: bytes, posted: bytes, value: bytes, position: bytes, items: bytes = b"") -> PostedReward:
+    named = _read_filed_items(items) if items else NO_ITEMS
+    return PostedReward(digest.hex(), float(posted), None if value == b"-" else float(value), int(position), named)
+
+
+def _read_filed_items(filed: bytes) -> NamedItems:
+    digests = (filed[start : start + _ITEMS_BYTES] for start in (0, _ITEMS_BYTES))
+    posted, named = ("" if one == _NO_DIGEST else one.hex() for one in digests)
+    values = tuple(None if math.isnan(one) else one for (one,) in _ITEM_VALUE.iter_unpack(filed[2 * _ITEMS_BYTES :]))
+    return NamedItems(posted, named, values or None)
+
+
+def _filed_items(items: NamedItems) -> list[str]:
+    """Return what is kept of item values in hexadecimal: two digests, and the numbers; nothing where there are none."""
+    if items == NO_ITEMS:
+        return []
+    digests = (bytes.fromhex(one) or _NO_DIGEST for one in (items.posted, items.named))
+    numbers = (_ITEM_VALUE.pack(math.nan if value is None else value) for value in items.values or ())
+    return [b"".join([*digests, *numbers]).hex()]
 
 
 def closed_parts(recorded: Recorded) -> list[Document | int | str]:
@@ -203,6 +248,7 @@ def closed_parts(recorded: Recorded) -> list[Document | int | str]:
             one.posted,
             one.value == one.posted or (False if one.value is None else one.value),
             one.position,
+            *_filed_items(one.items),
         ]
         for one in recorded.rewards
     ]

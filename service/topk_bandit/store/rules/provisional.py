@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import RewardRevised
-from topk_bandit.store.recorded import Provisional, RecordState, aggregate
+from topk_bandit.store.recorded import Provisional, RecordState, aggregate, aggregate_items
 from topk_bandit.store.rules.decisions import appended
 
 if TYPE_CHECKING:
@@ -37,31 +37,34 @@ def revise(
     value = settings.default_reward if value is None else value
     if value is None:
         return (recorded, ()) if learned is None else void(recorded, place=place)
-    now = Provisional(value + 0.0, 0 if learned is None else learned.learned_ms, is_default)
+    item_values = aggregate_items(settings, recorded.rewards)
+    now = Provisional(value + 0.0, 0 if learned is None else learned.learned_ms, is_default, item_values)
     if now == learned and not ends:
         return recorded, ()
     revised = replace(recorded, state=RecordState.PROVISIONAL, provisional=now, position=appended(place))
-    event = _revision(recorded, now.value, is_default=is_default, is_final=ends)
+    event = _revision(recorded, now, is_final=ends)
     return close(revised) if ends else revised, (event,)
 
 
 def void(recorded: Recorded, *, place: int) -> tuple[Recorded, tuple[Event, ...]]:
     """Take back what was learned of a slate, and end it."""
     ended = replace(recorded, state=RecordState.VOID, provisional=None, position=appended(place))
-    return ended, (_revision(recorded, None, is_default=False, is_final=True),)
+    return ended, (_revision(recorded, None, is_final=True),)
 
 
-def _revision(recorded: Recorded, value: float | None, *, is_default: bool, is_final: bool) -> RewardRevised:
+def _revision(recorded: Recorded, now: Provisional | None, *, is_final: bool) -> RewardRevised:
     learned = recorded.provisional
     return RewardRevised(
         recorded.recommendation.recommendation_id,
-        value,
+        None if now is None else now.value,
         recorded.shown,
         0 if learned is None else learned.learned_ms,
-        is_default=is_default,
+        is_default=now is not None and now.is_default,
         was_default=learned is not None and learned.is_default,
         is_final=is_final,
         before=None if learned is None else learned.value,
+        item_values=None if now is None else now.item_values,
+        item_values_before=None if learned is None else learned.item_values,
     )
 
 

@@ -14,9 +14,9 @@ void       refuses it, unless it is the same once more       counts it as late
 ========== ================================================= ============================================
 
 Before the table counts what was posted before: the same reward once more changes nothing, in time and after it, and
-another value in its place is refused. A slate that is set aside goes the same way, and each of its events has `aside`.
-A deadline has passed for a reward by the store's clock; for a correction, once the slate has ended. See decisions 6,
-23, 26, 27 and 62.
+another value in its place is refused, as other item values are. A slate that is set aside goes the same way, and each
+of its events has `aside`. A deadline has passed for a reward by the store's clock; for a correction, once the slate has
+ended. See decisions 6, 23, 26, 27 and 62.
 """
 
 from __future__ import annotations
@@ -40,15 +40,31 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.store.codec import canonical, fingerprint
 from topk_bandit.store.log import MOST_REWARDS, RecordOutcome, RecordStatus
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState, aggregate
+from topk_bandit.store.recorded import (
+    NO_ITEMS,
+    NamedItems,
+    PostedReward,
+    Recorded,
+    RecordState,
+    aggregate,
+    aggregate_items,
+    digest_items,
+)
 from topk_bandit.store.refusals import refusal
 from topk_bandit.store.rules.decisions import Commit, Decision, appended
 from topk_bandit.store.rules.provisional import close, due_of, is_provisional, revise, void
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation, RecommendationRequest, Reward
+    from topk_bandit.domain.bandits import (
+        BanditSettings,
+        Event,
+        ItemValues,
+        Recommendation,
+        RecommendationRequest,
+        Reward,
+    )
     from topk_bandit.store.log import Correctable
     from topk_bandit.store.rules.decisions import Known
 
@@ -131,8 +147,8 @@ def reward(known: Known, posted: Reward) -> Decision[RewardReceipt]:
     recorded = _recorded(known, key)
     ends = posted.final or (is_first and not is_provisional(known.settings, recorded))
     in_time = known.now_ms < recorded.recommendation.deadline_ms
-    before = recorded.find_reward(reward_id)
-    if before is not None and before.posted != posted.value:
+    before, said = recorded.find_reward(reward_id), digest_items(posted.item_values)
+    if before is not None and not (before.posted == posted.value and before.items.has_posted(said)):
         raise refusal("reward_exists", known.name, key)
     if before is not None and not (ends and in_time and recorded.is_open and before.value is not None):
         return Decision(RewardReceipt(RewardOutcome.DUPLICATE, before.position), Commit())
@@ -140,8 +156,9 @@ def reward(known: Known, posted: Reward) -> Decision[RewardReceipt]:
     if before is not None:
         return _take(known, key, recorded.with_reward(replace(before, position=position)), before, ends=ends)
     _check_takes_more(known, recorded, key, in_time=in_time)
-    value = _within_range(known, posted.value)
-    taken = PostedReward(recorded.reward_key(reward_id), posted.value, value if in_time else None, position)
+    value, items = _within_range(known, posted.value), _named_items(known, recorded, posted.item_values)
+    taken = PostedReward(recorded.reward_key(reward_id), posted.value, value, position, items)
+    taken = taken if in_time else taken.amended(None)
     recorded = recorded.with_reward(taken)
     return _take(known, key, recorded, taken, ends=ends) if in_time else _count_late(known, key, recorded)
 
@@ -173,7 +190,7 @@ def _take(known: Known, key: str, recorded: Recorded, taken: PostedReward, *, en
         recorded, *ending = _end(known.settings, recorded, place=len(events))
         events += ending
     else:
-        events.append(RewardCollected(key, taken.reward_id, taken.value, recorded.aside))
+        events.append(_collected(recorded, taken))
     commit = Commit(
         tuple(events),
         {key: recorded},
@@ -188,7 +205,7 @@ def _take_provisionally(
 ) -> Decision[RewardReceipt]:
     """Collect a reward of a slate whose reward so far is learned; before its first time nothing is, but for FIRST."""
     position, settings, given = appended(len(events)), known.settings, recorded.recommendation
-    events.append(RewardCollected(key, taken.reward_id, taken.value))
+    events.append(_collected(recorded, taken))
     first_ms, is_first = due_of(settings, recorded), settings.reward_aggregation is Aggregation.FIRST
     is_learned = ends or is_first or recorded.state is RecordState.PROVISIONAL or known.now_ms >= first_ms
     if is_learned:
@@ -215,7 +232,13 @@ def _due(settings: BanditSettings, key: str, recorded: Recorded) -> dict[str, in
 
 
 def correct(
-    known: Known, key: str, value: float | None, *, reward_id: str, looked_at: Correctable
+    known: Known,
+    key: str,
+    value: float | None,
+    *,
+    reward_id: str,
+    looked_at: Correctable,
+    item_values: Mapping[str, float],
 ) -> Decision[RewardReceipt | None]:
     """Decide what becomes of a reward that is replaced, or taken back; see `Store.correct_reward`."""
     recorded = _recorded(known, key)
@@ -231,7 +254,8 @@ def correct(
     if not (chosen or ends):
         raise refusal("no_reward", known.name, key)
     value = None if value is None else _replacement(known, key, chosen, value)
-    if not ends and all(one.value == value for one in chosen):
+    said = digest_items(item_values)
+    if not ends and all(one.value == value and said in {"", one.items.named} for one in chosen):
         return Decision(RewardReceipt(RewardOutcome.DUPLICATE), Commit())
     if recorded.is_open or recorded.aside:
         most: dict[str, int] | None = {}
@@ -239,7 +263,8 @@ def correct(
         most = _limits(known, key, recorded, looked_at)
     if most is None:
         return Decision(None)
-    changed = [replace(one, value=value) for one in chosen]
+    items = _replaced_items(known, recorded, item_values, looked_at) if item_values else None
+    changed = [one.amended(value, items and replace(items, posted=one.items.posted)) for one in chosen]
     after, events = _corrected(known.settings, recorded, key, changed, ends=ends)
     commit = Commit(tuple(events), {key: after}, due_ms=_due(known.settings, key, after), most=most)
     return Decision(RewardReceipt(RewardOutcome.ACCEPTED, appended(0)), commit)
@@ -252,6 +277,32 @@ def _replacement(known: Known, key: str, chosen: Sequence[PostedReward], value: 
     if chosen[0].value is None:
         raise refusal("reward_void", known.name, key)
     return _within_range(known, value)
+
+
+def _named_items(known: Known, recorded: Recorded, item_values: Mapping[str, float]) -> NamedItems:
+    """Return what is said of the items of a slate, or refuse it; of one that has ended nothing counts any more."""
+    if not item_values:
+        return NO_ITEMS
+    said = digest_items(item_values)
+    values = _placed(known, recorded.slate, item_values) if recorded.is_open else None
+    return NamedItems(said, said, values)
+
+
+def _replaced_items(
+    known: Known, recorded: Recorded, item_values: Mapping[str, float], looked_at: Correctable
+) -> NamedItems:
+    """Return what is to count of a slate's items, or refuse it; of one that was set aside and has ended, nothing is."""
+    if recorded.is_open or recorded.aside:
+        return _named_items(known, recorded, item_values)
+    return NamedItems(named=digest_items(item_values), values=_placed(known, looked_at.slate, item_values))
+
+
+def _placed(known: Known, slate: Sequence[str], item_values: Mapping[str, float]) -> ItemValues:
+    """Return item values by position, or refuse those of an item that was not shown."""
+    for item_id in item_values:
+        if item_id not in slate:
+            raise refusal("not_on_slate", known.name, item_id)
+    return tuple(item_values.get(item_id) for item_id in slate)
 
 
 def _limits(known: Known, key: str, recorded: Recorded, looked_at: Correctable) -> dict[str, int] | None:
@@ -283,7 +334,7 @@ def _corrected(
         gone = Expired(key, None, None, aside=recorded.aside)
         return replace(after, state=RecordState.VOID), [Lapsed(key, recorded.aside) if never_shown else gone]
     if recorded.is_open:
-        collected = RewardCollected(key, changed[0].reward_id, changed[0].value, recorded.aside)
+        collected = _collected(recorded, changed[0])
         if learned is None:
             return after, [collected]
         revised, revisions = revise(settings, after, place=1)
@@ -293,7 +344,9 @@ def _corrected(
     before = aggregate(kind, recorded.rewards) if recorded.aside else None
     left = aggregate(kind, after.rewards)
     state = RecordState.VOID if left is None else RecordState.REWARDED
-    return replace(after, state=state, position=appended(0)), [RewardAmended(key, left, before)]
+    is_learned = left is not None and not recorded.aside
+    item_values = aggregate_items(settings, after.rewards) if is_learned else None
+    return replace(after, state=state, position=appended(0)), [RewardAmended(key, left, before, item_values)]
 
 
 def expire(known: Known) -> Decision[int]:
@@ -341,14 +394,24 @@ def _end(settings: BanditSettings, recorded: Recorded, *, place: int) -> tuple[R
         return (close(recorded),)
     if recorded.state is RecordState.INACTIVE:
         return replace(recorded, state=RecordState.LAPSED), Lapsed(key, recorded.aside)
-    value = aggregate(settings.reward_aggregation, recorded.rewards)
+    value, item_values = (
+        aggregate(settings.reward_aggregation, recorded.rewards),
+        aggregate_items(settings, recorded.rewards),
+    )
     if value is not None:
         ended = replace(recorded, state=RecordState.REWARDED, position=appended(place))
-        return ended, Rewarded(key, value, recorded.shown, aside=recorded.aside)
+        return ended, Rewarded(key, value, recorded.shown, recorded.aside, item_values)
     default = settings.default_reward
-    shown = None if default is None else recorded.shown
-    expired = Expired(key, None if default is None else default + 0.0, shown, aside=recorded.aside)
+    if default is None:
+        expired = Expired(key, None, None, recorded.aside)
+    else:
+        expired = Expired(key, default + 0.0, recorded.shown, recorded.aside, item_values)
     return replace(recorded, state=RecordState.EXPIRED), expired
+
+
+def _collected(recorded: Recorded, taken: PostedReward) -> RewardCollected:
+    key, value = recorded.recommendation.recommendation_id, taken.value
+    return RewardCollected(key, taken.reward_id, value, recorded.aside, taken.items.values)
 
 
 def _activate(recorded: Recorded) -> tuple[Recorded, Event]:

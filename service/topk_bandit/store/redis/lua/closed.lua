@@ -7,7 +7,8 @@
 --   a string of state, whether another slate was shown and whether it was set aside (1 byte), digest of the request (4), of the slate that was shown
 --   (3), and deadline_ms (6), logged, by how much the position is behind that, 0 for none,
 --   and for each reward a list of 8 bytes of the SHA-1 of its id, "" for none; its value as it was posted; as it counts, true for
---   the same and false for none; its position, true for the record's.
+--   the same and false for none; its position, true for the record's; and what it says of items, if it does: as posted and as it
+--   counts, a digest of 8 bytes each, all 255 for none, and of each item a number of 8 bytes.
 -- Buckets are split one after the other, one whenever an entry comes into one that is full: so a write is never more than a few
 -- buckets, however many records there are (linear hashing).
 local SLICES, DIGEST_BYTES = 4, 9
@@ -37,9 +38,9 @@ local function unpack_filed(entry)
   local position = text(left[3] == 0 and 0 or left[2] + left[3])
   local filed = {text(kind), text(fingerprint), text(slate), text(deadline_ms), text(left[2]), position}
   for i = 4, #left do
-    local key, posted, counted, at = unpack(left[i])
+    local key, posted, counted, at, items = unpack(left[i])
     local shown = counted == true and posted or counted
-    filed[#filed + 1] = {key, number_text(posted), shown and number_text(shown) or '-', at == true and position or text(at)}
+    filed[#filed + 1] = {key, number_text(posted), shown and number_text(shown) or '-', at == true and position or text(at), items}
   end
   return filed
 end

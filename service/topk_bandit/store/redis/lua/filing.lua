@@ -26,11 +26,15 @@ local function write_empty(place)
   write('HSET', keys.closed[place], '0', '')
 end
 
+local function bytes_of(digits)
+  return (string.gsub(digits, '..', function(byte) return string.char(tonumber(byte, 16)) end))
+end
+
 local closing = {} -- entries that are to be filed
 
 -- Take a record out of those that are open; `file_closed` keeps what is left of it. That is a list: its state, and the digests of
--- its request and of the slate that was shown; deadline_ms; logged; position; and for each reward the hexadecimal digest of its id,
--- and the rest as an entry has it. `settled` gives the positions that were not known when it was put together.
+-- its request and of the slate that was shown; deadline_ms; logged; position; and for each reward the digest of its id, and the
+-- rest as an entry has it, but for bytes in hexadecimal. `settled` gives the positions that were not known when it was put together.
 local function close_record(id, record, settled)
   write('ZREM', keys.deadlines, id)
   write('HDEL', keys.recommendations, id)
@@ -38,10 +42,9 @@ local function close_record(id, record, settled)
   position = settled(position)
   local left = {struct.pack('>I1I4I3I6', state, fingerprint, slate, deadline_ms), logged, position == 0 and 0 or position - logged}
   for i = 7, #record do
-    local key, posted, counted, at = unpack(record[i])
-    key = string.gsub(key, '..', function(byte) return string.char(tonumber(byte, 16)) end)
+    local key, posted, counted, at, items = unpack(record[i])
     at = settled(at)
-    left[#left + 1] = {key, posted, counted, at == position or at}
+    left[#left + 1] = {bytes_of(key), posted, counted, at == position or at, items and bytes_of(items)}
   end
   closing[#closing + 1] = digest_of(id) .. cmsgpack.pack(left)
 end
