@@ -24,7 +24,7 @@ from topk_bandit.domain.bandits import (
     RewardOutcome,
     RewardRevised,
 )
-from topk_bandit.domain.errors import ConflictError, InvalidArgumentError
+from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, entry_of
 from topk_bandit.store.log import Correctable
 
 if TYPE_CHECKING:
@@ -143,12 +143,12 @@ class ItemValuesContract:
             for named in ({"fig": 1.0}, {"pear": 1.0, 'a "b"': 2.0}, {"pear": math.nan}, {"pear": math.inf}):
                 with pytest.raises(InvalidArgumentError) as refused:
                     await reward(store, 1.0, named)
-                assert refused.value.field == f"item_values[{[*named][-1]}]"
+                assert refused.value.field == entry_of("item_values", [*named][-1])
             assert await dump(store, NAME) == before
             await store.activate(NAME, "rec-1", ("fig", "apple"))
             with pytest.raises(InvalidArgumentError) as gone:
                 await reward(store, 1.0, {"pear": 1.0})
-            assert gone.value.field == "item_values[pear]"
+            assert gone.value.field == 'item_values["pear"]'
             assert await reward(store, 1.0, {"fig": 1.0}) is RewardOutcome.ACCEPTED
             assert await learned(store) == [(1.0, None)]
 
@@ -258,7 +258,7 @@ class ItemValuesContract:
             assert await correct(store, 2.0, {"apple": 3.0}) is RewardOutcome.DUPLICATE
             with pytest.raises(InvalidArgumentError) as refused:
                 await correct(store, 2.0, {"apple": 3.0, "fig": 7.0})
-            assert refused.value.field == "item_values[fig]"
+            assert refused.value.field == 'item_values["fig"]'
             assert await reward(store, 1.0, {"pear": 1.0}) is RewardOutcome.DUPLICATE
             assert await correct(store, None) is RewardOutcome.ACCEPTED
             assert await learned(store) == [(1.0, 0.5), (1.0, 0.5), (0.5, 3.0), None]

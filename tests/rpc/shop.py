@@ -9,6 +9,7 @@ from tests.bandits.harness import worker_status
 
 from topk_bandit.bandits.imports import ImportReceipt, RowError
 from topk_bandit.domain.bandits import (
+    NOTHING_NAMED,
     ActivationOutcome,
     ActivationReceipt,
     BanditStats,
@@ -45,7 +46,7 @@ from topk_bandit.store.log import BanditRecord, ImportProgress
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.bandits.imports import RowsOfImport
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest, Reward
@@ -116,6 +117,7 @@ class Shop:
         self.asked_versions: list[int] = []
         self.activated: dict[str, tuple[str, ...]] = {}
         self.reward_ids: list[tuple[str, bool]] = []
+        self.item_values: list[dict[str, float]] = []
         self.finished: list[str] = []
         self.sent: list[RowsOfImport] = []
 
@@ -198,10 +200,18 @@ class Shop:
         return ActivationReceipt(ActivationOutcome.ACTIVATED, 7)
 
     async def reward(
-        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        item_values: Mapping[str, float] = NOTHING_NAMED,
     ) -> RewardReceipt:
         loop = await self._enter("reward", name)
         self.reward_ids.append((reward_id, final))
+        self.item_values.append(dict(item_values))
         if recommendation_id in self.faults:
             raise self.faults[recommendation_id]
         if recommendation_id not in loop.given:
@@ -223,16 +233,28 @@ class Shop:
     async def _attempt(self, name: BanditName, reward: Reward) -> RewardReceipt | Exception:
         try:
             return await self.reward(
-                name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+                name,
+                reward.recommendation_id,
+                reward.value,
+                reward_id=reward.reward_id,
+                final=reward.final,
+                item_values=reward.item_values,
             )
         except Exception as error:  # noqa: BLE001 - as a store does with what it can't read
             return error
 
     async def correct_reward(
-        self, name: BanditName, recommendation_id: str, value: float | None, *, reward_id: str = ""
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        *,
+        reward_id: str = "",
+        item_values: Mapping[str, float] = NOTHING_NAMED,
     ) -> RewardReceipt:
         loop = await self._enter("correct_reward", name)
         self.reward_ids.append((reward_id, False))
+        self.item_values.append(dict(item_values))
         if recommendation_id not in loop.given:
             raise NotFoundError("recommendation")
         if recommendation_id not in loop.rewards:

@@ -82,6 +82,7 @@ EVERYTHING: dict[str, Any] = {
     "requires_activation": True,
     "durability": "fsync",
     "learned_per_second": 1_000_000,
+    "default_item_value": 0.0,
     "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
@@ -98,6 +99,7 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         requires_activation=True,
         durability=FSYNC,
         learned_per_second=1_000_000,
+        default_item_value=0.0,
     )
     assert answer.requires_activation
     assert answer.durability == "fsync"
@@ -111,6 +113,7 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
     assert stub.GetBandit(pb.GetBanditRequest(name=HOME), timeout=PATIENCE).bandit == answer
     assert answer.default_reward == 0.0
     assert answer.HasField("default_reward")
+    assert answer.HasField("default_item_value")
     assert answer.reward_wait == EVERYTHING["reward_wait"]
 
 
@@ -166,6 +169,8 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
             {"provisional_after": Duration(seconds=60), "reward_wait": Duration(seconds=60)},
             "bandit.provisional_after",
         ),
+        ({"default_item_value": math.nan}, "bandit.default_item_value"),
+        ({"default_item_value": 1.1e100}, "bandit.default_item_value"),
         ({"half_life": Duration(seconds=-1)}, "bandit.half_life"),
         ({"half_life": Duration(seconds=3650 * 86_400 + 1)}, "bandit.half_life"),
         ({"reward_wait": Duration(nanos=999_999)}, "bandit.reward_wait"),
@@ -275,6 +280,8 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["provisional_after"], {"provisional_after": Duration()}, {"provisional_after_ms": 0}),
     (["provisional_after"], {"default_reward": 0.5}, {"provisional_after_ms": None}),
     (["half_life"], {"default_reward": 0.5}, {"half_life_ms": 0}),
+    (["default_item_value"], {"default_item_value": -2.5}, {"default_item_value": -2.5}),
+    (["default_item_value"], {"default_reward": 0.5}, {"default_item_value": None}),
     (["prior_study"], {"prior_study": "tenants/acme/studies/tastes"}, {"prior_study": "tastes"}),
     (["prior_study"], {"default_reward": 0.5}, {"prior_study": ""}),
     (["default_reward"], {"prior_study": "nonsense"}, {"default_reward": None}),

@@ -130,6 +130,17 @@ def test_a_slate_as_json(listener: HttpListener) -> None:
     assert listener.running.ledger.handled[-1] == ("topk_bandit.v1.RecommenderService", "Recommend", "OK")
 
 
+@pytest.mark.parametrize("name", ["item_values", "itemValues"])
+def test_a_reward_says_what_each_item_did(listener: HttpListener, name: str) -> None:
+    slate = listener.send(RECOMMEND, {"bandit": BANDIT, "context": [1.0]}).content
+    posted = {"bandit": BANDIT, "recommendationId": slate["recommendationId"], "value": 1}
+    assert listener.send(REWARD, {**posted, name: {"soup": 1, "pie": 0}}).status == 200
+    assert listener.running.shop.item_values == [{"soup": 1.0, "pie": 0.0}]
+    refused = listener.send(REWARD, {**posted, name: {"soup": 1e101}})
+    assert (refused.status, refused.content["code"]) == (400, "invalid_argument")
+    assert 'item_values["soup"]' in refused.content["message"]
+
+
 def test_an_update_mask_has_its_paths_in_camel_case(listener: HttpListener) -> None:
     changed = {"bandit": {"name": BANDIT, "reward_wait": "60s", "halfLife": "7200s"}}
     answer = listener.send(UPDATE, {**changed, "update_mask": "rewardWait,halfLife"})

@@ -56,6 +56,8 @@ def test_rows_become_slates() -> None:
     )
     assert (str(name), sent) == (NAME, RowsOfImport("year", 7, 12, slates, skips=True))
     assert import_request(request(message(), message()))[1].next_row == 2
+    [of_items] = import_request(request(message(item_values={"b": 2.0})))[1].rows
+    assert of_items == PastSlate((1.0, 0.5), ("a", "b"), 0.0, item_values=(None, 2.0))
     assert import_request(request(next_row=9))[1].rows == ()
 
 
@@ -70,6 +72,8 @@ def test_rows_become_slates() -> None:
         (pb.PastObservation(item_ids=["a", "b"]), "reward"),
         (message(reward=NAN), "reward"),
         (message(reward=1e101), "reward"),
+        (message(item_values={"a": NAN}), 'item_values["a"]'),
+        (message(item_values={"c": 1.0}), 'item_values["c"]'),
         (message(propensity=0.0), "propensity"),
         (message(propensity=1.5), "propensity"),
         (message(propensity=NAN), "propensity"),

@@ -182,6 +182,13 @@ def test_reward_conflict_and_unknown_id(channel: grpc.Channel, stub: Recommender
         ({"value": math.nan}, "value"),
         ({"value": -math.inf}, "value"),
         ({"value": 1.1e100}, "value"),
+        ({"item_values": {"soup": math.nan}}, 'item_values["soup"]'),
+        ({"item_values": {"pie": 1.0, "soup": -math.inf}}, 'item_values["soup"]'),
+        ({"item_values": {"a b": 1.1e100}}, 'item_values["a b"]'),
+        ({"item_values": {"": 1.0}}, "item_values"),
+        ({"item_values": {"x" * 129: 1.0}}, "item_values"),
+        ({"item_values": {"x\r": math.nan}}, "item_values"),
+        ({"item_values": {str(n): 1.0 for n in range(13)}}, "item_values"),
     ],
 )
 def test_reward_names_the_bad_field(
@@ -191,6 +198,24 @@ def test_reward_names_the_bad_field(
     refusal = refused(stub.Reward, request)
     assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
     assert "reward" not in server.shop.calls
+
+
+def test_item_values_are_passed_on(server: RunningServer, channel: grpc.Channel, stub: RecommenderServiceStub) -> None:
+    recommend(channel, request_id="r1")
+    told = {"bandit": HOME, "recommendation_id": "r1", "value": 1.0}
+    stub.Reward(pb.RewardRequest(**told, item_values={"soup": 1.0, "pie": -0.0}), timeout=PATIENCE)
+    stub.AmendReward(pb.AmendRewardRequest(**told, item_values={"pie": 2.5}), timeout=PATIENCE)
+    entry = pb.RewardEntry(recommendation_id="r1", value=1.0, item_values={"soup": 3.0})
+    bad = pb.RewardEntry(recommendation_id="r1", value=1.0, item_values={"soup": math.inf})
+    results = stub.BatchReward(pb.BatchRewardRequest(bandit=HOME, rewards=[entry, bad]), timeout=PATIENCE).results
+    assert results[1].error.field == 'rewards[1].item_values["soup"]'
+    stub.Reward(pb.RewardRequest(**told), timeout=PATIENCE)
+    assert repr(server.shop.item_values) == repr([{"soup": 1.0, "pie": 0.0}, {"pie": 2.5}, {"soup": 3.0}, {}])
+
+
+def test_an_amendment_names_the_bad_item(stub: RecommenderServiceStub) -> None:
+    request = pb.AmendRewardRequest(bandit=HOME, recommendation_id="r1", value=1.0, item_values={"soup": math.nan})
+    assert list(refused(stub.AmendReward, request).fields) == ['item_values["soup"]']
 
 
 def entries(*rewards: tuple[str, float | None]) -> pb.BatchRewardRequest:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, PastSlate, Prior, Shown
+    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, PastSlate, Prior, Shown
     from topk_bandit.domain.features import Context
     from topk_bandit.learning.limits import Limits
 
@@ -249,6 +249,13 @@ class Model:
         But for a change of settings or items, and for an import, which may refit at once.
         """
         return self.version + self.events_before_refit if self.state.can_correct(recommendation_id) else 0
+
+    def find_correctable(self, recommendation_id: str) -> tuple[str, ...]:
+        """Return the slate whose reward is a row of its own, empty for one whose reward is none."""
+        recent = self.state.recent
+        if recommendation_id not in recent.ids:
+            return ()
+        return self.items.find_ids(recent.rankings[recent.ids.index(recommendation_id)])
 
     @property
     def events_before_refit(self) -> int:
@@ -653,7 +660,8 @@ def _usual_reward(model: Model, reward: float | None) -> float:
 def _take_reward(model: Model, event: Rewarded, *, at_ms: int) -> Model:
     """Learn a reward, or only count it if an item of its slate has lost its place meanwhile."""
     if model.items.have_places(event.shown.slate):
-        return _learn_reward(model, event.recommendation_id, event.value, event.shown, at_ms=at_ms)
+        learned = _Learned(event.recommendation_id, event.value, event.item_values, event.shown)
+        return _learn_reward(model, learned, at_ms=at_ms)
     tally = replace(model.tally, unlearned=model.tally.unlearned + 1)
     return replace(model, state=model.state.closed(event.recommendation_id), tally=tally)
 
@@ -665,7 +673,8 @@ def _expire_slate(model: Model, event: Expired, *, at_ms: int) -> Model:
     if event.default_reward is None or event.shown is None or not model.items.have_places(event.shown.slate):
         return replace(model, state=model.state.closed(event.recommendation_id), tally=tally)
     expired = replace(model, tally=replace(tally, defaults=tally.defaults + 1))
-    return _learn_reward(expired, event.recommendation_id, event.default_reward, event.shown, at_ms=at_ms)
+    learned = _Learned(event.recommendation_id, event.default_reward, event.item_values, event.shown)
+    return _learn_reward(expired, learned, at_ms=at_ms)
 
 
 def _correct_reward(model: Model, event: RewardAmended) -> Model:
@@ -675,7 +684,8 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
         return _correct_aside(model, event)
     if not state.can_correct(event.recommendation_id):
         return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
-    corrected = state.corrected(event.recommendation_id, event.value)
+    outcomes = _outcomes(model, event.item_values)
+    corrected = state.corrected(event.recommendation_id, event.value, outcomes=outcomes)
     tally = replace(
         tally,
         voided=tally.voided + (event.value is None),
@@ -694,7 +704,8 @@ def _revise_reward(model: Model, event: RewardRevised, logged: LoggedEvent) -> M
     state = _revised_state(model, event, event.before) if has_places else None
     if state is None:
         # Rewards of a kind that comes late are wild until enough of them were heard of.
-        heard = model.state if event.value is None else model.state.heard(event.value)
+        value = event.value
+        heard = model.state if value is None or value == event.before else model.state.heard(value)
         return replace(model, state=heard, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     return replace(model, state=state, tally=replace(tally, voided=tally.voided + (event.value is None)))
 
@@ -705,21 +716,29 @@ def _begin_provisional(model: Model, event: RewardRevised, tally: Tally, *, at_m
         raise CorruptDataError(f"the log takes back a reward of {event.recommendation_id!r} that was never learned")
     if model.items.have_places(event.shown.slate):
         model = replace(model, tally=tally)
-        return _learn_reward(model, event.recommendation_id, event.value, event.shown, at_ms=at_ms)
+        learned = _Learned(event.recommendation_id, event.value, event.item_values, event.shown)
+        return _learn_reward(model, learned, at_ms=at_ms)
     unlearned = replace(tally, unlearned=tally.unlearned + 1)
     return replace(model, state=model.state.closed(event.recommendation_id), tally=unlearned)
 
 
 def _revised_state(model: Model, event: RewardRevised, before: float) -> State | None:
-    """Return the state that learned another reward of a slate, None if it can't."""
-    state, shown = model.state, event.shown
+    """Return the state that learned another reward of a slate, or other values of its items; None if it can't."""
+    state, shown, outcomes = model.state, event.shown, _outcomes(model, event.item_values)
     if state.can_correct(event.recommendation_id):
-        return state.corrected(event.recommendation_id, event.value)
-    context, ranking = model.encode(shown.context), model.items.find_indices(shown.slate)
-    if event.value == before:
+        return state.corrected(event.recommendation_id, event.value, outcomes=outcomes)
+    if (event.value, event.item_values) == (before, event.item_values_before):
         return state
-    reward, at = event.value, event.learned_ms
-    return state.revised(event.recommendation_id, context, ranking, before=before, reward=reward, at=at)
+    return state.revised(
+        event.recommendation_id,
+        model.encode(shown.context),
+        model.items.find_indices(shown.slate),
+        before=before,
+        reward=event.value,
+        at=event.learned_ms,
+        before_outcomes=_outcomes(model, event.item_values_before),
+        outcomes=outcomes,
+    )
 
 
 def _correct_aside(model: Model, event: RewardAmended) -> Model:
@@ -738,9 +757,39 @@ def _correct_aside(model: Model, event: RewardAmended) -> Model:
     return replace(model, tally=corrected)
 
 
-def _learn_reward(model: Model, recommendation_id: str, reward: float, shown: Shown, *, at_ms: int) -> Model:
+class _Learned(NamedTuple):
+    """What is learned of a slate that was shown."""
+
+    recommendation_id: str
+    reward: float
+    item_values: ItemValues | None
+    shown: Shown
+
+
+def _learn_reward(model: Model, learned: _Learned, *, at_ms: int) -> Model:
+    shown, outcomes = learned.shown, _outcomes(model, learned.item_values)
     context, ranking = model.encode(shown.context), model.items.find_indices(shown.slate)
-    return replace(model, state=model.state.rewarded(recommendation_id, context, ranking, reward=reward, at=at_ms))
+    state = model.state.rewarded(
+        learned.recommendation_id, context, ranking, reward=learned.reward, at=at_ms, outcomes=outcomes
+    )
+    return replace(model, state=state)
+
+
+def _outcomes(model: Model, values: ItemValues | None) -> NDArray[np.float64] | None:
+    """Return what each item of a slate did, NaN for unknown, shape (k,); None where nothing is known of any."""
+    if values is None:
+        return None
+    if len(values) != model.settings.slate_size:
+        raise CorruptDataError(f"the log has values of {len(values)} items of a slate of {model.settings.slate_size}")
+    return np.array([math.nan if value is None else value for value in values])
+
+
+def _outcomes_of_all(model: Model, slates: Sequence[PastSlate]) -> NDArray[np.float64] | None:
+    """Return the outcomes of the items of slates, shape (B, k); None where nothing is known of any."""
+    known = [_outcomes(model, slate.item_values) for slate in slates]
+    if all(one is None for one in known):
+        return None
+    return np.array([np.full(model.settings.slate_size, math.nan) if one is None else one for one in known])
 
 
 def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> Model:
@@ -760,5 +809,6 @@ def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> 
         np.array([model.items.find_indices(slate.slate) for slate in slates]),
         np.array([slate.reward for slate in slates]),
         np.array([0 if slate.at_ms is None else max(at_ms - slate.at_ms, 0) for slate in slates], dtype=np.float64),
+        _outcomes_of_all(model, slates),
     )
     return replace(model, state=model.state.learn_history(past, at=at_ms))

@@ -22,7 +22,7 @@ from topk_bandit.bandits.contexts import check_context, complete_context
 from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.slate_rates import is_set_aside
 from topk_bandit.bandits.tenant_quotas import A_SLATE
-from topk_bandit.domain.bandits import Recommendation, RecommendationRequest, Reward
+from topk_bandit.domain.bandits import NOTHING_NAMED, Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
     CorruptDataError,
     InvalidArgumentError,
@@ -37,7 +37,7 @@ from topk_bandit.learning.decisions import decide
 from topk_bandit.store.log import Correctable, RecordStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
     from numpy.typing import NDArray
@@ -271,11 +271,20 @@ class Recommender:
         return await self._models.take_in(name, self._store.activate(name, recommendation_id, shown_slate))
 
     async def reward(
-        self, name: BanditName, recommendation_id: str, value: float, *, reward_id: str = "", final: bool = False
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        item_values: Mapping[str, float] = NOTHING_NAMED,
     ) -> RewardReceipt:
         """Take in a slate's reward, or one of several; see `topk_bandit.store.log.Store.record_reward`."""
-        reward = Reward(recommendation_id, value, reward_id, final)
-        recorded = self._store.record_reward(name, recommendation_id, value, reward_id=reward_id, final=final)
+        reward = Reward(recommendation_id, value, reward_id, final, item_values)
+        recorded = self._store.record_reward(
+            name, recommendation_id, value, reward_id=reward_id, final=final, item_values=item_values
+        )
         try:
             receipt = await self._models.take_in(name, recorded)
         except TopkBanditError as error:
@@ -303,7 +312,13 @@ class Recommender:
             self._hooks.acknowledged(outcome.durability.word)
 
     async def correct_reward(
-        self, name: BanditName, recommendation_id: str, value: float | None, *, reward_id: str = ""
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        *,
+        reward_id: str = "",
+        item_values: Mapping[str, float] = NOTHING_NAMED,
     ) -> RewardReceipt:
         """Replace a slate's reward, or one of several; with None take it back.
 
@@ -313,11 +328,15 @@ class Recommender:
             record = await self._store.get_bandit(name)
             model = await self._models.follow(name)
             known = Correctable(
-                record.incarnation, record.revision, model.version, model.last_correction(recommendation_id)
+                record.incarnation,
+                record.revision,
+                model.version,
+                model.last_correction(recommendation_id),
+                model.find_correctable(recommendation_id),
             )
             try:
                 receipt = await self._store.correct_reward(
-                    name, recommendation_id, value, reward_id=reward_id, known=known
+                    name, recommendation_id, value, reward_id=reward_id, item_values=item_values, known=known
                 )
             except NotDurableError:
                 self._hooks.acknowledged("missed")

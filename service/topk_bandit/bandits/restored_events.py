@@ -30,7 +30,7 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, entry_of
 from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
@@ -135,7 +135,7 @@ def _check_shown(settings: BanditSettings, context: Context, slate: Sequence[str
 def _check_features(features: Features) -> None:
     for name, value in features.values:
         for number in _numbers(value):
-            _check_number(f'features["{name}"]', number, MAX_FEATURE_MAGNITUDE)
+            _check_number(entry_of("features", name), number, MAX_FEATURE_MAGNITUDE)
 
 
 def _check_settings(settings: BanditSettings) -> None:

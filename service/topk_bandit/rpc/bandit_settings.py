@@ -97,6 +97,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         durability=_durability(bandit),
         learned_per_second=_learned_per_second(bandit),
         provisional_after_ms=_provisional_after_ms(bandit),
+        default_item_value=_default_item_value(bandit),
     )
     return _check_together(settings)
 
@@ -121,6 +122,7 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         durability=str(settings.durability or ""),
         learned_per_second=settings.learned_per_second,
         provisional_after=None if settings.provisional_after_ms is None else duration(settings.provisional_after_ms),
+        default_item_value=settings.default_item_value,
     )
 
 
@@ -229,6 +231,12 @@ def _default_reward(bandit: pb.Bandit) -> float | None:
     return fields.reward_value("bandit.default_reward", bandit.default_reward)
 
 
+def _default_item_value(bandit: pb.Bandit) -> float | None:
+    if not bandit.HasField("default_item_value"):
+        return None
+    return fields.reward_value("bandit.default_item_value", bandit.default_item_value)
+
+
 def _reward_range(bandit: pb.Bandit) -> RewardRange | None:
     if not bandit.HasField("reward_range"):
         return None
@@ -313,6 +321,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "prior_study": {"prior_study": _prior_study, "prior_digest": lambda _: ""},
     "half_life": {"half_life_ms": _half_life_ms},
     "provisional_after": {"provisional_after_ms": _provisional_after_ms},
+    "default_item_value": {"default_item_value": _default_item_value},
     "reward_range": {"reward_range": _reward_range},
     "reward_aggregation": {"reward_aggregation": _reward_aggregation},
     "requires_activation": {"requires_activation": lambda bandit: bandit.requires_activation},

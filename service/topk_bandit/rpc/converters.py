@@ -50,6 +50,7 @@ __all__ = [
     "PageRequest",
     "activation_request",
     "activation_to_proto",
+    "amended_reward",
     "bandit_creation",
     "bandit_page",
     "bandit_reset",
@@ -169,6 +170,14 @@ def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, R
     return fields.bandit_name("bandit", request.bandit), _posted_reward("", request)
 
 
+def amended_reward(request: recommender_pb.AmendRewardRequest) -> tuple[BanditName, Reward]:
+    """Return whose reward an AmendReward replaces, and by what."""
+    name, recommendation_id, reward_id = reward_named(request)
+    value = fields.reward_value("value", request.value if request.HasField("value") else None)
+    items = fields.item_values("item_values", request.item_values)
+    return name, Reward(recommendation_id, value, reward_id, item_values=items)
+
+
 def reward_named(
     request: recommender_pb.VoidRewardRequest | recommender_pb.AmendRewardRequest,
 ) -> tuple[BanditName, str, str]:
@@ -201,6 +210,7 @@ def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_
         value=fields.reward_value(f"{prefix}value", value),
         reward_id=fields.opaque_id(f"{prefix}reward_id", entry.reward_id) if entry.reward_id else "",
         final=entry.final,
+        item_values=fields.item_values(f"{prefix}item_values", entry.item_values),
     )
 
 

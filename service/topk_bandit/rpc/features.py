@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.bandits import MAX_CONTEXT_WIDTH
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, entry_of
 from topk_bandit.domain.features import (
     MAX_FEATURE_MAGNITUDE,
     MAX_FEATURE_TEXT,
@@ -165,7 +165,7 @@ def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Fea
             raise InvalidArgumentError(
                 path, f"has the name {fields.quote_text(name)}, which no feature can have: use {_NAMES}"
             )
-        read = _value(f'{path}["{name}"]', value)
+        read = _value(entry_of(path, name), value)
         if read != "":
             found[name] = read
     return Features.of(found)

@@ -10,13 +10,14 @@ from topk_bandit.domain.bandits import (
     MAX_CONTEXT_DIMENSION,
     MAX_CONTEXT_MAGNITUDE,
     MAX_REWARD_MAGNITUDE,
+    MAX_SLATE_SIZE,
     BanditName,
 )
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, entry_of
 from topk_bandit.domain.studies import StudyName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "ALL_TENANTS",
@@ -25,6 +26,7 @@ __all__ = [
     "context_vector",
     "integer",
     "item_ids",
+    "item_values",
     "log_position",
     "number",
     "opaque_id",
@@ -180,6 +182,16 @@ def reward_value(path: str, value: float | None) -> float:
     if value is None:
         raise InvalidArgumentError(path, "is required; 0 has to be set like any other value")
     return number(path, value, low=-MAX_REWARD_MAGNITUDE, high=MAX_REWARD_MAGNITUDE)
+
+
+def item_values(path: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Return values of items by their ids; each is as a reward is."""
+    if len(values) > MAX_SLATE_SIZE:
+        raise InvalidArgumentError(path, f"has {len(values)} entries; at most {MAX_SLATE_SIZE} are allowed")
+    return {
+        opaque_id(path, item_id): reward_value(entry_of(path, item_id), value) + 0.0
+        for item_id, value in values.items()
+    }
 
 
 def integer(path: str, value: int, *, low: int, high: int) -> int:

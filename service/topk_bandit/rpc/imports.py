@@ -10,6 +10,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import FIRST_TIME, LAST_TIME
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import context_from_proto
+from topk_bandit.store.recorded import place_item_values
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ def import_request(request: pb.ImportObservationsRequest) -> tuple[BanditName, R
 
 def _row(row: pb.PastObservation) -> PastSlate | InvalidArgumentError:
     try:
+        slate = fields.item_ids("item_ids", row.item_ids)
         return PastSlate(
             context=context_from_proto("", row),
-            slate=fields.item_ids("item_ids", row.item_ids),
+            slate=slate,
             reward=fields.reward_value("reward", row.reward if row.HasField("reward") else None) + 0.0,
             at_ms=_milliseconds(row) if row.HasField("time") else None,
             propensity=_propensity(row.propensity) if row.HasField("propensity") else None,
+            item_values=place_item_values(slate, fields.item_values("item_values", row.item_values)),
         )
     except InvalidArgumentError as error:
         return error

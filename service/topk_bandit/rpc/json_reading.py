@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from google.protobuf import json_format
 
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, entry_of
 from topk_bandit.rpc.json_features import WRITTEN_PLAINLY, typed_value
 from topk_bandit.rpc.json_parsing import EMPTY_MEANS, FAST_PATH_ERRORS, LIBRARYS_OWN, is_feature, map_entry_of
 from topk_bandit.rpc.json_values import READERS_OF_TEXTS, find_meant, read_double, read_name, read_scalar, show
@@ -120,7 +120,7 @@ def _read_map(path: str, value: Any, field: FieldDescriptor) -> dict[str, Any]: 
     if not isinstance(value, dict):
         raise _error(path, f'expected an object such as {{"name": value}}, got {show(value)}')
     there = {key: one for key, one in value.items() if one is not None or not is_feature(field)}
-    return {key: _require(f'{path}["{key}"]', one, field) for key, one in there.items()}
+    return {key: _require(entry_of(path, key), one, field) for key, one in there.items()}
 
 
 def _require(path: str, value: Any, field: FieldDescriptor) -> Any:  # noqa: ANN401

@@ -42,6 +42,7 @@ FEWEST = 1000
 
 MOST_OF_FIELDS: dict[str, int] = {
     "ActivateRequest.shown_item_ids": MAX_SLATE_SIZE,
+    "AmendRewardRequest.item_values": MAX_SLATE_SIZE,
     "Bandit.baseline_item_ids": MAX_SLATE_SIZE,
     "BatchRewardRequest.rewards": MAX_BATCH,
     "CategoricalFeature.values": MAX_CONTEXT_WIDTH,
@@ -60,11 +61,14 @@ MOST_OF_FIELDS: dict[str, int] = {
     "PastObservation.context": MAX_CONTEXT_DIMENSION,
     "PastObservation.features": MAX_FEATURES,
     "PastObservation.item_ids": MAX_SLATE_SIZE,
+    "PastObservation.item_values": MAX_SLATE_SIZE,
     "RankingAnswer.item_ids": MAX_LIST_SIZE,
     "RatingsAnswer.ratings": MAX_LIST_SIZE,
     "RecommendRequest.candidate_item_ids": fields.MAX_ITEMS,
     "RecommendRequest.context": MAX_CONTEXT_DIMENSION,
     "RecommendRequest.features": MAX_FEATURES,
+    "RewardEntry.item_values": MAX_SLATE_SIZE,
+    "RewardRequest.item_values": MAX_SLATE_SIZE,
     "RetireItemsRequest.item_ids": fields.MAX_ITEMS,
     "Study.items": fields.MAX_ITEMS,
     "Study.queries": MAX_STUDY_QUERIES,

@@ -74,7 +74,12 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         """Take in a reward."""
         name, reward = converters.reward_request(request)
         receipt = await self._use_cases.reward(
-            name, reward.recommendation_id, reward.value, reward_id=reward.reward_id, final=reward.final
+            name,
+            reward.recommendation_id,
+            reward.value,
+            reward_id=reward.reward_id,
+            final=reward.final,
+            item_values=reward.item_values,
         )
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResponse)
 
@@ -90,9 +95,14 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         self, request: recommender_pb.AmendRewardRequest, _context: Context
     ) -> recommender_pb.AmendRewardResponse:
         """Replace a reward by another value."""
-        name, recommendation_id, reward_id = converters.reward_named(request)
-        value = fields.reward_value("value", request.value if request.HasField("value") else None)
-        receipt = await self._use_cases.correct_reward(name, recommendation_id, value, reward_id=reward_id)
+        name, reward = converters.amended_reward(request)
+        receipt = await self._use_cases.correct_reward(
+            name,
+            reward.recommendation_id,
+            reward.value,
+            reward_id=reward.reward_id,
+            item_values=reward.item_values,
+        )
         return converters.receipt_to_proto(receipt, recommender_pb.AmendRewardResponse)
 
     async def BatchReward(

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from topk_bandit.domain.bandits import NOTHING_NAMED, Reward, RewardReceipt
 from topk_bandit.domain.durability import IN_MEMORY, Durability
-from topk_bandit.domain.errors import CorruptDataError, NotDurableError, TopkBanditError, UnavailableError
+from topk_bandit.domain.errors import (
+    CorruptDataError,
+    NotDurableError,
+    TopkBanditError,
+    UnavailableError,
+    entry_of,
+)
+from topk_bandit.store.data_versions import check_item_values
 from topk_bandit.store.log import (
     Appended,
     Expiry,
@@ -21,6 +28,7 @@ from topk_bandit.store.log import (
     Store,
     Written,
 )
+from topk_bandit.store.recorded import find_item_values
 from topk_bandit.store.refusals import finite_text
 from topk_bandit.store.rules import bandits, slates
 from topk_bandit.store.rules.decisions import Commit, Decision, position_of
@@ -235,6 +243,8 @@ class JournaledStore(Store):
         self, name: BanditName, part: ImportPart, event: Imported | None, *, incarnation: str, items_position: int
     ) -> ImportOutcome:
         """See `Store.record_import`."""
+        if event is not None:
+            check_item_values(self.data_version, *find_item_values(event))
         decision, committed = await self._decide(
             name,
             Sought(part=part.place),
@@ -326,6 +336,7 @@ class JournaledStore(Store):
         item_values: Mapping[str, float] = NOTHING_NAMED,
     ) -> Written[RewardReceipt]:
         """See `Store.record_reward`."""
+        check_item_values(self.data_version, item_values)
         reward = Reward(recommendation_id, _finite(value), reward_id, final, _finite_items(item_values))
         decision, committed = await self._decide(
             name,
@@ -346,6 +357,7 @@ class JournaledStore(Store):
         known: Correctable,
     ) -> RewardReceipt | None:
         """See `Store.correct_reward`."""
+        check_item_values(self.data_version, item_values)
         wanted, items = None if value is None else _finite(value), _finite_items(item_values)
         decision, committed = await self._decide(
             name,
@@ -429,6 +441,7 @@ class JournaledStore(Store):
         decided: dict[int, Decision[RewardReceipt]] = {}
         for place, one in posted.items():
             try:
+                check_item_values(self.data_version, one.item_values)
                 decided[place] = slates.reward(known, one)
             except TopkBanditError as error:
                 outcomes[place] = error
@@ -506,7 +519,9 @@ def _finite(value: float) -> float:
 
 
 def _finite_items(item_values: Mapping[str, float]) -> Mapping[str, float]:
-    return {item_id: float(finite_text(f"item_values[{item_id}]", value)) for item_id, value in item_values.items()}
+    return {
+        item_id: float(finite_text(entry_of("item_values", item_id), value)) for item_id, value in item_values.items()
+    }
 
 
 def _outcome(

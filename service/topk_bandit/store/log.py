@@ -677,13 +677,15 @@ class Store(Protocol):
         ------
         InvalidArgumentError
             On ``value``: it is not finite, or outside a range that does not clamp. On ``reward_id``: it is empty, with
-            an aggregation other than FIRST. On ``item_values[id]``: it is not finite, or no item of a slate that has
+            an aggregation other than FIRST. On ``item_values["id"]``: it is not finite, or no item of a slate that has
             not ended.
         NotFoundError
             No such bandit, or no such recommendation (never given out, or closed longer ago than records are kept).
         ConflictError
             REWARD_EXISTS: another value was accepted, or other item values, or counted as late, before. REWARD_FINAL:
             the recommendation ended with its final reward.
+        NotReadyError
+            DATA_VERSION: there are `item_values`, which the data version in force does not have.
         ExhaustedError
             REWARD_COUNT: the recommendation has `MOST_REWARDS` rewards.
         """
@@ -701,7 +703,7 @@ class Store(Protocol):
         Raises
         ------
         InvalidArgumentError
-            On ``value`` or ``item_values[id]``: one is not finite; then nothing is written.
+            On ``value`` or ``item_values["id"]``: one is not finite; then nothing is written.
         """
         ...
 
@@ -732,11 +734,11 @@ class Store(Protocol):
         NotFoundError
             No such bandit or recommendation.
         InvalidArgumentError
-            On ``value`` and ``item_values[id]``: as for `record_reward`. On ``reward_id``: it is empty, and several
+            On ``value`` and ``item_values["id"]``: as for `record_reward`. On ``reward_id``: it is empty, and several
             rewards could be meant.
         NotReadyError
             NO_REWARD: there is no such reward, or it was late. REWARD_VOIDED: it was taken back. REWARD_FOLDED: it is
-            part of sums by now.
+            part of sums by now. DATA_VERSION: as for `record_reward`.
         """
         ...
 
@@ -763,7 +765,8 @@ class Store(Protocol):
         ConflictError
             IMPORT_REUSED: rows of the part were recorded with another content, or in other parts.
         NotReadyError
-            IMPORT_GAP: the rows before it are not recorded; ``next_row`` says how far the import is.
+            IMPORT_GAP: the rows before it are not recorded; ``next_row`` says how far the import is. DATA_VERSION: rows
+            have item values, which the data version in force does not have.
         ExhaustedError
             IMPORT_COUNT: the bandit remembers `MOST_IMPORT_PARTS` parts already.
         """

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import Aggregation, Imported, Shown
+from topk_bandit.domain.errors import InvalidArgumentError, entry_of
 from topk_bandit.store.documents import pack, plain
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "digest_items",
     "find_item_values",
     "is_pending",
+    "place_item_values",
 ]
 
 
@@ -179,6 +181,20 @@ class Recorded:
 def is_pending(recorded: Recorded | None) -> bool:
     """Return whether a recommendation is active and waits for a reward; one that is not recorded does not."""
     return recorded is not None and recorded.state is RecordState.PENDING
+
+
+def place_item_values(slate: Sequence[str], item_values: Mapping[str, float]) -> ItemValues | None:
+    """Return item values by the positions of their items, None without any.
+
+    Raises
+    ------
+    InvalidArgumentError
+        On ``item_values["id"]``: that item is not on the slate.
+    """
+    for item_id in item_values:
+        if item_id not in slate:
+            raise InvalidArgumentError(entry_of("item_values", item_id), "is no item of the slate that was shown")
+    return tuple(map(item_values.get, slate)) if item_values else None
 
 
 def digest_items(item_values: Mapping[str, float]) -> str:

@@ -77,9 +77,6 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "REWARD_FOLDED",
         f"the reward of recommendation {key} was learned before the last refit, and can't be told from others any more",
     ),
-    "not_on_slate": lambda _, item_id: InvalidArgumentError(
-        f"item_values[{item_id}]", "is no item of the slate that was shown"
-    ),
     "no_reward_id": lambda *_: InvalidArgumentError(
         "reward_id", "is required where a recommendation may have several rewards"
     ),

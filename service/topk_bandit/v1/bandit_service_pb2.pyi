@@ -48,7 +48,7 @@ KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second", "provisional_after")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second", "provisional_after", "default_item_value")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,7 @@ class Bandit(_message.Message):
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     LEARNED_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     PROVISIONAL_AFTER_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_ITEM_VALUE_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -89,7 +90,8 @@ class Bandit(_message.Message):
     durability: str
     learned_per_second: int
     provisional_after: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    default_item_value: float
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_item_value: _Optional[float] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")
@@ -421,7 +423,7 @@ class ImportObservationsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., import_id: _Optional[str] = ..., first_row: _Optional[int] = ..., next_row: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[PastObservation, _Mapping]]] = ..., skip_bad_rows: bool = ...) -> None: ...
 
 class PastObservation(_message.Message):
-    __slots__ = ("context", "features", "item_ids", "reward", "time", "propensity")
+    __slots__ = ("context", "features", "item_ids", "reward", "time", "propensity", "item_values")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -429,19 +431,28 @@ class PastObservation(_message.Message):
         key: str
         value: _features_pb2.FeatureValue
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_features_pb2.FeatureValue, _Mapping]] = ...) -> None: ...
+    class ItemValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     REWARD_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
     PROPENSITY_FIELD_NUMBER: _ClassVar[int]
+    ITEM_VALUES_FIELD_NUMBER: _ClassVar[int]
     context: _containers.RepeatedScalarFieldContainer[float]
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     reward: float
     time: _timestamp_pb2.Timestamp
     propensity: float
-    def __init__(self, context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., item_ids: _Optional[_Iterable[str]] = ..., reward: _Optional[float] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., propensity: _Optional[float] = ...) -> None: ...
+    item_values: _containers.ScalarMap[str, float]
+    def __init__(self, context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., item_ids: _Optional[_Iterable[str]] = ..., reward: _Optional[float] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., propensity: _Optional[float] = ..., item_values: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class ImportObservationsResponse(_message.Message):
     __slots__ = ("next_row", "accepted_count", "skipped_count", "row_errors", "log_position")

@@ -16,7 +16,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from topk_bandit.v1 import features_pb2 as topk__bandit_dot_v1_dot_features__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(topk_bandit/v1/recommender_service.proto\x12\x0etopk_bandit.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dtopk_bandit/v1/features.proto\"\xaa\x02\n\x10RecommendRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x02 \x03(\x01\x12\x1a\n\x12\x63\x61ndidate_item_ids\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11min_model_version\x18\x05 \x01(\x03\x12@\n\x08\x66\x65\x61tures\x18\x06 \x03(\x0b\x32..topk_bandit.v1.RecommendRequest.FeaturesEntry\x12\x19\n\x11strict_candidates\x18\x07 \x01(\x08\x1aM\n\rFeaturesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.topk_bandit.v1.FeatureValue:\x02\x38\x01\"\xa0\x03\n\x11RecommendResponse\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\npropensity\x18\x03 \x01(\x01\x12\x0c\n\x04mean\x18\x04 \x01(\x01\x12\x1a\n\x12standard_deviation\x18\x05 \x01(\x01\x12\x14\n\x0cregret_bound\x18\x06 \x01(\x01\x12\x18\n\x10\x65stimated_regret\x18\x07 \x01(\x01\x12\"\n\x04mode\x18\x08 \x01(\x0e\x32\x14.topk_bandit.v1.Mode\x12\x15\n\rmodel_version\x18\t \x01(\x03\x12\x19\n\x11observation_count\x18\n \x01(\x03\x12\x33\n\x0freward_deadline\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64\x65graded\x18\x0c \x01(\x08\x12\x1d\n\x15position_propensities\x18\r \x03(\x01\x12\x19\n\x11regret_confidence\x18\x0e \x01(\x01\x12\x19\n\x11passed_over_count\x18\x0f \x01(\x05\"T\n\x0f\x41\x63tivateRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x16\n\x0eshown_item_ids\x18\x03 \x03(\t\"\\\n\x10\x41\x63tivateResponse\x12\x32\n\x07outcome\x18\x01 \x01(\x0e\x32!.topk_bandit.v1.ActivationOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"z\n\rRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x04 \x01(\t\x12\r\n\x05\x66inal\x18\x05 \x01(\x08\x42\x08\n\x06_value\"\x9d\x01\n\x0eRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\x12.\n\ndurability\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x04 \x01(\x05\"Q\n\x11VoidRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x11\n\treward_id\x18\x03 \x01(\t\"\xa1\x01\n\x12VoidRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\x12.\n\ndurability\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x04 \x01(\x05\"p\n\x12\x41mendRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x11\n\treward_id\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_value\"\xa2\x01\n\x13\x41mendRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\x12.\n\ndurability\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x04 \x01(\x05\"R\n\x12\x42\x61tchRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12,\n\x07rewards\x18\x02 \x03(\x0b\x32\x1b.topk_bandit.v1.RewardEntry\"h\n\x0bRewardEntry\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x03 \x01(\t\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\x42\x08\n\x06_value\"D\n\x13\x42\x61tchRewardResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.topk_bandit.v1.RewardResult\"\xc7\x01\n\x0cRewardResult\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12*\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1b.topk_bandit.v1.RewardError\x12\x14\n\x0clog_position\x18\x03 \x01(\x03\x12.\n\ndurability\x18\x04 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x05 \x01(\x05\"K\n\x0bRewardError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t*V\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_EXPLOITED\x10\x01\x12\x11\n\rMODE_EXPLORED\x10\x02\x12\x11\n\rMODE_BASELINE\x10\x03*\x98\x01\n\x11\x41\x63tivationOutcome\x12\"\n\x1e\x41\x43TIVATION_OUTCOME_UNSPECIFIED\x10\x00\x12 \n\x1c\x41\x43TIVATION_OUTCOME_ACTIVATED\x10\x01\x12 \n\x1c\x41\x43TIVATION_OUTCOME_DUPLICATE\x10\x02\x12\x1b\n\x17\x41\x43TIVATION_OUTCOME_LATE\x10\x03*\x83\x01\n\rRewardOutcome\x12\x1e\n\x1aREWARD_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17REWARD_OUTCOME_ACCEPTED\x10\x01\x12\x1c\n\x18REWARD_OUTCOME_DUPLICATE\x10\x02\x12\x17\n\x13REWARD_OUTCOME_LATE\x10\x03*p\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44URABILITY_MEMORY\x10\x01\x12\x14\n\x10\x44URABILITY_FSYNC\x10\x02\x12\x19\n\x15\x44URABILITY_REPLICATED\x10\x03\x32\x83\x04\n\x12RecommenderService\x12P\n\tRecommend\x12 .topk_bandit.v1.RecommendRequest\x1a!.topk_bandit.v1.RecommendResponse\x12M\n\x08\x41\x63tivate\x12\x1f.topk_bandit.v1.ActivateRequest\x1a .topk_bandit.v1.ActivateResponse\x12G\n\x06Reward\x12\x1d.topk_bandit.v1.RewardRequest\x1a\x1e.topk_bandit.v1.RewardResponse\x12S\n\nVoidReward\x12!.topk_bandit.v1.VoidRewardRequest\x1a\".topk_bandit.v1.VoidRewardResponse\x12V\n\x0b\x41mendReward\x12\".topk_bandit.v1.AmendRewardRequest\x1a#.topk_bandit.v1.AmendRewardResponse\x12V\n\x0b\x42\x61tchReward\x12\".topk_bandit.v1.BatchRewardRequest\x1a#.topk_bandit.v1.BatchRewardResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(topk_bandit/v1/recommender_service.proto\x12\x0etopk_bandit.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dtopk_bandit/v1/features.proto\"\xaa\x02\n\x10RecommendRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x02 \x03(\x01\x12\x1a\n\x12\x63\x61ndidate_item_ids\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x19\n\x11min_model_version\x18\x05 \x01(\x03\x12@\n\x08\x66\x65\x61tures\x18\x06 \x03(\x0b\x32..topk_bandit.v1.RecommendRequest.FeaturesEntry\x12\x19\n\x11strict_candidates\x18\x07 \x01(\x08\x1aM\n\rFeaturesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.topk_bandit.v1.FeatureValue:\x02\x38\x01\"\xa0\x03\n\x11RecommendResponse\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x10\n\x08item_ids\x18\x02 \x03(\t\x12\x12\n\npropensity\x18\x03 \x01(\x01\x12\x0c\n\x04mean\x18\x04 \x01(\x01\x12\x1a\n\x12standard_deviation\x18\x05 \x01(\x01\x12\x14\n\x0cregret_bound\x18\x06 \x01(\x01\x12\x18\n\x10\x65stimated_regret\x18\x07 \x01(\x01\x12\"\n\x04mode\x18\x08 \x01(\x0e\x32\x14.topk_bandit.v1.Mode\x12\x15\n\rmodel_version\x18\t \x01(\x03\x12\x19\n\x11observation_count\x18\n \x01(\x03\x12\x33\n\x0freward_deadline\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64\x65graded\x18\x0c \x01(\x08\x12\x1d\n\x15position_propensities\x18\r \x03(\x01\x12\x19\n\x11regret_confidence\x18\x0e \x01(\x01\x12\x19\n\x11passed_over_count\x18\x0f \x01(\x05\"T\n\x0f\x41\x63tivateRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x16\n\x0eshown_item_ids\x18\x03 \x03(\t\"\\\n\x10\x41\x63tivateResponse\x12\x32\n\x07outcome\x18\x01 \x01(\x0e\x32!.topk_bandit.v1.ActivationOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\"\xf1\x01\n\rRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x04 \x01(\t\x12\r\n\x05\x66inal\x18\x05 \x01(\x08\x12\x42\n\x0bitem_values\x18\x06 \x03(\x0b\x32-.topk_bandit.v1.RewardRequest.ItemValuesEntry\x1a\x31\n\x0fItemValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x08\n\x06_value\"\x9d\x01\n\x0eRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\x12.\n\ndurability\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x04 \x01(\x05\"Q\n\x11VoidRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x11\n\treward_id\x18\x03 \x01(\t\"\xa1\x01\n\x12VoidRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\x12.\n\ndurability\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x04 \x01(\x05\"\xec\x01\n\x12\x41mendRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12\x19\n\x11recommendation_id\x18\x02 \x01(\t\x12\x11\n\treward_id\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12G\n\x0bitem_values\x18\x05 \x03(\x0b\x32\x32.topk_bandit.v1.AmendRewardRequest.ItemValuesEntry\x1a\x31\n\x0fItemValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x08\n\x06_value\"\xa2\x01\n\x13\x41mendRewardResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12\x14\n\x0clog_position\x18\x02 \x01(\x03\x12.\n\ndurability\x18\x03 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x04 \x01(\x05\"R\n\x12\x42\x61tchRewardRequest\x12\x0e\n\x06\x62\x61ndit\x18\x01 \x01(\t\x12,\n\x07rewards\x18\x02 \x03(\x0b\x32\x1b.topk_bandit.v1.RewardEntry\"\xdd\x01\n\x0bRewardEntry\x12\x19\n\x11recommendation_id\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\treward_id\x18\x03 \x01(\t\x12\r\n\x05\x66inal\x18\x04 \x01(\x08\x12@\n\x0bitem_values\x18\x05 \x03(\x0b\x32+.topk_bandit.v1.RewardEntry.ItemValuesEntry\x1a\x31\n\x0fItemValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x08\n\x06_value\"D\n\x13\x42\x61tchRewardResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.topk_bandit.v1.RewardResult\"\xc7\x01\n\x0cRewardResult\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.topk_bandit.v1.RewardOutcome\x12*\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1b.topk_bandit.v1.RewardError\x12\x14\n\x0clog_position\x18\x03 \x01(\x03\x12.\n\ndurability\x18\x04 \x01(\x0e\x32\x1a.topk_bandit.v1.Durability\x12\x15\n\rreplica_count\x18\x05 \x01(\x05\"K\n\x0bRewardError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t*V\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_EXPLOITED\x10\x01\x12\x11\n\rMODE_EXPLORED\x10\x02\x12\x11\n\rMODE_BASELINE\x10\x03*\x98\x01\n\x11\x41\x63tivationOutcome\x12\"\n\x1e\x41\x43TIVATION_OUTCOME_UNSPECIFIED\x10\x00\x12 \n\x1c\x41\x43TIVATION_OUTCOME_ACTIVATED\x10\x01\x12 \n\x1c\x41\x43TIVATION_OUTCOME_DUPLICATE\x10\x02\x12\x1b\n\x17\x41\x43TIVATION_OUTCOME_LATE\x10\x03*\x83\x01\n\rRewardOutcome\x12\x1e\n\x1aREWARD_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17REWARD_OUTCOME_ACCEPTED\x10\x01\x12\x1c\n\x18REWARD_OUTCOME_DUPLICATE\x10\x02\x12\x17\n\x13REWARD_OUTCOME_LATE\x10\x03*p\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44URABILITY_MEMORY\x10\x01\x12\x14\n\x10\x44URABILITY_FSYNC\x10\x02\x12\x19\n\x15\x44URABILITY_REPLICATED\x10\x03\x32\x83\x04\n\x12RecommenderService\x12P\n\tRecommend\x12 .topk_bandit.v1.RecommendRequest\x1a!.topk_bandit.v1.RecommendResponse\x12M\n\x08\x41\x63tivate\x12\x1f.topk_bandit.v1.ActivateRequest\x1a .topk_bandit.v1.ActivateResponse\x12G\n\x06Reward\x12\x1d.topk_bandit.v1.RewardRequest\x1a\x1e.topk_bandit.v1.RewardResponse\x12S\n\nVoidReward\x12!.topk_bandit.v1.VoidRewardRequest\x1a\".topk_bandit.v1.VoidRewardResponse\x12V\n\x0b\x41mendReward\x12\".topk_bandit.v1.AmendRewardRequest\x1a#.topk_bandit.v1.AmendRewardResponse\x12V\n\x0b\x42\x61tchReward\x12\".topk_bandit.v1.BatchRewardRequest\x1a#.topk_bandit.v1.BatchRewardResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,14 +25,20 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_RECOMMENDREQUEST_FEATURESENTRY']._options = None
   _globals['_RECOMMENDREQUEST_FEATURESENTRY']._serialized_options = b'8\001'
-  _globals['_MODE']._serialized_start=2373
-  _globals['_MODE']._serialized_end=2459
-  _globals['_ACTIVATIONOUTCOME']._serialized_start=2462
-  _globals['_ACTIVATIONOUTCOME']._serialized_end=2614
-  _globals['_REWARDOUTCOME']._serialized_start=2617
-  _globals['_REWARDOUTCOME']._serialized_end=2748
-  _globals['_DURABILITY']._serialized_start=2750
-  _globals['_DURABILITY']._serialized_end=2862
+  _globals['_REWARDREQUEST_ITEMVALUESENTRY']._options = None
+  _globals['_REWARDREQUEST_ITEMVALUESENTRY']._serialized_options = b'8\001'
+  _globals['_AMENDREWARDREQUEST_ITEMVALUESENTRY']._options = None
+  _globals['_AMENDREWARDREQUEST_ITEMVALUESENTRY']._serialized_options = b'8\001'
+  _globals['_REWARDENTRY_ITEMVALUESENTRY']._options = None
+  _globals['_REWARDENTRY_ITEMVALUESENTRY']._serialized_options = b'8\001'
+  _globals['_MODE']._serialized_start=2736
+  _globals['_MODE']._serialized_end=2822
+  _globals['_ACTIVATIONOUTCOME']._serialized_start=2825
+  _globals['_ACTIVATIONOUTCOME']._serialized_end=2977
+  _globals['_REWARDOUTCOME']._serialized_start=2980
+  _globals['_REWARDOUTCOME']._serialized_end=3111
+  _globals['_DURABILITY']._serialized_start=3113
+  _globals['_DURABILITY']._serialized_end=3225
   _globals['_RECOMMENDREQUEST']._serialized_start=125
   _globals['_RECOMMENDREQUEST']._serialized_end=423
   _globals['_RECOMMENDREQUEST_FEATURESENTRY']._serialized_start=346
@@ -43,28 +49,34 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_ACTIVATEREQUEST']._serialized_end=928
   _globals['_ACTIVATERESPONSE']._serialized_start=930
   _globals['_ACTIVATERESPONSE']._serialized_end=1022
-  _globals['_REWARDREQUEST']._serialized_start=1024
-  _globals['_REWARDREQUEST']._serialized_end=1146
-  _globals['_REWARDRESPONSE']._serialized_start=1149
-  _globals['_REWARDRESPONSE']._serialized_end=1306
-  _globals['_VOIDREWARDREQUEST']._serialized_start=1308
-  _globals['_VOIDREWARDREQUEST']._serialized_end=1389
-  _globals['_VOIDREWARDRESPONSE']._serialized_start=1392
-  _globals['_VOIDREWARDRESPONSE']._serialized_end=1553
-  _globals['_AMENDREWARDREQUEST']._serialized_start=1555
-  _globals['_AMENDREWARDREQUEST']._serialized_end=1667
-  _globals['_AMENDREWARDRESPONSE']._serialized_start=1670
-  _globals['_AMENDREWARDRESPONSE']._serialized_end=1832
-  _globals['_BATCHREWARDREQUEST']._serialized_start=1834
-  _globals['_BATCHREWARDREQUEST']._serialized_end=1916
-  _globals['_REWARDENTRY']._serialized_start=1918
-  _globals['_REWARDENTRY']._serialized_end=2022
-  _globals['_BATCHREWARDRESPONSE']._serialized_start=2024
-  _globals['_BATCHREWARDRESPONSE']._serialized_end=2092
-  _globals['_REWARDRESULT']._serialized_start=2095
-  _globals['_REWARDRESULT']._serialized_end=2294
-  _globals['_REWARDERROR']._serialized_start=2296
-  _globals['_REWARDERROR']._serialized_end=2371
-  _globals['_RECOMMENDERSERVICE']._serialized_start=2865
-  _globals['_RECOMMENDERSERVICE']._serialized_end=3380
+  _globals['_REWARDREQUEST']._serialized_start=1025
+  _globals['_REWARDREQUEST']._serialized_end=1266
+  _globals['_REWARDREQUEST_ITEMVALUESENTRY']._serialized_start=1207
+  _globals['_REWARDREQUEST_ITEMVALUESENTRY']._serialized_end=1256
+  _globals['_REWARDRESPONSE']._serialized_start=1269
+  _globals['_REWARDRESPONSE']._serialized_end=1426
+  _globals['_VOIDREWARDREQUEST']._serialized_start=1428
+  _globals['_VOIDREWARDREQUEST']._serialized_end=1509
+  _globals['_VOIDREWARDRESPONSE']._serialized_start=1512
+  _globals['_VOIDREWARDRESPONSE']._serialized_end=1673
+  _globals['_AMENDREWARDREQUEST']._serialized_start=1676
+  _globals['_AMENDREWARDREQUEST']._serialized_end=1912
+  _globals['_AMENDREWARDREQUEST_ITEMVALUESENTRY']._serialized_start=1207
+  _globals['_AMENDREWARDREQUEST_ITEMVALUESENTRY']._serialized_end=1256
+  _globals['_AMENDREWARDRESPONSE']._serialized_start=1915
+  _globals['_AMENDREWARDRESPONSE']._serialized_end=2077
+  _globals['_BATCHREWARDREQUEST']._serialized_start=2079
+  _globals['_BATCHREWARDREQUEST']._serialized_end=2161
+  _globals['_REWARDENTRY']._serialized_start=2164
+  _globals['_REWARDENTRY']._serialized_end=2385
+  _globals['_REWARDENTRY_ITEMVALUESENTRY']._serialized_start=1207
+  _globals['_REWARDENTRY_ITEMVALUESENTRY']._serialized_end=1256
+  _globals['_BATCHREWARDRESPONSE']._serialized_start=2387
+  _globals['_BATCHREWARDRESPONSE']._serialized_end=2455
+  _globals['_REWARDRESULT']._serialized_start=2458
+  _globals['_REWARDRESULT']._serialized_end=2657
+  _globals['_REWARDERROR']._serialized_start=2659
+  _globals['_REWARDERROR']._serialized_end=2734
+  _globals['_RECOMMENDERSERVICE']._serialized_start=3228
+  _globals['_RECOMMENDERSERVICE']._serialized_end=3743
 # @@protoc_insertion_point(module_scope)

@@ -130,18 +130,27 @@ class ActivateResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[ActivationOutcome, str]] = ..., log_position: _Optional[int] = ...) -> None: ...
 
 class RewardRequest(_message.Message):
-    __slots__ = ("bandit", "recommendation_id", "value", "reward_id", "final")
+    __slots__ = ("bandit", "recommendation_id", "value", "reward_id", "final", "item_values")
+    class ItemValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     REWARD_ID_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
+    ITEM_VALUES_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     recommendation_id: str
     value: float
     reward_id: str
     final: bool
-    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: bool = ...) -> None: ...
+    item_values: _containers.ScalarMap[str, float]
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: bool = ..., item_values: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class RewardResponse(_message.Message):
     __slots__ = ("outcome", "log_position", "durability", "replica_count")
@@ -178,16 +187,25 @@ class VoidRewardResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[RewardOutcome, str]] = ..., log_position: _Optional[int] = ..., durability: _Optional[_Union[Durability, str]] = ..., replica_count: _Optional[int] = ...) -> None: ...
 
 class AmendRewardRequest(_message.Message):
-    __slots__ = ("bandit", "recommendation_id", "reward_id", "value")
+    __slots__ = ("bandit", "recommendation_id", "reward_id", "value", "item_values")
+    class ItemValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     REWARD_ID_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    ITEM_VALUES_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     recommendation_id: str
     reward_id: str
     value: float
-    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., reward_id: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    item_values: _containers.ScalarMap[str, float]
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., reward_id: _Optional[str] = ..., value: _Optional[float] = ..., item_values: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class AmendRewardResponse(_message.Message):
     __slots__ = ("outcome", "log_position", "durability", "replica_count")
@@ -210,16 +228,25 @@ class BatchRewardRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., rewards: _Optional[_Iterable[_Union[RewardEntry, _Mapping]]] = ...) -> None: ...
 
 class RewardEntry(_message.Message):
-    __slots__ = ("recommendation_id", "value", "reward_id", "final")
+    __slots__ = ("recommendation_id", "value", "reward_id", "final", "item_values")
+    class ItemValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     REWARD_ID_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
+    ITEM_VALUES_FIELD_NUMBER: _ClassVar[int]
     recommendation_id: str
     value: float
     reward_id: str
     final: bool
-    def __init__(self, recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: bool = ...) -> None: ...
+    item_values: _containers.ScalarMap[str, float]
+    def __init__(self, recommendation_id: _Optional[str] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: bool = ..., item_values: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class BatchRewardResponse(_message.Message):
     __slots__ = ("results",)

@@ -91,15 +91,15 @@ class RecommenderServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Reward(self, request, context):
-        """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
-        send again with the same value.
+        """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It may say what
+        each item of the slate did, too. It is safe to send again with the same values.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def VoidReward(self, request, context):
-        """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+        """VoidReward takes a reward back, with its item values: a fraud order, a bot. It is safe to send again. What was not learned yet is never
         learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
         own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
         than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward

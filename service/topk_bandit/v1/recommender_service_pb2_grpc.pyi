@@ -53,11 +53,11 @@ class RecommenderServiceStub:
     requires_activation. It is safe to send again.
     """
     Reward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardRequest, _recommender_service_pb2.RewardResponse]
-    """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
-    send again with the same value.
+    """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It may say what
+    each item of the slate did, too. It is safe to send again with the same values.
     """
     VoidReward: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.VoidRewardRequest, _recommender_service_pb2.VoidRewardResponse]
-    """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+    """VoidReward takes a reward back, with its item values: a fraud order, a bot. It is safe to send again. What was not learned yet is never
     learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
     own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
     than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward
@@ -93,11 +93,11 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     requires_activation. It is safe to send again.
     """
     Reward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardRequest, _recommender_service_pb2.RewardResponse]  # type: ignore[assignment]
-    """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
-    send again with the same value.
+    """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It may say what
+    each item of the slate did, too. It is safe to send again with the same values.
     """
     VoidReward: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.VoidRewardRequest, _recommender_service_pb2.VoidRewardResponse]  # type: ignore[assignment]
-    """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+    """VoidReward takes a reward back, with its item values: a fraud order, a bot. It is safe to send again. What was not learned yet is never
     learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
     own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
     than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward
@@ -148,8 +148,8 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recommender_service_pb2.RewardRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recommender_service_pb2.RewardResponse, _abc.Awaitable[_recommender_service_pb2.RewardResponse]]:
-        """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It is safe to
-        send again with the same value.
+        """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It may say what
+        each item of the slate did, too. It is safe to send again with the same values.
         """
 
     @_abc_1.abstractmethod
@@ -158,7 +158,7 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recommender_service_pb2.VoidRewardRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recommender_service_pb2.VoidRewardResponse, _abc.Awaitable[_recommender_service_pb2.VoidRewardResponse]]:
-        """VoidReward takes a reward back: a fraud order, a bot. It is safe to send again. What was not learned yet is never
+        """VoidReward takes a reward back, with its item values: a fraud order, a bot. It is safe to send again. What was not learned yet is never
         learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
         own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
         than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward

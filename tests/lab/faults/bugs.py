@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from topk_bandit.store.journaled import Committed
     from topk_bandit.store.log import (
         BanditRecord,
-        Correctable,
         ImportOutcome,
         ImportPart,
         RecordOutcome,
@@ -109,7 +108,11 @@ class _WrongStudies:
 
 class _DoublesRewards(_Wrong):
     async def record_reward(
-        self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        **named: Any,  # noqa: ANN401
     ) -> Written[RewardReceipt]:
         written = await self._store.record_reward(name, recommendation_id, value, **named)
         if written.answer.outcome is RewardOutcome.ACCEPTED and self._is_due():
@@ -171,7 +174,11 @@ class _RevisesAnother(_CommitsOtherRevisions):
 
 class _LosesRewards(_Wrong):
     async def record_reward(
-        self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        **named: Any,  # noqa: ANN401
     ) -> Written[RewardReceipt]:
         bandit = self._store._bandits[name]
         if recommendation_id in bandit.deadlines and self._is_due():
@@ -204,7 +211,11 @@ class _ForgetsRewards(_Wrong):
     """Takes in one of several rewards, and leaves it out of what they come to."""
 
     async def record_reward(
-        self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        **named: Any,  # noqa: ANN401
     ) -> Written[RewardReceipt]:
         written = await self._store.record_reward(name, recommendation_id, value, **named)
         recorded = self._store._bandits[name].recorded[recommendation_id]
@@ -240,7 +251,11 @@ class _LearnsOfWhatNobodySaw(_Wrong):
     """Takes a reward without an activation."""
 
     async def record_reward(
-        self, name: BanditName, recommendation_id: str, value: float, **named: str | bool
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        **named: Any,  # noqa: ANN401
     ) -> Written[RewardReceipt]:
         recorded = self._store._bandits[name].recorded.get(recommendation_id)
         if recorded is not None and recorded.state is RecordState.INACTIVE and self._is_due():
@@ -250,7 +265,11 @@ class _LearnsOfWhatNobodySaw(_Wrong):
 
 class _LosesAmendments(_Wrong):
     async def correct_reward(
-        self, name: BanditName, recommendation_id: str, value: float | None, **named: str | Correctable
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        **named: Any,  # noqa: ANN401
     ) -> RewardReceipt | None:
         bandit = self._store._bandits[name]
         recorded = bandit.recorded.get(recommendation_id)
@@ -263,7 +282,11 @@ class _AmendsWrongly(_Wrong):
     """Corrects a reward, and keeps another number."""
 
     async def correct_reward(
-        self, name: BanditName, recommendation_id: str, value: float | None, **named: str | Correctable
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float | None,
+        **named: Any,  # noqa: ANN401
     ) -> RewardReceipt | None:
         wrong = value if value is None else value + 1.0
         return await self._store.correct_reward(name, recommendation_id, wrong, **named)

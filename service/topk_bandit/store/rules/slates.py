@@ -49,6 +49,7 @@ from topk_bandit.store.recorded import (
     aggregate,
     aggregate_items,
     digest_items,
+    place_item_values,
 )
 from topk_bandit.store.refusals import refusal
 from topk_bandit.store.rules.decisions import Commit, Decision, appended
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import (
         BanditSettings,
         Event,
-        ItemValues,
         Recommendation,
         RecommendationRequest,
         Reward,
@@ -156,7 +156,7 @@ def reward(known: Known, posted: Reward) -> Decision[RewardReceipt]:
     if before is not None:
         return _take(known, key, recorded.with_reward(replace(before, position=position)), before, ends=ends)
     _check_takes_more(known, recorded, key, in_time=in_time)
-    value, items = _within_range(known, posted.value), _named_items(known, recorded, posted.item_values)
+    value, items = _within_range(known, posted.value), _named_items(recorded, posted.item_values)
     taken = PostedReward(recorded.reward_key(reward_id), posted.value, value, position, items)
     taken = taken if in_time else taken.amended(None)
     recorded = recorded.with_reward(taken)
@@ -263,7 +263,7 @@ def correct(
         most = _limits(known, key, recorded, looked_at)
     if most is None:
         return Decision(None)
-    items = _replaced_items(known, recorded, item_values, looked_at) if item_values else None
+    items = _replaced_items(recorded, item_values, looked_at) if item_values else None
     changed = [one.amended(value, items and replace(items, posted=one.items.posted)) for one in chosen]
     after, events = _corrected(known.settings, recorded, key, changed, ends=ends)
     commit = Commit(tuple(events), {key: after}, due_ms=_due(known.settings, key, after), most=most)
@@ -279,30 +279,20 @@ def _replacement(known: Known, key: str, chosen: Sequence[PostedReward], value: 
     return _within_range(known, value)
 
 
-def _named_items(known: Known, recorded: Recorded, item_values: Mapping[str, float]) -> NamedItems:
+def _named_items(recorded: Recorded, item_values: Mapping[str, float]) -> NamedItems:
     """Return what is said of the items of a slate, or refuse it; of one that has ended nothing counts any more."""
     if not item_values:
         return NO_ITEMS
     said = digest_items(item_values)
-    values = _placed(known, recorded.slate, item_values) if recorded.is_open else None
+    values = place_item_values(recorded.slate, item_values) if recorded.is_open else None
     return NamedItems(said, said, values)
 
 
-def _replaced_items(
-    known: Known, recorded: Recorded, item_values: Mapping[str, float], looked_at: Correctable
-) -> NamedItems:
+def _replaced_items(recorded: Recorded, item_values: Mapping[str, float], looked_at: Correctable) -> NamedItems:
     """Return what is to count of a slate's items, or refuse it; of one that was set aside and has ended, nothing is."""
     if recorded.is_open or recorded.aside:
-        return _named_items(known, recorded, item_values)
-    return NamedItems(named=digest_items(item_values), values=_placed(known, looked_at.slate, item_values))
-
-
-def _placed(known: Known, slate: Sequence[str], item_values: Mapping[str, float]) -> ItemValues:
-    """Return item values by position, or refuse those of an item that was not shown."""
-    for item_id in item_values:
-        if item_id not in slate:
-            raise refusal("not_on_slate", known.name, item_id)
-    return tuple(item_values.get(item_id) for item_id in slate)
+        return _named_items(recorded, item_values)
+    return NamedItems(named=digest_items(item_values), values=place_item_values(looked_at.slate, item_values))
 
 
 def _limits(known: Known, key: str, recorded: Recorded, looked_at: Correctable) -> dict[str, int] | None:
