@@ -43,7 +43,7 @@ FloatArray = NDArray[np.float64]
 _RATIOS = 4.0 ** np.arange(-1, 6)
 """Noise of an outcome over the variance of items, r: from items that differ by twice the noise to hardly any."""
 
-_SHARES_OF_CONTEXTS = (0.1, 1.0)
+_SHARES_OF_CONTEXTS = (0.1, 1.0, 10.0)
 """How much items differ by contexts, over how much they do on their own."""
 
 _NO_VARIANCE = 1e-9

@@ -113,6 +113,15 @@ def test_a_policy_is_read_with_its_settings(monkeypatch: pytest.MonkeyPatch) -> 
 def test_settings_change_how_a_policy_plays() -> None:
     one, other = (play("additive", read_policy(text), 30, 0) for text in ("linear:width=0.1", "linear:width=3"))
     assert not np.array_equal(one.expected, other.expected)
+    of_items = [
+        play("clicks-40", read_policy(f"{name}{more}"), 60, 0)
+        for name in ("service", "linear")
+        for more in ("", ":item-values=1")
+    ]
+    assert all(
+        not np.array_equal(without.expected, with_items.expected)
+        for without, with_items in (of_items[:2], of_items[2:])
+    )
     service = [play("additive", read_policy(text), 12, 0) for text in ("service", "service:uniform-share=0.45")]
     assert not np.array_equal(service[0].expected, service[1].expected)
 
@@ -122,7 +131,7 @@ def test_settings_change_how_a_policy_plays() -> None:
     [
         ("best", "expected one of service, random, popularity, linear, vw-ccb, vw-slates, got 'best'"),
         ("random:width=1", "random has no setting 'width': expected none"),
-        ("linear:widht=1", "linear has no setting 'widht': expected one of ridge, width"),
+        ("linear:widht=1", "linear has no setting 'widht': expected one of ridge, width, item-values"),
         ("linear:width=wide", "expected a number that is not negative for width, got 'wide'"),
         ("linear:width=-1", "expected a number that is not negative for width, got '-1'"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.simulation.battery.catalogue import build
 from topk_bandit.lab.simulation.battery.playing import make_player, open_shop, play, play_in
-from topk_bandit.lab.simulation.battery.recipes import Recipe
+from topk_bandit.lab.simulation.battery.recipes import Bernoulli, Recipe
 from topk_bandit.lab.simulation.episodes import GpTopK, ProblemSize, Visit
 from topk_bandit.lab.simulation.factors import synthetic
 from topk_bandit.lab.simulation.policies import random_slates, service_player, shipped_service
@@ -44,6 +45,18 @@ class Diary:
         raise AssertionError(number)
 
 
+class DiaryOfItems(Diary):
+    """The same that also hears what each item did."""
+
+    def __init__(self, slate_size: int) -> None:
+        super().__init__(slate_size)
+        self.outcomes: list[NDArray[np.float64]] = []
+
+    def observe_items(self, number: int, reward: float, outcomes: NDArray[np.float64]) -> None:
+        self.observe(number, reward)
+        self.outcomes.append(outcomes)
+
+
 class Reversed(Diary):
     """The same with the last items."""
 
@@ -54,6 +67,18 @@ class Reversed(Diary):
 
 def small(wait: Wait | None = None, *, candidates: int | None = None, rounds: int = 60) -> Recipe:
     return Recipe("", n_items=9, slate_size=3, n_customers=8, wait=wait or Constant(), candidates=candidates)
+
+
+def test_who_hears_of_items_meets_the_same_as_others() -> None:
+    shop = replace(small(), rewards=Bernoulli(0.3)).build("clicks", seed=2, rounds=60)
+    one, other = Diary(3), DiaryOfItems(3)
+    played = [play_in(shop, player, rounds=60, seed=4) for player in (one, other)]
+    assert one.heard == other.heard
+    assert np.array_equal(played[0].reward, played[1].reward)
+    assert [outcomes.sum() for outcomes in other.outcomes] == [reward for _, _, reward in other.heard]
+    silent = DiaryOfItems(3)
+    play_in(small().build("noise", seed=2, rounds=60), silent, rounds=60, seed=4)
+    assert (len(silent.heard), silent.outcomes) == (59, [])
 
 
 def test_rewards_come_when_they_say() -> None:

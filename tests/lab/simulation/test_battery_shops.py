@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.simulation.battery.cascade import Reading
+from topk_bandit.lab.simulation.battery.cascade import CascadeSlates, Reading
 from topk_bandit.lab.simulation.battery.catalogue import DAY, SHOPS, build
 from topk_bandit.lab.simulation.battery.customers import random_walk, swap_half
+from topk_bandit.lab.simulation.battery.outcomes import Clicks, Purchases
 from topk_bandit.lab.simulation.battery.recipes import (
     Bernoulli,
     Change,
@@ -24,14 +26,16 @@ from topk_bandit.lab.simulation.battery.recipes import (
     Recipe,
     StudentT,
 )
+from topk_bandit.lab.simulation.battery.scored import ScoredSlates
 from topk_bandit.lab.simulation.battery.search import best_order, climb
+from topk_bandit.lab.simulation.battery.shop import Request
 from topk_bandit.lab.simulation.factors import synthetic
 from topk_bandit.learning.environments import Factors
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 
 if TYPE_CHECKING:
     from topk_bandit.lab.simulation.battery.catalogue import AnyRecipe
-    from topk_bandit.lab.simulation.battery.shop import Request, Shop
+    from topk_bandit.lab.simulation.battery.shop import Shop
 
 SMALL = {"n_items": 7, "slate_size": 3, "n_customers": 6}
 TINY: dict[str, AnyRecipe] = {
@@ -112,7 +116,7 @@ def test_a_seed_makes_one_shop(name: str) -> None:
         of_requests, of_rewards = np.random.default_rng(1), np.random.default_rng(2)
         seen = [shop.request(number, of_requests) for number in (0, 50, 99)]
         values = [shop.expect_rewards(request, rankings).tolist() for request in seen]
-        rewards = [shop.draw(request, rankings[0], of_rewards) for request in seen]
+        rewards = [shop.draw(request, rankings[0], of_rewards).reward for request in seen]
         drawn.append((values, rewards, [shop.context(request).tolist() for request in seen]))
     assert drawn[0] == drawn[1]
     assert drawn[0] != drawn[2]
@@ -123,7 +127,7 @@ def test_expected_rewards_are_the_mean_of_many_draws(name: str) -> None:
     shop, rng = tiny(name), _rng()
     for request in requests(shop, every=200):
         for ranking in all_slates(shop, request)[[3, 17]]:
-            draws = np.array([shop.draw(request, ranking, rng) for _ in range(1500)])
+            draws = np.array([shop.draw(request, ranking, rng).reward for _ in range(1500)])
             error = draws.std() / math.sqrt(len(draws))
             assert error > 0.0
             assert abs(draws.mean() - shop.expect_rewards(request, ranking[None])[0]) < 4.5 * error
@@ -164,7 +168,7 @@ def test_noise_is_as_large_as_the_spread_of_the_slates(name: str) -> None:
     for number in range(2500):
         request = shop.request(number % ROUNDS, rng)
         ranking = random_rankings(np.arange(shop.slates.n_items), slate_size=k, count=1, rng=rng)
-        residuals.append(shop.draw(request, ranking[0], rng) - shop.expect_rewards(request, ranking)[0])
+        residuals.append(shop.draw(request, ranking[0], rng).reward - shop.expect_rewards(request, ranking)[0])
     spread = shop.values.fixed - shop.values.random
     if name != "films":
         assert spread == pytest.approx(1.0, rel=0.1)
@@ -288,3 +292,42 @@ def test_gaussian_rewards_have_their_unit() -> None:
     shop = replace(TINY["gaussian"], rewards=Gaussian(offset=-3.0, unit=20.0)).build("g", seed=0, rounds=20)
     assert shop.values.random == pytest.approx(-3.0, abs=1.5)
     assert shop.values.fixed - shop.values.random == pytest.approx(20.0, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["clicks", "purchases"])
+def test_a_reward_is_the_outcome_of_one_item_in_odds_of_what_it_adds(name: str) -> None:
+    shop, rng = tiny(name), _rng()
+    slates, request = shop.slates, Request(0, 0, None)
+    assert isinstance(slates, ScoredSlates)
+    assert isinstance(slates.outcome, Clicks | Purchases)
+    ranking = np.arange(slates.slate_size, dtype=np.int32)
+    counts = np.zeros(slates.slate_size)
+    for _ in range(4000):
+        reward, outcomes = shop.draw(request, ranking, rng)
+        assert outcomes is not None
+        assert (outcomes.sum(), np.count_nonzero(outcomes)) == (reward, int(reward > 0.0))
+        counts += outcomes > 0.0
+    odds = np.exp(slates.outcome.scale * slates.position_weights * slates.utilities(0, 0)[ranking])
+    expected = counts.sum() * odds / odds.sum()
+    assert ((counts - expected) ** 2 / expected).sum() < 20.0
+    assert not np.allclose(expected, expected.mean(), rtol=0.05)
+
+
+def test_films_that_are_clicked_have_an_outcome_of_one() -> None:
+    shop, rng = tiny("list"), _rng()
+    slates, request = shop.slates, Request(0, 0, None)
+    assert isinstance(slates, CascadeSlates)
+    ranking = np.arange(slates.slate_size, dtype=np.int32)
+    drawn = np.array([shop.draw(request, ranking, rng).outcomes for _ in range(4000)])
+    location, scale = slates.attraction
+    clicks, looks = expit(location + scale * slates.utilities(0, 0)[ranking]), 1.0
+    for place, click in enumerate(clicks.tolist()):
+        error = math.sqrt(0.25 / len(drawn))
+        assert abs(drawn[:, place].mean() - looks * click) < 4.5 * error
+        looks *= slates.reading.stays + (slates.reading.stays_after_click - slates.reading.stays) * click
+
+
+def test_a_shop_with_noise_does_not_know_what_an_item_did() -> None:
+    shop = tiny("gaussian")
+    ranking = np.arange(shop.slates.slate_size, dtype=np.int32)
+    assert shop.draw(Request(0, 0, None), ranking, _rng()).outcomes is None

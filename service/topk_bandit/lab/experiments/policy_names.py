@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from topk_bandit.domain.bandits import DEFAULT_BETA_SCALE, DEFAULT_EXPLORATION, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.experiments.vowpal import VowpalCcb, VowpalSlates
-from topk_bandit.lab.simulation.additive_thompson import AdditiveThompson
+from topk_bandit.lab.simulation.additive_thompson import AdditiveThompson, ItemThompson
 from topk_bandit.lab.simulation.policies import SERVICE, Policy, random_slates, shipped_service
 from topk_bandit.lab.simulation.popularity import Popularity
 
@@ -72,11 +72,18 @@ def _service(text: str, settings: Mapping[str, float]) -> Policy:
         shares_fall_after=int(settings["shares-fall-after"]),
     )
     rows = int(settings["rows"]) if math.isfinite(settings["rows"]) else None
-    return shipped_service(text, exploration=exploration, rows=rows, half_life=settings["half-life"])
+    return shipped_service(
+        text,
+        exploration=exploration,
+        rows=rows,
+        half_life=settings["half-life"],
+        item_values=bool(settings["item-values"]),
+    )
 
 
 def _linear(text: str, settings: Mapping[str, float]) -> Policy:
-    make = partial(AdditiveThompson, ridge=settings["ridge"], width=settings["width"])
+    kind = ItemThompson if settings["item-values"] else AdditiveThompson
+    make = partial(kind, ridge=settings["ridge"], width=settings["width"])
     return Policy(text, "linear Thompson", make)
 
 
@@ -108,13 +115,14 @@ _NAMED: Mapping[str, _Named] = {
             "shares-fall-after": DEFAULT_EXPLORATION.shares_fall_after,
             "rows": math.inf,
             "half-life": math.inf,
+            "item-values": 0.0,
         },
         _service,
     ),
     "random": _without_settings(random_slates()),
     "popularity": _without_settings(Policy("popularity", "popularity", Popularity.of)),
-    "linear": _Named("linear Thompson", {"ridge": 10.0, "width": 0.3}, _linear),
+    "linear": _Named("linear Thompson", {"ridge": 10.0, "width": 0.3, "item-values": 0.0}, _linear),
     "vw-ccb": _of_vowpal(Policy("VW CCB", "VW CCB", VowpalCcb.of)),
     "vw-slates": _of_vowpal(Policy("VW slates", "VW slates", VowpalSlates.of)),
 }
-"""Infinitely many rows are those of the default memory."""
+"""Infinitely many rows are those of the default memory. With item values they hear what each item did."""

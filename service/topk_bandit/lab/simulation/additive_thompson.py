@@ -8,6 +8,8 @@ with a context c and a weight for each item and number of the context; d are DCG
 a ridge regression: with a ridge of r, a weight's prior deviation is the noise's by sqrt(r). Its draws are shrunk to a
 width: the literature's width is one, and smaller ones explore less (Agrawal and Goyal, *Thompson Sampling for
 Contextual Bandits with Linear Payoffs*, ICML 2013). Where there are thousands of weights a draw serves a few rounds.
+
+Where a shop says what each item did, the same model is of single items: o_a = d_a (w_0 . c + w_{pi_a} . c) + noise.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from topk_bandit.lab.simulation.ridge_posteriors import ridge_posterior
 if TYPE_CHECKING:
     from topk_bandit.lab.simulation.episodes import ProblemSize, Visit
 
-__all__ = ["AdditiveThompson"]
+__all__ = ["AdditiveThompson", "ItemThompson"]
 
 FloatArray = NDArray[np.float64]
 
@@ -77,3 +79,19 @@ class AdditiveThompson:
     def close(self, number: int) -> None:
         """Forget the slate."""
         del self._slates[number]
+
+
+class ItemThompson(AdditiveThompson):
+    """The same by what each item did: what slates earn is not looked at where that is known."""
+
+    def observe_items(self, number: int, reward: float, outcomes: FloatArray) -> None:
+        """Learn the outcomes of a slate's items."""
+        if np.isnan(outcomes).all():
+            self.observe(number, reward)
+            return
+        context, ranking = self._slates.pop(number)
+        own = np.arange(self._context_dim)
+        for place in np.flatnonzero(np.isfinite(outcomes)).tolist():
+            columns = np.concatenate([own, (1 + int(ranking[place])) * self._context_dim + own]).astype(np.intp)
+            values = self._discounts[place] * np.tile(context, 2)
+            self._posterior.observe(columns, values, float(outcomes[place]))

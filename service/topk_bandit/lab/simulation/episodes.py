@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from topk_bandit.learning.decisions import Decision
     from topk_bandit.learning.policy import State
 
-__all__ = ["Episode", "GpTopK", "Late", "Player", "ProblemSize", "Visit", "check_slate", "deliver", "play"]
+__all__ = [
+    "Episode",
+    "GpTopK",
+    "GpTopKOfItems",
+    "ItemLearner",
+    "Late",
+    "Player",
+    "ProblemSize",
+    "Visit",
+    "check_slate",
+    "deliver",
+    "play",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -56,6 +68,15 @@ class Player(Protocol):
 
     def close(self, number: int) -> None:
         """Learn that the slate chosen in round `number` will have no reward."""
+        ...
+
+
+@runtime_checkable
+class ItemLearner(Protocol):
+    """A player that also hears what each item of a slate did."""
+
+    def observe_items(self, number: int, reward: float, outcomes: FloatArray) -> None:
+        """Learn the reward of the slate chosen in round `number`, and the outcomes of its items, shape (k,)."""
         ...
 
 
@@ -98,13 +119,24 @@ class GpTopK:
 
     def observe(self, number: int, reward: float) -> None:
         """Learn as the service does."""
+        self._learn(number, reward, None)
+
+    def _learn(self, number: int, reward: float, outcomes: FloatArray | None) -> None:
         context, ranking = self._slates.pop(number)
-        self.state = self.state.rewarded(str(number), context, ranking, reward=reward, at=self._now)
+        self.state = self.state.rewarded(str(number), context, ranking, reward=reward, at=self._now, outcomes=outcomes)
 
     def close(self, number: int) -> None:
         """Stop counting the slate, as the service does."""
         del self._slates[number]
         self.state = self.state.closed(str(number))
+
+
+class GpTopKOfItems(GpTopK):
+    """The service's policy in a shop that says what each item of a slate did."""
+
+    def observe_items(self, number: int, reward: float, outcomes: FloatArray) -> None:
+        """Learn as the service does."""
+        self._learn(number, reward, outcomes)
 
 
 class Episode(NamedTuple):
@@ -146,19 +178,25 @@ def play(scenario: Scenario, player: Player, *, rounds: int, rng: np.random.Gene
 
 
 class Late(NamedTuple):
-    """What is heard before a round of a slate shown in an earlier one; it is sorted by both."""
+    """What is heard before a round of a slate shown in an earlier one; it is sorted by both.
+
+    `outcomes` are those of its items, shape (k,); None where the shop has none, or the player takes none.
+    """
 
     due: int
     number: int
     feedback: Feedback
     reward: float
+    outcomes: FloatArray | None = None
 
 
 def deliver(player: Player, late: list[Late], *, before: int) -> None:
     """Tell what is due before a round: first what is due first, and of that what was shown first."""
     while late and late[0].due <= before:
         one = heapq.heappop(late)
-        if one.feedback.rewarded:
+        if one.feedback.rewarded and one.outcomes is not None and isinstance(player, ItemLearner):
+            player.observe_items(one.number, one.reward, one.outcomes)
+        elif one.feedback.rewarded:
             player.observe(one.number, one.reward)
         elif one.feedback.default is not None:
             player.observe(one.number, one.feedback.default)

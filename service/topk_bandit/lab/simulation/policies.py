@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.lab.simulation.arm_players import EpsilonGreedy, MabUcb, RandomPlayer
-from topk_bandit.lab.simulation.episodes import GpTopK
+from topk_bandit.lab.simulation.episodes import GpTopK, GpTopKOfItems
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 
@@ -82,6 +82,7 @@ def shipped_service(
     exploration: Exploration = DEFAULT_EXPLORATION,
     rows: int | None = None,
     half_life: float = math.inf,
+    item_values: bool = False,
 ) -> Policy:
     """Return the service's policy as it is shipped, unless somebody asks for something else.
 
@@ -95,8 +96,10 @@ def shipped_service(
         How many it keeps; None for those of the default memory.
     half_life
         Rewards count half after so many rounds.
+    item_values
+        Whether it hears what each item did, in shops that say so.
     """
-    make = partial(_shipped_player, exploration, rows, half_life)
+    make = partial(_shipped_player, exploration, rows=rows, half_life=half_life, item_values=item_values)
     return Policy(name, name, make)
 
 
@@ -106,11 +109,17 @@ def ageing_service(half_life: float) -> Policy:
 
 
 def _shipped_player(
-    exploration: Exploration, rows: int | None, half_life: float, size: ProblemSize, rng: np.random.Generator
+    exploration: Exploration,
+    size: ProblemSize,
+    rng: np.random.Generator,
+    *,
+    rows: int | None,
+    half_life: float,
+    item_values: bool,
 ) -> Player:
     limits = MemoryBudget().limits(context_dim=size.context_dim, slate_size=size.slate_size)
     limits = limits if rows is None else replace(limits, rows=rows)
-    return service_player(exploration, size, rng, limits=limits, half_life=half_life)
+    return service_player(exploration, size, rng, limits=limits, half_life=half_life, item_values=item_values)
 
 
 def service_player(
@@ -121,8 +130,10 @@ def service_player(
     limits: Limits | None = None,
     count_pending: bool = True,
     half_life: float = math.inf,
+    item_values: bool = False,
 ) -> Player:
     """Return what plays by the service's policy; with other limits, or pending not counted, it shows their worth."""
     kernel = kernel_of(Kernel.ADAPTIVE, size.n_items, size.slate_size)
     state = State.initial(kernel, context_dim=size.context_dim, limits=limits or Limits(), half_life=half_life)
-    return GpTopK(state.with_item_features(size.item_features), exploration, rng=rng, count_pending=count_pending)
+    kind = GpTopKOfItems if item_values else GpTopK
+    return kind(state.with_item_features(size.item_features), exploration, rng=rng, count_pending=count_pending)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from topk_bandit.lab.simulation.battery.search import best_order, climb
+from topk_bandit.lab.simulation.battery.shop import Earned
 from topk_bandit.learning.rankings import random_rankings
 
 if TYPE_CHECKING:
@@ -112,19 +113,21 @@ class CascadeSlates:
             worth *= reading.discount
         return total
 
-    def draw(self, customer: int, phase: int, ranking: NDArray[np.int32], rng: np.random.Generator) -> float:
-        """Return a reward: clicks are drawn one by one."""
+    def draw(self, customer: int, phase: int, ranking: NDArray[np.int32], rng: np.random.Generator) -> Earned:
+        """Return a reward, and which items were clicked: clicks are drawn one by one."""
         reading, luck = self.reading, rng.random((2, self.slate_size))
         clicks, ratings = self._clicks_and_ratings(customer, phase)
         total, worth = float(self._diversity_worth(phase, ranking[None])[0]), 1.0
         total += reading.noise * rng.normal()
+        outcomes = np.zeros(self.slate_size)
         for place, item in enumerate(ranking.tolist()):
             clicked = luck[0, place] < clicks[item]
             total += worth * ratings[item] * clicked - reading.attention_cost
+            outcomes[place] = clicked
             if luck[1, place] >= (reading.stays_after_click if clicked else reading.stays):
                 break
             worth *= reading.discount
-        return float(total)
+        return Earned(float(total), outcomes)
 
     def best(self, customer: int, phase: int, eligible: NDArray[np.int32] | None) -> float:
         """Return the largest expected reward of any slate of the eligible items, or of all, by climbs."""

@@ -127,13 +127,13 @@ def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
         eligible = every_item if request.eligible is None else request.eligible
         ranking = player.choose(Visit(t, shop.context(request), eligible))
         check_slate(ranking, eligible, shop.slates.slate_size)
-        reward = shop.draw(request, ranking, of_rewards)
+        reward, outcomes = shop.draw(request, ranking, of_rewards)
         played[:4, t] = shop.expect_rewards(request, ranking[None])[0], shop.best(request), reward, t - len(late)
         decision = _last_decision(player)
         if decision is not None:
             played[4:, t] = decision.mean, decision.standard_deviation, decision.regret_bound, decision.estimated_regret
         feedback = shop.wait.feedback(t, of_waits)
-        heapq.heappush(late, Late(feedback.round_number, t, feedback, reward))
+        heapq.heappush(late, Late(feedback.round_number, t, feedback, reward, outcomes))
     return Rounds(*played)
 
 

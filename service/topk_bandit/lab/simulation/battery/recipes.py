@@ -287,7 +287,8 @@ def _variance_of_clicks(slates: CascadeSlates, rng: np.random.Generator) -> floa
     rankings = random_rankings(items, slate_size=slates.slate_size, count=_LIST_SLATES, rng=rng)
     customers = rng.integers(len(slates.customers.contexts), size=_LIST_SLATES)
     for place, (customer, ranking) in enumerate(zip(customers.tolist(), rankings, strict=True)):
-        residuals[place] = slates.draw(customer, 0, ranking, rng) - slates.expect_rewards(customer, 0, ranking[None])[0]
+        earned = slates.draw(customer, 0, ranking, rng)
+        residuals[place] = earned.reward - slates.expect_rewards(customer, 0, ranking[None])[0]
     return float(residuals.var())
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.lab.simulation.battery.outcomes import Clicks, Purchases
 from topk_bandit.lab.simulation.battery.search import best_order
+from topk_bandit.lab.simulation.battery.shop import Earned
 from topk_bandit.learning.slate_functions import SlateFunction, maximiser
 
 if TYPE_CHECKING:
@@ -96,9 +98,27 @@ class ScoredSlates:
         """Return the expected rewards of `rankings` (A, k), shape (A,)."""
         return self.outcome.mean(self.scores(customer, phase, rankings))
 
-    def draw(self, customer: int, phase: int, ranking: NDArray[np.int32], rng: np.random.Generator) -> float:
-        """Return a reward as the customer would give it."""
-        return self.outcome.draw(float(self.scores(customer, phase, ranking[None])[0]), rng)
+    def draw(self, customer: int, phase: int, ranking: NDArray[np.int32], rng: np.random.Generator) -> Earned:
+        """Return a reward as the customer would give it, and which item earned it where that is one of them."""
+        reward = self.outcome.draw(float(self.scores(customer, phase, ranking[None])[0]), rng)
+        return Earned(reward, self._attribute(customer, phase, ranking, reward, rng))
+
+    def _attribute(
+        self, customer: int, phase: int, ranking: NDArray[np.int32], reward: float, rng: np.random.Generator
+    ) -> FloatArray | None:
+        """Return a reward as the outcome of one item: more likely, in odds, the more it adds to the score's.
+
+        It takes nothing of the generator: rewards are the same whether somebody asks for the outcomes or not.
+        """
+        if not isinstance(self.outcome, Clicks | Purchases):
+            return None
+        outcomes = np.zeros(self.slate_size)
+        if reward:
+            odds = np.exp(self.outcome.scale * self.position_weights * self.utilities(customer, phase)[ranking])
+            luck = rng.spawn(1)[0].random()
+            place = np.searchsorted(np.cumsum(odds / odds.sum()), luck)
+            outcomes[min(int(place), self.slate_size - 1)] = reward
+        return outcomes
 
     def best(self, customer: int, phase: int, eligible: NDArray[np.int32] | None) -> float:
         """Return the largest expected reward of any slate of the eligible items, or of all."""

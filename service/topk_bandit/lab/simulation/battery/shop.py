@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from topk_bandit.lab.simulation.scenarios import Wait
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Request", "Shop", "Slates", "Values"]
+__all__ = ["Earned", "Request", "Shop", "Slates", "Values"]
 
 FloatArray = NDArray[np.float64]
 
@@ -61,13 +61,20 @@ class Slates(Protocol):
         """Return the expected rewards of `rankings` (A, k), shape (A,)."""
         ...
 
-    def draw(self, customer: int, phase: int, ranking: NDArray[np.int32], rng: np.random.Generator) -> float:
-        """Return a reward as the customer would give it."""
+    def draw(self, customer: int, phase: int, ranking: NDArray[np.int32], rng: np.random.Generator) -> Earned:
+        """Return a reward as the customer would give it, and what each item did."""
         ...
 
     def best(self, customer: int, phase: int, eligible: NDArray[np.int32] | None) -> float:
         """Return the largest expected reward of any slate of the eligible items, or of all."""
         ...
+
+
+class Earned(NamedTuple):
+    """A slate's reward and, where a shop has them, the outcomes of its items, shape (k,)."""
+
+    reward: float
+    outcomes: FloatArray | None
 
 
 class Request(NamedTuple):
@@ -139,8 +146,8 @@ class Shop:
         """Return the largest expected reward of any slate that can be shown."""
         return self.slates.best(request.customer, request.phase, request.eligible)
 
-    def draw(self, request: Request, ranking: NDArray[np.int32], rng: np.random.Generator) -> float:
-        """Return a reward of a slate."""
+    def draw(self, request: Request, ranking: NDArray[np.int32], rng: np.random.Generator) -> Earned:
+        """Return a reward of a slate, and what each of its items did."""
         return self.slates.draw(request.customer, request.phase, ranking, rng)
 
     @cached_property
