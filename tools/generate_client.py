@@ -24,7 +24,7 @@ REWRITES = (
     (r"\bMake it inside the event loop .*\n", "Safe to share between threads, and with processes that are forked.\n"),
     (r"\ban ``async with``", "a ``with``"),
     (r"\basync (?=def|for|with)", ""),
-    (r"\bawait asyncio\.to_thread\(\s*([\w.]+)(?:, )?", r"\1("),
+    (r"\bawait asyncio\.to_thread\(\s*([\w.]+)(?:,\s+)?", r"\1("),
     (r"\bawait ", ""),
     (r"\bon_this_loop\(([\w.]+)\)", r"\1"),
     (r"\bAwaitable\[(\w+)\]", r"\1"),

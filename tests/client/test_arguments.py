@@ -50,6 +50,12 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("reward", ("id", None), {}, "value"),
     ("reward", ("id", VAST), {}, "value"),
     ("reward", ("id", 1.0), {"reward_id": 7}, "reward_id"),
+    ("reward", ("id", 1.0), {"item_values": {"tea": "x"}}, 'item_values["tea"]'),
+    ("reward", ("id", 1.0), {"item_values": {"tea": None}}, 'item_values["tea"]'),
+    ("reward", ("id", 1.0), {"item_values": [1.0]}, "item_values"),
+    ("reward", ("id", 1.0), {"item_values": {3: 1.0}}, "item_values"),
+    ("reward", ("id", 1.0), {"item_values": {SURROGATE: 1.0}}, "item_values"),
+    ("amend_reward", ("id", 1.0), {"item_values": {"tea": VAST}}, 'item_values["tea"]'),
     ("rewards", ({"one": 1.0, "two": "x"},), {}, "rewards[1].value"),
     ("amend_reward", ("id", "x"), {}, "value"),
     ("void_reward", (7,), {}, "recommendation_id"),
@@ -106,6 +112,8 @@ def test_what_can_t_be_sent_is_refused_by_field(
         (PastObservation(SLATE, None), "reward"),  # type: ignore[arg-type]
         (PastObservation(SLATE, VAST), "reward"),
         (PastObservation(SLATE, 1.0, propensity="x"), "propensity"),  # type: ignore[arg-type]
+        (PastObservation(SLATE, 1.0, item_values={"tea": "x"}), 'item_values["tea"]'),  # type: ignore[dict-item]
+        (PastObservation(SLATE, 1.0, item_values=[1.0]), "item_values"),  # type: ignore[arg-type]
         (PastObservation(SLATE, 1.0, time="2026-01-31"), "time"),  # type: ignore[arg-type]
         (PastObservation(SLATE, 1.0, features={"age": VAST}), 'features["age"]'),
         (PastObservation(SLATE, 1.0, context=("x",)), "context[0]"),  # type: ignore[arg-type]

@@ -188,6 +188,17 @@ def test_rewards_are_amended_and_voided(server: RunningServer, client: EitherCli
     assert bad.value.field == "value"
 
 
+def test_rewards_say_what_each_item_did(server: RunningServer, client: EitherClient, home: str) -> None:
+    slate = client.recommend(home).id
+    client.reward(home, slate, 1, item_values={"a": 1, "b": "0.5"})
+    client.amend_reward(home, slate, 2, item_values={"a": 0})
+    client.reward(home, slate, 2, item_values={})
+    assert server.shop.item_values == [{"a": 1.0, "b": 0.5}, {"a": 0.0}, {}]
+    with pytest.raises(InvalidArgument) as bad:
+        client.reward(home, slate, 2.0, item_values={"a": float("nan")})
+    assert bad.value.field == 'item_values["a"]'
+
+
 def test_rewards_in_a_batch(server: RunningServer, client: EitherClient, home: str) -> None:
     late = client.recommend(home, request_id="late").id
     server.shop.now_ms += 86_400_001
@@ -264,6 +275,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         durability=Durability(synced=True, replicas=2),
         learned_per_second=40,
         provisional_after=timedelta(seconds=0.5),
+        default_item_value=0.0,
     )
     assert bandit == Bandit(
         name="home",
@@ -290,6 +302,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         durability=Durability(synced=True, replicas=2),
         learned_per_second=40,
         provisional_after=timedelta(seconds=0.5),
+        default_item_value=0.0,
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25, 40)
     assert client.get_bandit("home") == bandit
@@ -317,6 +330,10 @@ def test_updates_change_what_is_given(server: RunningServer, client: EitherClien
     assert (reset.schedule_scale, reset.constant_beta, reset.default_reward) == (None, 4.0, None)
     assert (reset.reward_wait, reset.uniform_share) == (timedelta(hours=24), 0.5)
     assert (before.prior_study, reset.prior_study) == (None, None)
+    assert (before.default_item_value, reset.default_item_value) == (None, None)
+    assert client.update_bandit("home", default_item_value=-0.5).default_item_value == -0.5
+    assert client.update_bandit("home", uniform_share=0.5).default_item_value == -0.5
+    assert client.update_bandit("home", default_item_value=None).default_item_value is None
     assert client.update_bandit("home", prior_study="tastes").prior_study == "tastes"
     assert client.update_bandit("home", uniform_share=0.5).prior_study == "tastes"
     assert client.update_bandit("home", prior_study=None).prior_study is None

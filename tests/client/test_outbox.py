@@ -101,6 +101,40 @@ def test_rewards_are_written_and_delivered_once(
     assert len({reward_id for reward_id, _ in server.shop.reward_ids}) == 5
 
 
+def test_item_values_are_delivered(
+    server: RunningServer, make_outbox: Callable[..., EitherOutbox], ids: list[str]
+) -> None:
+    refused: list[Refusal] = []
+    outbox = make_outbox(on_refused=refused.append)
+    outbox.reward("home", ids[0], 1.0, item_values={"a": 1, "b": 0.5})
+    outbox.reward("home", ids[1], 1.0)
+    outbox.reward("home", "nobody", 1.0, item_values={"c": 2.0})
+    assert outbox.flush(PATIENCE) == 0
+    assert {"a": 1.0, "b": 0.5} in server.shop.item_values
+    assert {} in server.shop.item_values
+    assert [one.item_values for one in refused] == [{"c": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"a": math.nan}, 'item_values["a"]'),
+        ({"a": "x"}, 'item_values["a"]'),
+        ({"x" * 129: 1.0}, f'item_values["{"x" * 128}"]'),
+        ({str(n): 1.0 for n in range(13)}, "item_values"),
+        ([1.0], "item_values"),
+    ],
+)
+def test_item_values_that_no_message_can_hold_are_refused_at_once(
+    make_outbox: Callable[..., EitherOutbox],
+    values: Any,  # noqa: ANN401
+    field: str,
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        make_outbox().reward("home", "r", 1.0, item_values=values)
+    assert refused.value.field == field
+
+
 def test_a_slate_without_an_id_takes_no_reward(make_outbox: Callable[..., EitherOutbox]) -> None:
     outbox = make_outbox()
     assert outbox.reward("home", "", 1.0) is False

@@ -161,6 +161,39 @@ def test_calls_come_back_as_they_were_written(path: Path, clock: Clock) -> None:
         assert file.take(100) == [KeptReward(3, "home", "c", 0.1, "click", final=True)]
 
 
+def test_item_values_come_back_as_they_were_written(path: Path, clock: Clock) -> None:
+    values = {"tea": 0.1, 'a "word"': -1e100, "ü": 0.0}
+    with opened(path, clock, count=2) as [one, other]:
+        add(one, "a")
+        other.add_reward("home", "b", 1.0, reward_id="", final=False, item_values=values)
+        add(one, "c")
+    with opened(path, clock) as [file]:
+        assert [kept.item_values for kept in file.take(100)] == [{}, values, {}]  # type: ignore[union-attr]
+
+
+def test_a_program_that_knows_no_item_values_opens_a_file_until_there_are_some(path: Path, clock: Clock) -> None:
+    """It would leave them out; those that have it open go on, and what they write is taken."""
+    with opened(path, clock) as [file]:
+        add(file, "a")
+        assert version_of(path) == 2
+        file.add_reward("home", "b", 1.0, reward_id="", final=False, item_values={"tea": 1.0})
+        assert version_of(path) == 3
+        with closing(sqlite3.connect(path)) as older:
+            older.execute(
+                "INSERT INTO calls (bandit, recommendation_id, value, reward_id, final, shown, written) "
+                "VALUES ('home', 'c', 1.0, '', 0, NULL, 1.0)"
+            )
+            older.commit()
+            assert older.execute("SELECT number, bandit FROM next_calls").fetchall() == [(n, "home") for n in (1, 2, 3)]
+        assert taken(file) == ["a", "b", "c"]
+
+
+def version_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as file:
+        [(version,)] = file.execute("PRAGMA user_version")
+        return int(version)
+
+
 def test_an_activation_is_taken_before_the_rewards_of_its_slate_and_holds_up_no_other(path: Path, clock: Clock) -> None:
     with opened(path, clock, count=2) as [one, other]:
         for name in "ab":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +21,7 @@ from topk_bandit.client import (
     InvalidArgument,
     Item,
     NotFound,
+    PastObservation,
     ResourceExhausted,
     RewardOutcome,
     RewardRange,
@@ -70,6 +73,37 @@ def test_a_slate_earns_its_reward() -> None:
         batch = await client.rewards("home", {second.id: 2.0, "none": 1.0})
         assert {one: receipt.outcome for one, receipt in batch.receipts.items()} == {second.id: RewardOutcome.ACCEPTED}
         assert list(batch.errors) == ["none"]
+
+    run(scenario)
+
+
+def test_a_reward_says_what_the_items_of_its_slate_did() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        await opened(client)
+        await client.update_bandit("home", default_item_value=0.0)
+        slate = await client.recommend("home", [1.0, 0.5])
+        clicked, other = slate.items
+        with pytest.raises(InvalidArgument) as unknown:
+            await client.reward("home", slate.id, 1.0, item_values={clicked: 1.0, "soup": 1.0})
+        assert unknown.value.field == 'item_values["soup"]'
+        posted = await client.reward("home", slate.id, 1.0, item_values={clicked: 1.0})
+        again = await client.reward("home", slate.id, 1.0, item_values={clicked: 1})
+        assert [posted.outcome, again.outcome] == [RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE]
+        for item_values in ({clicked: 2.0}, None):
+            with pytest.raises(AlreadyExists) as refused:
+                await client.reward("home", slate.id, 1.0, item_values=item_values)
+            assert refused.value.reason == "REWARD_EXISTS"
+        amended = await client.amend_reward("home", slate.id, 0.5, item_values={other: 3.0})
+        events = (await client.export_events("home", start=posted.log_position)).events
+        assert [json.loads(one.event_json).get("item_values") for one in events] == [[1.0, 0.0], [0.0, 3.0]]
+        assert (amended.outcome, amended.log_position) == (RewardOutcome.ACCEPTED, events[-1].position)
+        past = PastObservation(tuple("ab"), 1.0, (1.0, 0.5), item_values={"b": 1.0})
+        report = await client.import_observations("home", [past], import_id="year")
+        [imported] = (await client.export_events("home", start=report.log_position)).events
+        assert json.loads(imported.event_json)["slates"][0]["item_values"] == [None, 1.0]
+        with pytest.raises(InvalidArgument) as bad:
+            await client.import_observations("home", [replace(past, item_values={"c": 1.0})], import_id="month")
+        assert bad.value.field == 'rows[0].item_values["c"]'
 
     run(scenario)
 

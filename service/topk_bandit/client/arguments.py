@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client.errors import invalid_argument
+from topk_bandit.domain.errors import entry_of
 from topk_bandit.domain.values import read_number
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.errors import InvalidArgument
 
-__all__ = ["WRONG", "filled", "message", "number", "numbers", "refuse", "several", "texts"]
+__all__ = ["WRONG", "filled", "item_values", "message", "number", "numbers", "refuse", "several", "texts"]
 
 M = TypeVar("M", bound="Message")
 
@@ -67,6 +68,18 @@ def number(field: str, value: Any) -> float:  # noqa: ANN401, whatever a caller 
 def numbers(field: str, values: Any) -> list[float]:  # noqa: ANN401, whatever a caller gives
     """Return several numbers as floats, or raise `InvalidArgument` naming the one that is none."""
     return [number(f"{field}[{place}]", one) for place, one in enumerate(several(field, values))]
+
+
+def item_values(field: str, values: Any) -> dict[str, float]:  # noqa: ANN401, whatever a caller gives
+    """Return numbers by the ids of items, none for None; `InvalidArgument` names the one that is none."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise invalid_argument(field, f"must be a mapping of item ids, not {type(values).__name__}: {values!r:.60}")
+    for item_id in values:
+        if not isinstance(item_id, str):
+            raise refuse(field, item_id)
+    return {item_id: number(entry_of(field, item_id), value) for item_id, value in values.items()}
 
 
 def texts(field: str, values: Any) -> list[str]:  # noqa: ANN401, whatever a caller gives

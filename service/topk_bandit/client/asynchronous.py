@@ -266,6 +266,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         *,
         reward_id: str = "",
         final: bool = False,
+        item_values: Mapping[str, float] | None = None,
         timeout: float | None = None,
     ) -> RewardReceipt:
         """Post the number that a slate earned; return what became of it, and where it stands in the log.
@@ -276,8 +277,13 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             Tells several rewards of a slate apart, where the bandit's `reward_aggregation` is not FIRST.
         final
             Whether no more will come, so that what they come to is learned now.
+        item_values
+            What single items of the slate did, by their ids: 1.0 for a click, the minutes that were watched. They teach
+            which items are liked, and `value` alone is maximised. None where that is not known.
         """
-        posted = self._operations.reward(bandit, recommendation_id, value, reward_id=reward_id, final=final)
+        posted = self._operations.reward(
+            bandit, recommendation_id, value, reward_id=reward_id, final=final, item_values=item_values
+        )
         receipt = await self._run(posted, timeout)
         self._late.note(bandit, [receipt])
         return receipt
@@ -314,10 +320,22 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         return await self._run(operation, timeout)
 
     async def amend_reward(
-        self, bandit: str, recommendation_id: str, value: float, *, reward_id: str = "", timeout: float | None = None
+        self,
+        bandit: str,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str = "",
+        item_values: Mapping[str, float] | None = None,
+        timeout: float | None = None,
     ) -> RewardReceipt:
-        """Replace a reward by another value, as long as `void_reward` could take it back."""
-        operation = self._operations.amend_reward(bandit, recommendation_id, value, reward_id=reward_id)
+        """Replace a reward by another value, as long as `void_reward` could take it back.
+
+        Its `item_values` replace all that it said of items; with None that stays.
+        """
+        operation = self._operations.amend_reward(
+            bandit, recommendation_id, value, reward_id=reward_id, item_values=item_values
+        )
         return await self._run(operation, timeout)
 
     async def create_bandit(

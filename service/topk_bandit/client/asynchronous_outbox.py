@@ -8,14 +8,16 @@ import time
 from typing import TYPE_CHECKING
 
 from topk_bandit.client.arguments import filled, number
+from topk_bandit.client.arguments import item_values as values_of_items
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.loops import on_this_loop
 from topk_bandit.client.outbox_file import OutboxFile
 from topk_bandit.client.outbox_sender import OutboxSender
 from topk_bandit.domain.bandits import MAX_SLATE_SIZE
+from topk_bandit.domain.errors import entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from os import PathLike
     from types import TracebackType
     from typing import Self
@@ -92,6 +94,7 @@ class AsyncOutbox:
         *,
         reward_id: str | None = None,
         final: bool = False,
+        item_values: Mapping[str, float] | None = None,
     ) -> bool:
         """Write down what a slate number; it will be delivered, also if this process is killed now.
 
@@ -103,11 +106,13 @@ class AsyncOutbox:
             The same id is the same reward, which counts once; None makes an id for each call.
         final
             Whether no more will come; those of a slate are delivered in the order they were written.
+        item_values
+            What single items of the slate did, by their ids, as for `Client.reward`.
 
         Raises
         ------
         InvalidArgument
-            The value is no finite number, or an id is too long.
+            A value is no finite number, there are more items than a slate has, or an id is too long.
         ResourceExhausted
             OUTBOX_FULL: too many are waiting.
         Unavailable
@@ -116,10 +121,16 @@ class AsyncOutbox:
         if not recommendation_id:
             return False
         _check_ids(bandit=bandit, recommendation_id=recommendation_id, reward_id=reward_id or "")
-        number = _finite(value)
+        number, items = _finite("value", value), _checked_values(item_values)
         own_id = self._new_reward_id() if reward_id is None else reward_id
         await asyncio.to_thread(
-            self._sender.add_reward, bandit, recommendation_id, number, reward_id=own_id, final=final
+            self._sender.add_reward,
+            bandit,
+            recommendation_id,
+            number,
+            reward_id=own_id,
+            final=final,
+            item_values=items,
         )
         return True
 
@@ -180,8 +191,16 @@ def _checked_items(shown: Iterable[str] | None) -> tuple[str, ...]:
     return items
 
 
-def _finite(value: float) -> float:
-    found = number("value", value)
+def _checked_values(values: Mapping[str, float] | None) -> dict[str, float]:
+    named = values_of_items("item_values", values)
+    if len(named) > MAX_SLATE_SIZE:
+        raise invalid_argument("item_values", f"must be of at most {MAX_SLATE_SIZE} items")
+    _check_ids(**{entry_of("item_values", item_id[:_LONGEST_ID]): item_id for item_id in named})
+    return {item_id: _finite(entry_of("item_values", item_id), value) for item_id, value in named.items()}
+
+
+def _finite(field: str, value: float) -> float:
+    found = number(field, value)
     if not math.isfinite(found):
-        raise invalid_argument("value", f"must be a finite number, not {value!r}")
+        raise invalid_argument(field, f"must be a finite number, not {value!r}")
     return found

@@ -67,6 +67,8 @@ class BanditSettings(TypedDict, total=False):
         About how many slates a second are learned from at most.
     provisional_after
         How long after a slate its reward so far is first learned, or the default reward; None learns when it is final.
+    default_item_value
+        What an item counts that no reward of its slate names; None where nothing is known of such items.
     """
 
     constant_beta: float | None
@@ -87,6 +89,7 @@ class BanditSettings(TypedDict, total=False):
     durability: Durability | None
     learned_per_second: int | None
     provisional_after: timedelta | None
+    default_item_value: float | None
 
 
 class BanditChanges(BanditSettings, total=False):
@@ -135,6 +138,7 @@ def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any)
         durability=str(get("durability") or ""),
         learned_per_second=get("learned_per_second"),
         provisional_after=_duration("provisional_after", get("provisional_after")),
+        default_item_value=get("default_item_value"),
         **others,
     )
 

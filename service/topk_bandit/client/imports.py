@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from topk_bandit.client.arguments import WRONG, message, number, numbers, refuse, texts
+from topk_bandit.client.arguments import WRONG, item_values, message, number, numbers, refuse, texts
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import feature_values
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
     "ROWS_PER_CALL",
@@ -48,6 +48,8 @@ class PastObservation:
         When it was shown, with its time zone; None counts as now.
     propensity
         Probability with which it was shown; None where nobody knows.
+    item_values
+        What single items of the slate did, by their ids; None where nothing is known of any.
     """
 
     items: tuple[str, ...]
@@ -56,6 +58,7 @@ class PastObservation:
     features: Any = None
     time: datetime | None = None
     propensity: float | None = None
+    item_values: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ def _message(path: str, row: PastObservation) -> pb.PastObservation:
         reward=number(f"{path}.reward", row.reward),
         time=None if row.time is None else _timestamp(f"{path}.time", row.time),
         propensity=row.propensity,
+        item_values=item_values(f"{path}.item_values", row.item_values),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topk_bandit.client import imports
 from topk_bandit.client.arguments import filled, message, number, numbers, refuse, several, texts
+from topk_bandit.client.arguments import item_values as values_of_items
 from topk_bandit.client.bandit_settings import AGGREGATIONS, settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, no_answer
 from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
@@ -172,7 +173,14 @@ class Operations:
         return Operation(RecommenderServiceStub, "Activate", request, _activation)
 
     def reward(
-        self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool
+        self,
+        bandit: str,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str,
+        final: bool,
+        item_values: Mapping[str, float] | None,
     ) -> Operation[RewardReceipt]:
         """Post a reward."""
         request = message(
@@ -182,6 +190,7 @@ class Operations:
             value=number("value", value),
             reward_id=reward_id,
             final=final,
+            item_values=values_of_items("item_values", item_values),
         )
         return Operation(RecommenderServiceStub, "Reward", request, _receipt)
 
@@ -196,7 +205,13 @@ class Operations:
         return Operation(RecommenderServiceStub, "VoidReward", request, _receipt)
 
     def amend_reward(
-        self, bandit: str, recommendation_id: str, value: float, *, reward_id: str
+        self,
+        bandit: str,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str,
+        item_values: Mapping[str, float] | None,
     ) -> Operation[RewardReceipt]:
         """Replace a reward."""
         request = message(
@@ -205,6 +220,7 @@ class Operations:
             recommendation_id=recommendation_id,
             value=number("value", value),
             reward_id=reward_id,
+            item_values=values_of_items("item_values", item_values),
         )
         return Operation(RecommenderServiceStub, "AmendReward", request, _receipt)
 
@@ -237,7 +253,11 @@ class Operations:
         """Post rewards that an outbox has kept; what became of each comes back in their order."""
         entries = [
             recommender_pb.RewardEntry(
-                recommendation_id=one.recommendation_id, value=one.value, reward_id=one.reward_id, final=bool(one.final)
+                recommendation_id=one.recommendation_id,
+                value=one.value,
+                reward_id=one.reward_id,
+                final=bool(one.final),
+                item_values=one.item_values,
             )
             for one in rewards
         ]
@@ -460,6 +480,7 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         durability=Durability.parse(bandit.durability) if bandit.durability else None,
         learned_per_second=bandit.learned_per_second,
         provisional_after=bandit.provisional_after.ToTimedelta() if bandit.HasField("provisional_after") else None,
+        default_item_value=bandit.default_item_value if bandit.HasField("default_item_value") else None,
     )
 
 

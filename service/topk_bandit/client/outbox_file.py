@@ -7,25 +7,28 @@ import sqlite3
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.client.errors import ErrorDetails, ResourceExhausted, Unavailable
+from topk_bandit.domain.bandits import NOTHING_NAMED
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["KeptActivation", "KeptCall", "KeptReward", "OutboxFile"]
 
-_VERSION = 2
+_VERSION, _WITH_ITEMS = 2, 3
 _PATIENCE_SECONDS = 5.0
 
 # Numbers are never used again (AUTOINCREMENT): a process that was frozen while another one delivered what it had taken
 # removes these numbers when it goes on, and they must not be those of newer calls. A reward has a value, an activation
 # has what was shown, as a JSON list. Calls about one slate go one after the other, in the order they were written: an
-# activation comes before the slate's rewards, and a final one of these is the last.
+# activation comes before the slate's rewards, and a final one of these is the last. The first reward with item values,
+# a JSON object, adds a column for them: from then on the version is another one, and a program that would leave them
+# out does not open the file. Until then it does.
 _SCHEMA = (
     "CREATE TABLE owner (tenant TEXT NOT NULL)",
     "CREATE TABLE size (calls INTEGER NOT NULL)",
@@ -49,7 +52,7 @@ SELECT bandit, shown IS NULL FROM next_calls WHERE due <= :now OR due > :farthes
 """
 # Most calls of a full file are about one bandit: they are read in order (the plus rules the index out), not sorted.
 _REWARDS = """
-SELECT number, bandit, recommendation_id, value, reward_id, final FROM next_calls
+SELECT number, bandit, recommendation_id, value, reward_id, final, {items} FROM next_calls
 WHERE (due <= :now OR due > :farthest) AND +bandit = :bandit AND shown IS NULL ORDER BY number LIMIT :limit
 """
 _ACTIVATIONS = """
@@ -59,6 +62,8 @@ WHERE (due <= :now OR due > :farthest) AND +bandit = :bandit AND shown IS NOT NU
 _ADD = """
 INSERT INTO calls (bandit, recommendation_id, value, reward_id, final, shown, written) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
+_ADD_ITEMS = "UPDATE calls SET items = ? WHERE number = ?"
+_TAKE_ITEMS = ("ALTER TABLE calls ADD COLUMN items TEXT", f"PRAGMA user_version = {_WITH_ITEMS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class KeptReward:
     value: float
     reward_id: str
     final: bool
+    item_values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,16 @@ class OutboxFile:
         """Whether its path still leads to it: what is written to a file that was deleted is gone with this process."""
         return _identity(self._path) == self._identity
 
-    def add_reward(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
+    def add_reward(
+        self,
+        bandit: str,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str,
+        final: bool,
+        item_values: Mapping[str, float] = NOTHING_NAMED,
+    ) -> None:
         """Write a reward; it is on disk when this returns.
 
         Raises
@@ -151,20 +166,26 @@ class OutboxFile:
         Unavailable
             OUTBOX_FAILED: the file can't be written, or is not where it was.
         """
-        self._add(bandit, recommendation_id, value, reward_id, final, None)
+        columns = bandit, recommendation_id, value, reward_id, final, None
+        self._add(*columns, items=json.dumps(item_values) if item_values else None)
 
     def add_activation(self, bandit: str, recommendation_id: str, shown: Sequence[str]) -> None:
         """Write an activation; it is on disk when this returns. The errors are those of `add_reward`."""
         self._add(bandit, recommendation_id, None, "", 0, json.dumps(shown))
 
-    def _add(self, *columns: str | float | None) -> None:
+    def _add(self, *columns: str | float | None, items: str | None = None) -> None:
         with self._changing() as connection:
             if not self.is_in_place:
                 raise _make_error(self._path, _DELETED)
             [(held,)] = connection.execute("SELECT calls FROM size")
             if held >= self._max_waiting:
                 raise _full(self._path, self._max_waiting)
-            connection.execute(_ADD, (*columns, self._now()))
+            number = connection.execute(_ADD, (*columns, self._now())).lastrowid
+            if items is not None:
+                if not _has_items(connection):
+                    for statement in _TAKE_ITEMS:
+                        connection.execute(statement)
+                connection.execute(_ADD_ITEMS, (items, number))
 
     def take(self, limit: int) -> list[KeptReward] | list[KeptActivation]:
         """Return the oldest calls that nobody else has, one of each slate, and have them alone.
@@ -176,8 +197,9 @@ class OutboxFile:
             times = {"now": now, "farthest": now + 2.0 * self._lease}
             for bandit, rewards in connection.execute(_OLDEST, times).fetchall():
                 wanted = {**times, "bandit": bandit, "limit": limit}
-                rows = connection.execute(_REWARDS if rewards else _ACTIVATIONS, wanted).fetchall()
-                taken = [KeptReward(*row) for row in rows] if rewards else list(map(_activation, rows))
+                asked = _REWARDS.format(items="items" if _has_items(connection) else "NULL")
+                rows = connection.execute(asked if rewards else _ACTIVATIONS, wanted).fetchall()
+                taken = list(map(_reward, rows)) if rewards else list(map(_activation, rows))
                 _set_due(connection, taken, now + self._lease)
                 return taken
         return []
@@ -214,8 +236,8 @@ class OutboxFile:
 
     def _prepare(self, tenant: str) -> None:
         with self._changing() as connection:
-            [(version,)] = connection.execute("PRAGMA user_version")
-            if version not in {0, _VERSION}:
+            version = _version_of(connection)
+            if version not in {0, _VERSION, _WITH_ITEMS}:
                 raise ValueError(f"{self._path} is an outbox of another version, or none")
             if version == 0:
                 for statement in _SCHEMA:
@@ -289,6 +311,20 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             return
+
+
+def _version_of(connection: sqlite3.Connection) -> int:
+    [(version,)] = connection.execute("PRAGMA user_version")
+    return int(version)
+
+
+def _has_items(connection: sqlite3.Connection) -> bool:
+    """Return whether rewards of a file may have item values."""
+    return _version_of(connection) == _WITH_ITEMS
+
+
+def _reward(row: tuple[int, str, str, float, str, bool, str | None]) -> KeptReward:
+    return KeptReward(*row[:6], json.loads(row[6]) if row[6] else {})
 
 
 def _activation(row: tuple[int, str, str, str]) -> KeptActivation:

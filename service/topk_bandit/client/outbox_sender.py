@@ -35,9 +35,10 @@ from topk_bandit.client.values import (
     RewardOutcome,
     RewardReceipt,
 )
+from topk_bandit.domain.bandits import NOTHING_NAMED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.client.late_rewards import LateRewards
     from topk_bandit.client.operations import Operations
@@ -139,9 +140,20 @@ class OutboxSender:
         if is_child:
             self._begin()
 
-    def add_reward(self, bandit: str, recommendation_id: str, value: float, *, reward_id: str, final: bool) -> None:
+    def add_reward(
+        self,
+        bandit: str,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str,
+        final: bool,
+        item_values: Mapping[str, float] = NOTHING_NAMED,
+    ) -> None:
         """Write a reward to disk, and see to it soon."""
-        self._file.add_reward(bandit, recommendation_id, value, reward_id=reward_id, final=final)
+        self._file.add_reward(
+            bandit, recommendation_id, value, reward_id=reward_id, final=final, item_values=item_values
+        )
         self._start()
         self._woken.set()
 
@@ -348,7 +360,8 @@ def _is_refusal(error: ClientError) -> bool:
 
 def _refusal_of(call: KeptCall, error: ClientError) -> Refusal:
     if isinstance(call, KeptReward):
-        return Refusal(call.bandit, call.recommendation_id, call.value, call.reward_id, error)
+        named = call.item_values
+        return Refusal(call.bandit, call.recommendation_id, call.value, call.reward_id, error, item_values=named)
     return Refusal(call.bandit, call.recommendation_id, None, "", error, call.shown)
 
 

@@ -178,6 +178,8 @@ class Refusal:
         Empty of an activation.
     shown
         The items that an activation says were shown; none stands for the slate itself.
+    item_values
+        What a reward says that single items did, by their ids.
     """
 
     bandit: str
@@ -186,6 +188,7 @@ class Refusal:
     reward_id: str
     error: ClientError
     shown: tuple[str, ...] = ()
+    item_values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +246,8 @@ class Bandit:
         About how many slates a second are learned from at most.
     provisional_after
         How long after a slate its reward so far is first learned; None where it is learned when it is final.
+    default_item_value
+        What an item counts that no reward of its slate names; None where nothing is known of such items.
     """
 
     name: str
@@ -269,6 +274,7 @@ class Bandit:
     durability: Durability | None
     learned_per_second: int
     provisional_after: timedelta | None
+    default_item_value: float | None
 
 
 @dataclass(frozen=True, slots=True)
