@@ -11,7 +11,7 @@ import { Outbox, type OutboxOptions } from "./outbox.js";
 import { Attempts, checkedRetry, RETRY, type RetryPolicy } from "./retries.js";
 import type { OutboxStorage } from "./storage.js";
 import { Door } from "./transport.js";
-import type { ActivationReceipt, Features, Recommendation, RewardReceipt, Source } from "./values.js";
+import type { ActivationReceipt, Features, ItemValues, Recommendation, RewardReceipt, Source } from "./values.js";
 
 export interface ClientOptions extends Partial<Edges> {
   /** Where the service's HTTP listener is: `https://recommender.example`. */
@@ -76,6 +76,11 @@ export interface RewardOptions extends Call {
   readonly rewardId?: string;
   /** Whether no more will come, so that what they come to is learned now. */
   readonly final?: boolean;
+  /**
+   * What single items of the slate did, by their ids: 1 for a click, the minutes that were watched. They teach which items are
+   * liked, and `value` alone is maximised.
+   */
+  readonly itemValues?: ItemValues;
 }
 
 export interface VoidOptions extends Call {
@@ -90,6 +95,8 @@ export interface AmendOptions extends Call {
   readonly value: number;
   /** Which of several rewards; the only one by default. */
   readonly rewardId?: string;
+  /** What single items did after all: all that the reward said of items is replaced by them. It stays by default. */
+  readonly itemValues?: ItemValues;
 }
 
 /** Return a storefront's client. `F` is the type of its features: `createClient<{ country: string }>({ ... })`. */
@@ -169,7 +176,7 @@ export class Client<F extends Features<F> = Features> {
    * the bandit has provisional_after it is taken until reward_wait ends, and so is a reward that is not learned yet.
    */
   async amendReward(options: AmendOptions): Promise<RewardReceipt> {
-    const asked = amendOperation(this.#name(options), options.recommendationId, options.value, options.rewardId);
+    const asked = amendOperation(this.#name(options), options.recommendationId, options.value, options);
     return this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
   }
 

@@ -3,7 +3,7 @@
 import { invalidArgument } from "./errors.js";
 import type { FeatureValueJson } from "./gen/topk_bandit/v1/features_pb.js";
 
-type WireNumber = number | "NaN" | "Infinity" | "-Infinity";
+export type WireNumber = number | "NaN" | "Infinity" | "-Infinity";
 
 /** Return the values as they are sent; those that are missing are left out. */
 export function featureValues(features: object): Record<string, FeatureValueJson> {

@@ -1,7 +1,7 @@
 /** Each call as a value: its method, its request, and how its answer is read. No I/O here. */
 
 import { ClientError, errorOfEntry, invalidArgument } from "./errors.js";
-import { featureValues, wireNumber } from "./features.js";
+import { featureValues, wireNumber, type WireNumber } from "./features.js";
 import type {
   ActivateRequestJson,
   ActivateResponseJson,
@@ -17,7 +17,7 @@ import type {
   VoidRewardRequestJson,
   VoidRewardResponseJson,
 } from "./gen/topk_bandit/v1/recommender_service_pb.js";
-import type { ActivationReceipt, Recommendation, RewardReceipt } from "./values.js";
+import type { ActivationReceipt, ItemValues, Recommendation, RewardReceipt } from "./values.js";
 
 export interface Operation<T> {
   readonly method: "Recommend" | "Activate" | "Reward" | "BatchReward" | "AmendReward" | "VoidReward";
@@ -73,9 +73,16 @@ export function rewardOperation(
   bandit: string,
   recommendationId: string,
   value: number,
-  { rewardId = "", final = false }: { rewardId?: string | undefined; final?: boolean | undefined },
+  { rewardId = "", final = false, itemValues }: Omit<RewardFields, "recommendationId" | "value">,
 ): Operation<RewardReceipt> {
-  const request: RewardRequestJson = { bandit, recommendationId, value: wireNumber(value), rewardId, final };
+  const request: RewardRequestJson = {
+    bandit,
+    recommendationId,
+    value: wireNumber(value),
+    rewardId,
+    final,
+    ...valuesOf(itemValues),
+  };
   return { method: "Reward", request, read: receiptOf };
 }
 
@@ -85,6 +92,13 @@ export interface RewardFields {
   readonly value?: number | undefined;
   readonly rewardId?: string | undefined;
   readonly final?: boolean | undefined;
+  readonly itemValues?: ItemValues | undefined;
+}
+
+/** Return values of items under their name, or nothing if there are none: a service that does not know them takes that too. */
+function valuesOf(itemValues: ItemValues = {}): { itemValues?: Record<string, WireNumber> } {
+  const given = Object.entries(itemValues);
+  return given.length ? { itemValues: Object.fromEntries(given.map(([id, value]) => [id, wireNumber(value)])) } : {};
 }
 
 /** Post many rewards; what became of each comes back in their order. */
@@ -92,8 +106,8 @@ export function batchOperation(
   bandit: string,
   posted: readonly RewardFields[],
 ): Operation<(RewardReceipt | ClientError)[]> {
-  const rewards = posted.map(({ recommendationId, value = NaN, rewardId = "", final = false }) => {
-    return { recommendationId, value: wireNumber(value), rewardId, final };
+  const rewards = posted.map(({ recommendationId, value = NaN, rewardId = "", final = false, itemValues }) => {
+    return { recommendationId, value: wireNumber(value), rewardId, final, ...valuesOf(itemValues) };
   });
   const request: BatchRewardRequestJson = { bandit, rewards };
   return { method: "BatchReward", request, read: (answer: BatchRewardResponseJson) => resultsOf(answer, posted.length) };
@@ -104,8 +118,19 @@ function resultsOf({ results }: BatchRewardResponseJson, count: number): (Reward
   return results.map((one) => (one.error ? errorOfEntry(one.error) : receiptOf(one)));
 }
 
-export function amendOperation(bandit: string, recommendationId: string, value: number, rewardId = ""): Operation<RewardReceipt> {
-  const request: AmendRewardRequestJson = { bandit, recommendationId, value: wireNumber(value), rewardId };
+export function amendOperation(
+  bandit: string,
+  recommendationId: string,
+  value: number,
+  { rewardId = "", itemValues }: Pick<RewardFields, "rewardId" | "itemValues">,
+): Operation<RewardReceipt> {
+  const request: AmendRewardRequestJson = {
+    bandit,
+    recommendationId,
+    value: wireNumber(value),
+    rewardId,
+    ...valuesOf(itemValues),
+  };
   return { method: "AmendReward", request, read: receiptOf };
 }
 

@@ -5,7 +5,7 @@ import { ClientError, invalidArgument } from "./errors.js";
 import { activateOperation, batchOperation, listOf, type Operation } from "./operations.js";
 import { checkedRetry, pauseOf, type RetryPolicy } from "./retries.js";
 import type { OutboxStorage } from "./storage.js";
-import type { ActivationReceipt, OutboxStatus, Refusal, RewardReceipt } from "./values.js";
+import type { ActivationReceipt, ItemValues, OutboxStatus, Refusal, RewardReceipt } from "./values.js";
 
 export interface OutboxOptions {
   /** How many rewards and activations may wait: 1000. With more, `reward` and `activate` reject (OUTBOX_FULL). */
@@ -45,6 +45,8 @@ export interface KeptReward extends About {
   readonly rewardId?: string;
   /** Whether no more will come. */
   readonly final?: boolean;
+  /** What single items of the slate did, by their ids. */
+  readonly itemValues?: ItemValues;
 }
 
 export interface KeptActivation extends About {
@@ -61,6 +63,7 @@ interface Kept {
   readonly rewardId?: string;
   readonly final?: boolean;
   readonly shown?: readonly string[];
+  readonly itemValues?: ItemValues;
   readonly written: number;
   /** Until then those who wrote it have it alone, or it rests after a failure. */
   readonly due: number;
@@ -135,9 +138,12 @@ export class Outbox {
    * Write down what a slate earned. Resolves once it is kept, with whether there was something to keep: a slate without an id
    * takes no reward. Rejects with RESOURCE_EXHAUSTED (OUTBOX_FULL) or UNAVAILABLE (OUTBOX_FAILED).
    */
-  async reward({ value, rewardId, final, ...about }: KeptReward): Promise<boolean> {
-    if (!Number.isFinite(value)) throw invalidArgument("value", `must be a finite number, not ${value}`);
-    return this.#keep(about, { value, rewardId: rewardId ?? this.sender.edges.newRequestId(), final: final ?? false });
+  async reward({ value, rewardId, final, itemValues = {}, ...about }: KeptReward): Promise<boolean> {
+    const numbers = Object.entries(itemValues).map(([id, one]) => [`item_values["${id}"]`, one] as const);
+    for (const [field, one] of [["value", value] as const, ...numbers])
+      if (!Number.isFinite(one)) throw invalidArgument(field, `must be a finite number, not ${one}`);
+    const what = { value, rewardId: rewardId ?? this.sender.edges.newRequestId(), final: final ?? false };
+    return this.#keep(about, numbers.length ? { ...what, itemValues } : what);
   }
 
   /** Write down that a slate was shown, or `shown` instead of it; do so before the slate's rewards. */
@@ -334,9 +340,9 @@ export class Outbox {
       const what = one.shown ? "an activation" : "a reward";
       return this.#warnOnce(`${one.bandit} ${reason}`, `${what} of ${one.bandit} is not taken: ${error.message}`);
     }
-    const { tenant, bandit, recommendationId, value = null, rewardId = "", shown = [] } = one;
+    const { tenant, bandit, recommendationId, value = null, rewardId = "", shown = [], itemValues = {} } = one;
     try {
-      this.#onRefused({ tenant, bandit, recommendationId, value, rewardId, shown, error });
+      this.#onRefused({ tenant, bandit, recommendationId, value, rewardId, shown, itemValues, error });
     } catch (fault) {
       this.sender.edges.log.error(`onRefused failed for ${recommendationId}: ${String(fault)}`);
     }

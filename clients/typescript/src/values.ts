@@ -40,6 +40,9 @@ export interface Recommendation {
   readonly passedOver: number;
 }
 
+/** What single items of a slate did, by their ids. */
+export type ItemValues = Readonly<Record<string, number>>;
+
 /** What became of a posted reward, and where it stands in the log: 0 for one that was late. */
 export interface RewardReceipt {
   readonly outcome: "accepted" | "duplicate" | "late";
@@ -74,6 +77,8 @@ export interface Refusal {
   readonly value: number | null;
   readonly rewardId: string;
   readonly shown: readonly string[];
+  /** What a reward says that single items did. */
+  readonly itemValues: ItemValues;
   readonly error: ClientError;
 }
 

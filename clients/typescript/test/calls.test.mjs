@@ -153,6 +153,25 @@ test("a reward is amended, and taken back", async () => {
   await assert.rejects(shop.reward({ ...about, rewardId: "click", value: 1 }), { code: "ALREADY_EXISTS" });
 });
 
+test("a reward says what each item of its slate did", async () => {
+  const shop = client();
+  const { id, items } = await shop.recommend({ bandit: "home" });
+  const about = { bandit: "home", recommendationId: id, value: 1 };
+  const itemValues = { [items[0]]: 1, [items[1]]: 0.5 };
+  const unknown = await shop.reward({ ...about, itemValues: { soup: 1 } }).catch((error) => error);
+  assert.deepEqual([unknown.code, unknown.details.field], ["INVALID_ARGUMENT", 'item_values["soup"]']);
+  await assert.rejects(shop.reward({ ...about, itemValues: { [items[0]]: NaN } }), { code: "INVALID_ARGUMENT" });
+  assert.equal((await shop.reward({ ...about, itemValues })).outcome, "accepted");
+  assert.equal((await shop.reward({ ...about, itemValues })).outcome, "duplicate");
+  await assert.rejects(shop.reward({ ...about, itemValues: { [items[0]]: 2 } }), { code: "ALREADY_EXISTS" });
+  const slate = await shop.recommend({ bandit: "sums" });
+  const click = { bandit: "sums", recommendationId: slate.id, rewardId: "click", value: 1 };
+  await shop.reward(click);
+  const amended = { ...click, itemValues: { [slate.items[2]]: 2 } };
+  assert.equal((await shop.amendReward(amended)).outcome, "accepted");
+  assert.equal((await shop.amendReward(amended)).outcome, "duplicate");
+});
+
 test("an activation, also of what was shown instead", async () => {
   const shop = client();
   const { id } = await shop.recommend({ bandit: "careful" });

@@ -112,6 +112,24 @@ test("rewards wait while there is no network, and go in few calls when it is bac
   assert.equal((await outbox.status()).delivered, 12);
 });
 
+test("item values are kept, and delivered with their reward", async (context) => {
+  const told = [];
+  const { shop, outbox, world } = outboxOf(context, { onRefused: (refusal) => told.push(refusal) });
+  const [one, other] = await slates(shop, "home", 2);
+  const [item] = (await shop.recommend({ bandit: "home" })).items;
+  world.away = true;
+  const itemValues = { [item]: 0.5 };
+  await outbox.reward({ bandit: "home", recommendationId: one, value: 1 });
+  await outbox.reward({ bandit: "home", recommendationId: other, value: 1, itemValues: { soup: 2 } });
+  await outbox.reward({ bandit: "home", recommendationId: "nobody's", value: 1, itemValues });
+  world.away = false;
+  assert.equal(await outbox.flush(PATIENCE), 0);
+  assert.deepEqual(new Map(told.map((refusal) => [refusal.error.code, refusal.itemValues])), new Map([["NOT_FOUND", itemValues], ["INVALID_ARGUMENT", { soup: 2 }]]));
+  const sent = world.sent.filter(({ method }) => method === "BatchReward").flatMap(({ body }) => body.rewards);
+  assert.ok(sent.some((reward) => reward.recommendationId === one && !("itemValues" in reward)));
+  await assert.rejects(outbox.reward({ bandit: "home", recommendationId: one, value: 1, itemValues: { a: NaN } }), { code: "INVALID_ARGUMENT" });
+});
+
 test("rewards of a slate go one after the other, the final one last", async (context) => {
   const { shop, outbox, world } = outboxOf(context);
   const before = await observations("sums");
@@ -182,7 +200,7 @@ test("what the service will never take is told, counted and taken out", async (c
   assert.deepEqual([delivered, refused], [0, { REWARD_EXISTS: 1, NOT_FOUND: 2, REWARD_LATE: 2 }]);
   assert.deepEqual(shop.lateRewards, { hasty: 2 });
   const exists = told.find(({ error }) => error.code === "ALREADY_EXISTS");
-  assert.deepEqual({ ...exists, error: null }, { tenant: "acme", bandit: "home", recommendationId: id, value: 0.75, rewardId: "click", shown: [], error: null });
+  assert.deepEqual({ ...exists, error: null }, { tenant: "acme", bandit: "home", recommendationId: id, value: 0.75, rewardId: "click", shown: [], itemValues: {}, error: null });
   assert.equal(told.find(({ bandit }) => bandit === "none").value, null);
   assert.equal(world.warned.filter((text) => text.startsWith("onRefused failed")).length, 5);
 });

@@ -28,6 +28,9 @@ void any.recommend({ bandit: "home", features: { a: new Date() } });
 void any.recommend({ bandit: "home", features: { a: ["x", 1] } });
 // @ts-expect-error a client of features that can't be
 createClient<{ when: Date }>({ url: "https://recommender.example" });
+void any.reward({ bandit: "home", recommendationId: "1", value: 1, itemValues: { soup: 1, pie: 0 } });
+// @ts-expect-error an item did a number
+void any.reward({ bandit: "home", recommendationId: "1", value: 1, itemValues: { soup: "1" } });
 // @ts-expect-error a reward without a value
 void any.reward({ bandit: "home", recommendationId: "1" });
 const outbox = any.outbox(pageStorage(), { onRefused: ({ value, error }) => void [value?.toFixed(), error.details.reason] });

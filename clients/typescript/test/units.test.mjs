@@ -118,6 +118,17 @@ test("nothing is sent twice that was answered, has no time left, or is a reward"
   for (const { world } of [quick, refused, short, reward]) assert.equal(world.sent.length, 1);
 });
 
+test("item values are sent where there are any: a service of before takes rewards without them", async () => {
+  const { client, world } = scripted([() => reply(200, { outcome: "REWARD_OUTCOME_ACCEPTED" })]);
+  const about = { bandit: "home", recommendationId: "1", value: 1 };
+  for (const itemValues of [undefined, {}, { a: 1, b: Infinity }]) {
+    await client.reward({ ...about, itemValues });
+    await client.amendReward({ ...about, itemValues });
+  }
+  assert.deepEqual(world.sent.map(({ body }) => body.itemValues), [...Array(4).fill(undefined), ...Array(2).fill({ a: 1, b: "Infinity" })]);
+  assert.ok(world.sent.slice(0, 4).every(({ body }) => !("itemValues" in body)));
+});
+
 test("of two calls that fail the second tells why", async () => {
   let tell;
   const first = () => new Promise((resolve) => (tell = () => resolve(reply(404, { code: "not_found" }))));
