@@ -101,6 +101,76 @@ def test_files_of_each_format_say_the_same(server: RunningServer, tmp_path: Path
     assert (sent.rows, sent.first_row, sent.next_row, sent.skips) == (SLATES, 0, 2, False)
 
 
+def sent_values(server: RunningServer) -> list[Any]:
+    return [getattr(row, "item_values", row) for row in server.shop.sent[-1].rows]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_an_object_has_what_items_did(server: RunningServer, tmp_path: Path, suffix: str) -> None:
+    rows = [
+        {**BARE, "item_values": {"a": 1.0, "b": 0.5}},
+        {**BARE, "item_values": {"a": 2.0, "b": None}},
+        {**BARE, "item_values": None},
+        {**BARE, "item_values": {"a": None, "b": None}},
+    ]
+    assert called(server, write(tmp_path / f"year.{suffix}", rows)) == 0
+    assert sent_values(server) == [(0.5, 1.0), (None, 2.0), None, None]
+
+
+def test_a_map_of_parquet_has_what_items_did(server: RunningServer, tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    values = arrow.array([[("a", 1.0)], [], None], arrow.map_(arrow.string(), arrow.float64()))
+    table = arrow.table({"items": [["a", "b"]] * 3, "reward": [1.0] * 3, "item_values": values})
+    parquet.write_table(table, tmp_path / "year.parquet")
+    assert called(server, tmp_path / "year.parquet") == 0
+    assert sent_values(server) == [(1.0, None), None, None]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_columns_have_what_the_items_did_by_position(server: RunningServer, tmp_path: Path, suffix: str) -> None:
+    rows = [
+        {**BARE, "item_value_1": 1.0, "item_value_2": 0.5},
+        {**BARE, "item_value_1": None, "clicked": -2.0},
+        BARE,
+    ]
+    assert called(server, write(tmp_path / f"year.{suffix}", [*rows[:1], BARE])) == 0
+    assert sent_values(server) == [(1.0, 0.5), None]
+    assert called(server, write(tmp_path / f"month.{suffix}", rows[1:]), "--column=item_value_2=clicked") == 0
+    assert sent_values(server) == [(None, -2.0), None]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"item_values": {"a": "x"}}, "column 'item_values': 'a': expected a finite number, got 'x'"),
+        ({"item_values": [1.0, 2.0]}, "column 'item_values': expected an object, got [1.0, 2.0]"),
+        ({"item_value_1": "x"}, "column 'item_value_1': expected a finite number, got 'x'"),
+        ({"item_value_1": 1, "item_values": {"a": 1}}, "column 'item_values': says what item_value_1 says, too"),
+        ({"item_value_3": 1}, "column 'item_value_3': there are 2 at most, from item_value_1 on"),
+        ({"item_values_1": 1}, "column 'item_values_1': means nothing; is it 'item_value_1'?"),
+    ],
+)
+def test_what_items_can_not_have_done_is_named(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], problem: str
+) -> None:
+    assert called(server, write(tmp_path / "year.jsonl", [{**BARE, **row}])) == 1
+    assert problem in capsys.readouterr().err
+    assert not server.shop.sent
+
+
+def test_a_check_shows_what_the_items_did(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{**BARE, "item_values": {"a": 1.0, "b": 0.25}}, BARE, {**BARE, "item_values": {"c": 1.0}}]
+    assert called(server, write(tmp_path / "year.jsonl", rows), "--check") == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "what the items did" in said
+    assert "a 1, b 0.25" in said
+    assert 'line 5, item_values["c"]: is no item of the slate that was shown' in said
+    assert called(server, write(tmp_path / "year.jsonl", [BARE]), "--check") == 0
+    assert "what the items did" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_columns_can_have_other_names_and_be_several(server: RunningServer, tmp_path: Path, suffix: str) -> None:
     row = {"item_1": "a", "shown_second": "b", "margin": 0.5, "at": 1_769_860_800, "features.price": 3, "land": "DE"}

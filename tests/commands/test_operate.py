@@ -320,10 +320,17 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     assert (settings["requires_activation"], settings["uniform_share"]) == ("True", "0.1")
     assert [line.split()[1:] for line in made if line.startswith("durability")] == [["False"], ["0"]]
 
-    changes = ("--default-reward=0", "--item-capacity=12", "--reward-wait=60", "--provisional-after=1.5")
+    changes = (
+        "--default-reward=0",
+        "--default-item-value=-0.5",
+        "--item-capacity=12",
+        "--reward-wait=60",
+        "--provisional-after=1.5",
+    )
     changed = dict(line.split(None, 1) for line in ask("bandits", "update", "acme/made", *changes))
     named = ("default_reward", "item_capacity", "reward_wait", "provisional_after", "near_share")
     assert [changed[name] for name in named] == ["0.0", "12", "0:01:00", "0:00:01.500000", "0.2"]
+    assert changed["default_item_value"] == "-0.5"
     assert "name no setting" in ask("bandits", "update", "acme/made", status=1)[0]
     assert "provisional_after" in ask("bandits", "update", "acme/made", "--reward-wait=1", status=1)[0]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.client.asynchronous_outbox import AsyncOutbox
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
     from typing import Any, TypeVar
@@ -138,9 +138,18 @@ class AsyncPlacement:
 
         return decorate
 
-    async def reward(self, recommendation_id: str, value: float, *, reward_id: str | None = None) -> bool:
+    async def reward(
+        self,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str | None = None,
+        item_values: Mapping[str, float] | None = None,
+    ) -> bool:
         """Write a reward into the outbox; see its `reward`."""
-        return await self._storefront.outbox.reward(self._bandit, recommendation_id, value, reward_id=reward_id)
+        return await self._storefront.outbox.reward(
+            self._bandit, recommendation_id, value, reward_id=reward_id, item_values=item_values
+        )
 
     async def activate(self, recommendation_id: str, *, shown: Iterable[str] | None = None) -> bool:
         """Write into the outbox that a slate was shown; see its `activate`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.client.synchronous_outbox import Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
     from typing import Any, TypeVar
@@ -140,9 +140,18 @@ class Placement:
 
         return decorate
 
-    def reward(self, recommendation_id: str, value: float, *, reward_id: str | None = None) -> bool:
+    def reward(
+        self,
+        recommendation_id: str,
+        value: float,
+        *,
+        reward_id: str | None = None,
+        item_values: Mapping[str, float] | None = None,
+    ) -> bool:
         """Write a reward into the outbox; see its `reward`."""
-        return self._storefront.outbox.reward(self._bandit, recommendation_id, value, reward_id=reward_id)
+        return self._storefront.outbox.reward(
+            self._bandit, recommendation_id, value, reward_id=reward_id, item_values=item_values
+        )
 
     def activate(self, recommendation_id: str, *, shown: Iterable[str] | None = None) -> bool:
         """Write into the outbox that a slate was shown; see its `activate`."""

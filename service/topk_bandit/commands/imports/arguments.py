@@ -21,6 +21,7 @@ Teach a bandit of a running service from slates that were shown elsewhere: one r
 
 item_1, item_2, ...     the items that were shown, best first; or items, a list
 reward                  what the slate earned
+item_value_1, ...       what each of the items did, in the same order; or item_values, an object by their ids; optional
 time                    when it was shown; optional
 propensity              the probability with which it was shown; optional
 context_1, ...          the context; or context, a list: for a bandit without a context schema
@@ -30,7 +31,8 @@ A time is one of ISO 8601 (of UTC if it has no zone), or seconds or milliseconds
 --spreadsheet-dates numbers are days, as a spreadsheet has them.
 
 With --format vw-dsjson the file is a decision log of VW: a contextual bandit's, CCB's or slates'. Its rewards are the
-costs with the other sign; --column item=TAction.topic says where actions have their id (without it: _tag).
+costs with the other sign, and in CCB so are the values of the items; --column item=TAction.topic says where actions
+have their id (without it: _tag).
 
 With --format obp each row is a position that was shown, as in the Open Bandit Dataset (item_id, click,
 propensity_score) or in tables of its pipeline (action, reward, pscore, and slate_id and position for slates).

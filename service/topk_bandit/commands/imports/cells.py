@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Cells", "Named", "NearlyNamedError", "check_there"]
 
 _Read = TypeVar("_Read")
-_NUMBERED = re.compile(r"(item|context|rating)_([0-9]{1,9})")
-_ALMOST_NUMBERED = re.compile(r"(item|context|rating)s?[^a-z0-9]*([0-9]{1,9})")
+_NUMBERED = re.compile(r"(item|item_value|context|rating)_([0-9]{1,9})")
+_ALMOST_NUMBERED = re.compile(r"(item|item_value|context|rating)s?[^a-z0-9]*([0-9]{1,9})")
 _SEVERAL = re.compile(r"(.+?)(?:[._]|_duplicated_)[0-9]{1,9}")
 """A list that has a column for each of its parts, where it should have one, or what programs call a second column."""
 
@@ -144,7 +144,7 @@ class Cells:
         layout = self._layouts.get(columns) or self._lay_out(columns)
         for part, column in layout.beyond:
             if not is_missing(values[column]):
-                most = sum(bool(_NUMBERED.fullmatch(name)) and name.startswith(part) for name in self.known)
+                most = sum(match[1] == part for name in self.known if (match := _NUMBERED.fullmatch(name)))
                 raise self.error(column, f"there are {most} at most, from {part}_1 on")
         return {name: value for name, column in layout.names if not is_missing(value := values[column])}
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import Cells
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.feature_values import read_feature
 from topk_bandit.domain.values import is_missing, list_hint, read_label, read_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from topk_bandit.commands.imports.cells import Named
     from topk_bandit.domain.features import FeatureKind, FeatureSchema
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Columns"]
 
 _PREFIX = "features."
-_OF_ROWS = frozenset({"items", "reward", "time", "propensity", "features"})
+_OF_ROWS = frozenset({"items", "item_values", "reward", "time", "propensity", "features"})
 """What these columns hold is of the row; a feature of such a name needs the prefix."""
 
 
@@ -43,8 +44,9 @@ class Columns(Cells):
     @classmethod
     def of(cls, flags: Named, *, schema: FeatureSchema | None, slate_size: int, context_dimension: int) -> Columns:
         """Return where rows for a bandit have what."""
-        items = frozenset({"items", *(f"item_{number}" for number in range(1, slate_size + 1))})
-        known = items | {"reward", "time", "propensity"}
+        places = range(1, slate_size + 1)
+        items = frozenset({"items", *(f"item_{number}" for number in places)})
+        known = items | {"item_values", *(f"item_value_{number}" for number in places), "reward", "time", "propensity"}
         if schema is None:
             known |= {"context", *(f"context_{number}" for number in range(1, context_dimension + 1))}
         else:
@@ -65,14 +67,36 @@ class Columns(Cells):
         items = self.parts(named, "items", "item", self.slate_size)
         if len(items) != self.slate_size:
             raise self.error("items", f"expected {self.slate_size} items, got {len(items)}{list_hint(items)}")
+        shown = tuple(map(self.text, self.names_of_parts(named, "items", "item", len(items)), items))
         return PastObservation(
-            items=tuple(map(self.text, self.names_of_parts(named, "items", "item", len(items)), items)),
+            items=shown,
             reward=self.number("reward", get("reward")),
             context=() if self.schema is not None else self._context(named),
             features=None if self.schema is None else self._features(named, self.schema),
             time=self.time(get("time")) if "time" in named else None,
             propensity=self._propensity(get("propensity")),
+            item_values=self._item_values(named, shown),
         )
+
+    def _item_values(self, named: Mapping[str, Any], items: Sequence[str]) -> dict[str, float] | None:
+        """Return what each item did, by its id, where that is known; None where nothing is."""
+        whole, several = named.get("item_values"), self.numbered(named, "item_value", self.slate_size)
+        if whole is not None and several:
+            raise self.error("item_values", f"says what item_value_{min(several)} says, too: leave one of them out")
+        if several:
+            return {items[number - 1]: self.number(f"item_value_{number}", value) for number, value in several.items()}
+        if whole is None:
+            return None
+        if not isinstance(whole, dict):
+            raise self.error("item_values", f"expected an object, got {whole!r:.60}")
+        found = {item_id: self._of_item(item_id, value) for item_id, value in whole.items() if not is_missing(value)}
+        return found or None
+
+    def _of_item(self, item_id: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
+        try:
+            return self.number("item_values", value)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(error.field, f"{item_id!r}: {error.problem}") from None
 
     def _propensity(self, value: Any) -> float | None:  # noqa: ANN401, whatever a file has
         propensity = self.convert("propensity", value, read_number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
@@ -29,11 +29,15 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What one slot showed: an action of the row, with what probability, at what cost."""
+    """What one slot showed: an action of the row, with what probability, at what cost.
+
+    `is_own_cost` says whether that is the slot's alone.
+    """
 
     action: Mapping[str, Any]
     probability: float
     cost: float
+    is_own_cost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +84,23 @@ class DecisionLog:
         return sorted(set(columns) - {feature.name for feature in self.schema} - self.ignored)
 
     def read_row(self, values: Mapping[str, Any]) -> PastObservation:
-        """Return the observation in a row: the reward is what the slots' costs come to, with the other sign."""
+        """Return the observation in a row: the reward is what the slots' costs come to, with the other sign.
+
+        So are the values of the items where each slot has a cost.
+        """
         try:
             choices = _choices(values)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(error.field, f"{error.problem}; --skip-bad-rows leaves such rows out") from None
+        items = tuple(self._id(choice.action) for choice in choices)
+        of_items = {item: 0.0 - one.cost for item, one in zip(items, choices, strict=True) if one.is_own_cost}
         return PastObservation(
-            items=tuple(self._id(choice.action) for choice in choices),
+            items=items,
             reward=0.0 - math.fsum(choice.cost for choice in choices),
             features=self._features(values),
             time=read_value("Timestamp", values.get("Timestamp"), read_time),
             propensity=math.prod(choice.probability for choice in choices),
+            item_values=of_items or None,
         )
 
     @property
@@ -142,7 +152,8 @@ def _choices(values: Mapping[str, Any]) -> list[_Choice]:
         raise InvalidArgumentError("_outcomes", f"expected a list of objects, got {shorten(outcomes)}")
     if any("_slot_id" in one for one in actions):
         return _of_slates(values, actions, outcomes)
-    return [_of_slot(f"_outcomes[{slot}]", one, actions) for slot, one in enumerate(outcomes)]
+    choices = [_of_slot(f"_outcomes[{slot}]", one, actions) for slot, one in enumerate(outcomes)]
+    return [replace(one, is_own_cost=True) for one in choices]
 
 
 def _of_one_slot(values: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> _Choice:

@@ -189,11 +189,16 @@ class SeenColumns:
 def first_rows_table(rows: Sequence[PastObservation]) -> Table:
     """Return the first rows as they will be learned."""
     table = Table("items", "reward", "time", "propensity", "context", title="The first rows as they will be learned")
+    of_items = any(row.item_values for row in rows[:ROWS_SHOWN])
+    if of_items:
+        table.add_column("what the items did")
     for row in rows[:ROWS_SHOWN]:
         known = row.features if row.features is not None else row.context
         time = "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M:%S}"
         propensity = "" if row.propensity is None else f"{row.propensity:g}"
-        _add_row(table, ", ".join(row.items), f"{row.reward:g}", time, propensity, str(known))
+        values = [", ".join(f"{item_id} {value:g}" for item_id, value in (row.item_values or {}).items())]
+        cells = ", ".join(row.items), f"{row.reward:g}", time, propensity, str(known)
+        _add_row(table, *cells, *(values if of_items else ()))
     return table
 
 

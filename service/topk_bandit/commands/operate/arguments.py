@@ -161,6 +161,8 @@ def _add_changeable(command: argparse.ArgumentParser) -> None:
     ):
         command.add_argument(flag, type=number, metavar="SECONDS", help=text)
     command.add_argument("--default-reward", type=number, metavar="VALUE", help="what a slate without a reward counts")
+    text = "what an item counts that no reward of its slate names"
+    command.add_argument("--default-item-value", type=number, metavar="VALUE", help=text)
     command.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
     command.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
     command.add_argument("--uniform-share", type=number, metavar="P", help="share of slates drawn from all")

@@ -140,6 +140,7 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
             "near_share",
             "learned_per_second",
             "default_reward",
+            "default_item_value",
             "requires_activation",
             "prior_study",
         )
