@@ -23,8 +23,8 @@ from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import _parser, main
 from topk_bandit.commands.log import models
-from topk_bandit.commands.log.dumps import lines, read_file
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE, LoggedEvent, Rewarded
+from topk_bandit.commands.log.dumps import Dump, lines, read_file
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE, LoggedEvent, Rewarded, Shown
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.log import Snapshot
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.store.log import Store
 
 ROUNDS = 120
@@ -74,6 +73,15 @@ def traded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traded]:
 
 def facts(text: str) -> dict[str, str]:
     return {line[:24].strip(): line[24:] for line in text.splitlines()}
+
+
+def test_a_dump_has_what_each_item_did(tmp_path: Path) -> None:
+    event = Rewarded("r", 1.0, Shown((1.0,), ("tea", "milk"), 1), item_values=(0.5, None))
+    dump = Dump(str(NAME), "birth", None, (LoggedEvent(3, 7, event),))
+    file = tmp_path / "log.jsonl"
+    file.write_text("\n".join(lines(dump)), encoding="utf-8")
+    assert '"item_values":[0.5,null]' in file.read_text(encoding="utf-8")
+    assert read_file(file).events == dump.events
 
 
 def test_a_dump_is_the_log_event_by_event(traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,8 +28,10 @@ from topk_bandit.commands.cli import main
 from topk_bandit.commands.operate.answers import ANSWERS
 from topk_bandit.commands.operate.archives import archive_lines, save
 from topk_bandit.commands.operate.events import tail_log
+from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
 from topk_bandit.commands.tables import flatten, table
-from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.bandits import BanditName, LoggedEvent, Rewarded, Shown
+from topk_bandit.store.archives import write_line
 from topk_bandit.store.log import Snapshot
 from topk_bandit.store.memory.bandits import MemoryStore
 
@@ -486,8 +488,21 @@ def test_events_are_exported_as_parquet(ask: Ask, tmp_path: Path) -> None:
         assert (row["type"], round(row["time"].timestamp() * 1000)) == (event["type"], one["at_ms"])
         slate = event.get("recommendation", {})
         assert (row["propensity"], row["slate"]) == (slate.get("propensity"), slate.get("slate"))
-        assert row["value"] == event.get("value")
+        assert (row["value"], row["item_values"]) == (event.get("value"), event.get("item_values"))
     assert "can't be written" in ask("events", "export", "acme/home", f"--parquet={tmp_path}", status=1)[0]
+
+
+def test_what_each_item_did_is_a_column_of_parquet(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    shown = Shown((1.0,), ("tea", "milk"), 1)
+    events = [Rewarded("r", 1.0, shown, item_values=(0.5, None)), Rewarded("r", 1.0, shown)]
+    lines = [write_line(LoggedEvent(position, NOON_MS, event)) for position, event in enumerate(events, 1)]
+    write_parquet(tmp_path / "log.parquet", lines)
+    assert [row["item_values"] for row in parquet.read_table(tmp_path / "log.parquet").to_pylist()] == [
+        [0.5, None],
+        None,
+    ]
+    assert [*read_parquet(tmp_path / "log.parquet")] == lines
 
 
 def test_a_bandit_whose_log_is_trimmed_while_it_is_read_is_read_anew(running: Running, tmp_path: Path) -> None:

@@ -173,6 +173,7 @@ class EventFigures(NamedTuple):
     position_propensities: list[float] | None
     explored: bool | None
     value: float | None
+    item_values: list[float | None] | None
     text: str
 
 
@@ -190,6 +191,7 @@ class _EventFigures(Struct):
     recommendation: _SlateFigures | None = None
     value: float | None = None
     default_reward: float | None = None
+    item_values: list[float | None] | None = None
 
 
 class _LineFigures(Struct):
@@ -211,7 +213,7 @@ def event_figures(line: str) -> EventFigures | None:
     value = event.default_reward if event.value is None else event.value
     shown = (event.recommendation_id, None, None, None, None) if slate is None else astuple(slate)
     text = line.partition(_BEFORE_EVENT)[2][:-1]
-    return EventFigures._make((figures.position, figures.at_ms, event.type, *shown, value, text))
+    return EventFigures._make((figures.position, figures.at_ms, event.type, *shown, value, event.item_values, text))
 
 
 def write_line(value: Line, version: int = OLDEST) -> str:

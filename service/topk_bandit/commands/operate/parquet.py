@@ -57,6 +57,7 @@ def _schema(lib: Any) -> Any:  # noqa: ANN401 - of a library that may not be the
         "position_propensities": lib.list_(lib.float64()),
         "explored": lib.bool_(),
         "value": lib.float64(),
+        "item_values": lib.list_(lib.float64()),
         "event": lib.string(),
         "line": lib.string(),
     }
