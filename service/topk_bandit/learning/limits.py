@@ -23,7 +23,8 @@ class Limits:
         Pending slates that count for the variance; the oldest stop counting first, and are still learned from when
         their reward comes.
     part_bytes
-        Beside all that: what is kept of single items, and again as much for what predictions take of it.
+        Beside all that: what is kept of single items, and again as much for what predictions take of it; and once more
+        for what became of items, where somebody says so.
     """
 
     rows: int = 512
@@ -68,7 +69,8 @@ class Limits:
 
     def most_outcome_items(self, context_dim: int, slate_size: int) -> int:
         """Return of how many items outcomes may be added up, in contexts of so many numbers with what all share."""
-        return self.part_bytes // (8 * (context_dim + 1) * (context_dim + 2 + slate_size))
+        d = context_dim + 1
+        return self.part_bytes // (8 * d * (2 * d + 2 + slate_size))
 
 
 def most_bytes_of(limits: Limits, *, context_dim: int, slate_size: int, n_features: int = 0) -> int:

@@ -1104,7 +1104,10 @@ class State:
     @property
     def memory_bytes(self) -> int:
         """Bytes of the arrays that are held."""
-        return self.posterior.memory_bytes + (0 if self.feedback is None else self.feedback.nbytes)
+        of_utilities, of_items = self.posterior.prior_mean, 0 if self.feedback is None else self.feedback.nbytes
+        if self.feedback is not None and of_utilities is not None:
+            of_items += of_utilities.nbytes
+        return self.posterior.memory_bytes + of_items
 
     @property
     def rewards_before_refit(self) -> int:
