@@ -225,6 +225,30 @@ class ObservedRows:
         of_feedback = 0 if self.feedback is None else 2 * self.feedback.own.nbytes
         return self.leftovers.nbytes + of_shape + of_feedback + (0 if self.parts is None else self.parts.nbytes)
 
+    def with_outcomes(
+        self, context: FloatArray, ranking: NDArray[np.int32], before: FloatArray, after: FloatArray
+    ) -> ObservedRows:
+        """Return the same rows, that of a slate with other outcomes if it is a row of its own.
+
+        Parameters
+        ----------
+        context, ranking
+            Of the slate, shapes (C,) and (k,).
+        before, after
+            Its outcomes as they were learned, and the others, shape (k,).
+        """
+        if self.feedback is None:
+            return self
+        is_like = (self.rankings == ranking).all(axis=1)
+        is_like &= (np.abs(self.contexts - context) <= _SAME_CONTEXT * np.abs(context).max(initial=0.0)).all(axis=1)
+        known = self.feedback.outcomes
+        is_like &= ((known == before) | (np.isnan(known) & np.isnan(before))).all(axis=1)
+        if not is_like.any() or np.isnan(before).all():
+            return self
+        outcomes = known.copy()
+        outcomes[np.flatnonzero(is_like)[-1]] = after
+        return replace(self, feedback=self.feedback._replace(outcomes=outcomes))
+
     def select(self, rows: NDArray[np.intp]) -> ObservedRows:
         """Return the rows at these indices, in ascending order, as if nothing else had been seen."""
         return ObservedRows(

@@ -623,10 +623,13 @@ class State:
         age = max(self.aged_at - at, 0.0) / self.half_life
         learned, latest = (self.encode(context), ranking, before), self._latest_rows
         weight = 0.5 ** min(age, _MOST_HALVINGS)
+        posterior = self.posterior
+        if before_outcomes is not None and outcomes is not None:
+            posterior = posterior.with_outcomes(learned[0], ranking, before_outcomes, outcomes)
         if reward is None or is_wild:
-            posterior = self.posterior.remove(*learned, weight=weight, n_latest=latest)
+            posterior = posterior.remove(*learned, weight=weight, n_latest=latest)
         else:
-            posterior = self.posterior.amend(*learned, change=reward - before, weight=weight, n_latest=latest)
+            posterior = posterior.amend(*learned, change=reward - before, weight=weight, n_latest=latest)
         recounted = seen._recount(slate_id, index, before=before, reward=reward, is_wild=is_wild)
         revised = replace(recounted, posterior=self._scale(posterior))
         if index is not None:

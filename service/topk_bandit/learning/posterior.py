@@ -555,6 +555,12 @@ class Posterior:
         squares = max(self._sums.context_squares - weight * float(context @ context), 0.0)
         return replace(fitted, _sums=fitted._sums._replace(context_squares=squares))
 
+    def with_outcomes(
+        self, context: FloatArray, ranking: NDArray[np.int32], before: FloatArray, after: FloatArray
+    ) -> Posterior:
+        """Return this posterior with other outcomes of a slate's items; see `ObservedRows.with_outcomes`."""
+        return replace(self, _fitted=self._fitted.with_outcomes(context, ranking, before, after))
+
     def discard(self, chosen: int) -> Posterior:
         """Forget a pending row as if it had never been shown: O(P (N + P)); parameter and errors as for `reward`."""
         self._check_pending(chosen)
