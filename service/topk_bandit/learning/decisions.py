@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.policy import State
     from topk_bandit.learning.posterior import Posterior
 
-__all__ = ["Decision", "Search", "StandIns", "decide", "search_best"]
+__all__ = ["Decision", "Search", "StandIns", "decide", "search_best", "slates_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +96,7 @@ def decide(
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
     best = search_best(state, exploration, context, eligible)
-    slates = SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
+    slates = slates_of(state, exploration, best, eligible)
     shown, explored = slates.draw(rng)
     moments = state.widen(state.posterior.predict(context, shown[None], with_pending=False))
     regret = _regret_of(state, context, best, shown)
@@ -112,6 +112,11 @@ def decide(
         explored=explored,
         evaluations=best.evaluations,
     )
+
+
+def slates_of(state: State, exploration: Exploration, best: Search, eligible: NDArray[np.int32]) -> SlateDistribution:
+    """Return the distribution that a decision draws its slate from, once the best one is found."""
+    return SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
 
 
 def _shares_now(exploration: Exploration, state: State) -> Exploration:
@@ -165,16 +170,22 @@ class StandIns(NamedTuple):
 
 
 def search_best(
-    state: State, exploration: Exploration, context: NDArray[np.float64], eligible: NDArray[np.int32]
+    state: State,
+    exploration: Exploration,
+    context: NDArray[np.float64],
+    eligible: NDArray[np.int32],
+    *,
+    with_draws: bool = True,
 ) -> Search:
     """Search for the best slate: a function of the state, the encoded context and the eligible items.
 
     It has the largest mean + sqrt(beta) (sd + DRAW_WIDTH d), with d of a draw of the items' parts. The bound alone
     prefers slates of which every item is little known; a draw alone seldom tries what only a pair can make good. With a
-    prior mean the slope is drawn too: the slates that it puts first hardly tell how far to follow it.
+    prior mean the slope is drawn too: the slates that it puts first hardly tell how far to follow it. Without draws it
+    has the largest upper confidence bound.
     """
     rng = _rng_of(state, eligible)
-    believed = _with_slope_drawn(state, eligible)
+    believed = _with_slope_drawn(state, eligible) if with_draws else state.posterior
     shown_counts = state.posterior.shown_counts()
     items = _items_to_search(believed, context, eligible, shown_counts, rng)
     at_context = state.posterior.at(context, items)
@@ -182,7 +193,7 @@ def search_best(
     draws = ItemDraws(at_context)
     # Before the first reward there is nothing to explore around: what is believed is shown.
     drawn = at_context
-    if state.posterior.n_rows:
+    if state.posterior.n_rows and with_draws:
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
     found = local_search(drawn, draws.covariance, beta=beta, starts=best_seen(drawn), rng=rng)

@@ -80,6 +80,17 @@ class SlateDistribution:
         return np.asarray(uniform + self.best_share * is_best + beside)
 
     @property
+    def near(self) -> NDArray[np.int32]:
+        """All slates near the best one, shape (A, k)."""
+        k, others = len(self.best), np.setdiff1d(self.eligible, self.best).astype(np.int32)
+        replaced = np.tile(self.best, (k, len(others), 1))
+        replaced[np.arange(k), :, np.arange(k)] = others
+        first, second = np.triu_indices(k, 1)
+        exchanged, rows = np.tile(self.best, (len(first), 1)), np.arange(len(first))
+        exchanged[rows, first], exchanged[rows, second] = self.best[second], self.best[first]
+        return np.concatenate([replaced.reshape(-1, k), exchanged])
+
+    @property
     def _near(self) -> int:
         return _count_near(len(self.best), len(self.eligible))
 

@@ -14,7 +14,7 @@ import pytest
 from topk_bandit.commands.cli import main
 from topk_bandit.lab.experiments import battery_plans, battery_results, lineups, policy_names
 from topk_bandit.lab.experiments.battery_plans import measure
-from topk_bandit.lab.experiments.battery_results import COVERAGE, Layout, rivalry, summaries, targets
+from topk_bandit.lab.experiments.battery_results import COVERAGE, PRICES, Layout, rivalry, summaries, targets
 from topk_bandit.lab.experiments.plan import Plan, Results
 from topk_bandit.lab.experiments.report import section_of, write_report
 from topk_bandit.lab.simulation.battery.catalogue import SHOPS
@@ -68,6 +68,7 @@ def test_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixt
     page = (tmp_path / "report.html").read_text()
     assert "ours - its regret" in page
     assert "true regret &lt;= bound" in page
+    assert "What exploration gives up" in page
 
 
 def test_it_goes_on_where_it_was_stopped(
@@ -153,11 +154,11 @@ def test_one_s_own_ratings(tmp_path: Path) -> None:
 
 def test_what_is_measured_of_an_episode() -> None:
     rng = np.random.default_rng(0)
-    played = Rounds(*rng.random((8, 20)))
+    played = Rounds(*rng.random((12, 20)))
     played = played._replace(best=played.expected + rng.random(20), heard=np.maximum(np.arange(20.0) - 1.0, 0.0))
     values = Values(random=1.0, fixed=2.5, contextual=3.0)
     row = measure(played, (5, 20), values=values)
-    assert row.shape == (8 + 2 + 1 + 2 * len(COVERAGE),)
+    assert row.shape == (8 + 2 + 1 + 2 * (4 + 4),)
     assert row[0] == pytest.approx(played.regret[:3].mean() / 2.0)
     assert row[7] == pytest.approx(played.regret[-2:].mean() / 2.0)
     assert row[8:10] == pytest.approx([played.regret[:5].mean() / 2.0, played.regret.mean() / 2.0])
@@ -169,11 +170,18 @@ def test_what_is_measured_of_an_episode() -> None:
     assert twice == np.mean([one <= 2.0 for one in off])
     assert bound == np.mean([played.regret[t] <= played.regret_bound[t] for t in range(2, 5)])
     assert ratio == pytest.approx(played.estimated_regret[2:5].mean() / played.regret[2:5].mean())
+    # In the last half of the rounds, as far as it was looked at.
+    assert row[15:19] == pytest.approx([getattr(played, name)[2:5].mean() / 2.0 for name in PRICES])
+    some = played._replace(**{name: np.where(np.arange(20) % 3 == 0, getattr(played, name), np.nan) for name in PRICES})
+    priced = measure(some, (5, 20), values=values)
+    assert priced[23:] == pytest.approx([getattr(played, name)[[12, 15, 18]].mean() / 2.0 for name in PRICES])
+    none = measure(played._replace(**dict.fromkeys(PRICES, np.full(20, np.nan))), (5, 20), values=values)
+    assert np.isnan(none[[*range(15, 19), *range(23, 27)]]).all()
     silent = measure(played._replace(mean=np.full(20, np.nan)), (5, 20), values=values)
-    assert np.isnan(silent[11:]).all()
+    assert np.isnan(silent[[*range(11, 15), *range(19, 23)]]).all()
     late = measure(played._replace(heard=np.maximum(np.arange(20.0) - 9.0, 0.0)), (5, 20), values=values)
     assert np.isnan(late[11:15]).all()
-    assert np.isfinite(late[15:]).all()
+    assert np.isfinite(late[19:]).all()
 
 
 def results_of(so_far: np.ndarray, coverage: np.ndarray) -> tuple[Layout, Results]:
@@ -189,6 +197,10 @@ def results_of(so_far: np.ndarray, coverage: np.ndarray) -> tuple[Layout, Result
         for c in range(len(COVERAGE)):
             values = figures.copy()
             values[:, 0] = coverage[s, c]
+            of_figures.append(values)
+        for price in (0.01, 0.02, 0.03, 0.05):
+            values = figures.copy()
+            values[:, 0] = price
             of_figures.append(values)
     parts, fixed = np.ones((trials, len(methods), 8)), np.full((trials, len(methods), 1), 0.25)
     plan = Plan("shops", "t", panels, methods, (), lambda _: (), {}, lambda _: [], families=families)
@@ -231,7 +243,8 @@ def test_targets_are_of_shops_sums_and_figures() -> None:
     assert len(targets(*results_of(SO_FAR, np.where(np.arange(2)[:, None] == 0, np.nan, coverage)))) == 5
     assert [target.met for target in figures] == [True, False]
     assert figures[1].figure == "70%, 95%, 80%"
-    regret, shown = summaries(layout, results)
+    regret, shown, given_up = summaries(layout, results)
+    assert given_up.rows[1] == ("b", *(f"{price} ± 0.000" for price in ("0.010", "0.020", "0.030", "0.050", "0.110")))
     assert regret.heads == ("shop, policy", "10", "20")
     assert [row[0] for row in regret.rows[:6]] == [
         f"a, {SERVICE}",

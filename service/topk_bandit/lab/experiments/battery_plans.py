@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.experiments import lineups
-from topk_bandit.lab.experiments.battery_results import COVERAGE, Layout, summaries, targets
+from topk_bandit.lab.experiments.battery_results import COVERAGE, PRICES, Layout, summaries, targets
 from topk_bandit.lab.experiments.factors_file import factors_of
 from topk_bandit.lab.experiments.plan import Axis, Job, Panel, Plan
 from topk_bandit.lab.simulation.battery.catalogue import SHOPS
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["choose_shops", "measure", "regret_so_far", "round_cost", "shops"]
 
 FloatArray = NDArray[np.float64]
+
+_FIGURES = (*COVERAGE, *PRICES)
 
 _PARTS = 8
 _MOST_ITEMS_OF_VW_SLATES = 500
@@ -123,7 +125,8 @@ def measure(played: Rounds, horizons: Sequence[int], *, values: Values) -> Float
     so_far = regret_so_far(played, horizons, values=values)
     parts = [part.mean() for part in np.array_split(regret, _n_parts(len(regret)))]
     of_fixed = [(values.contextual - values.fixed) / gain]
-    return np.concatenate([parts, so_far, of_fixed, *(_coverage(played, horizon) for horizon in horizons)])
+    figures = [np.append(_coverage(played, horizon), _prices(played, horizon) / gain) for horizon in horizons]
+    return np.concatenate([parts, so_far, of_fixed, *figures])
 
 
 def regret_so_far(played: Rounds, horizons: Sequence[int], *, values: Values) -> FloatArray:
@@ -151,6 +154,13 @@ def _coverage(played: Rounds, horizon: int) -> FloatArray:
             first.estimated_regret.mean() / regret if regret > 0.0 else np.nan,
         ]
     )
+
+
+def _prices(played: Rounds, horizon: int) -> FloatArray:
+    """Return the numbers of `PRICES` before a horizon, in the unit of the rewards; NaN for policies without any."""
+    prices = np.stack([getattr(played, name)[horizon // 2 : horizon] for name in PRICES])
+    known = prices[:, np.isfinite(prices[0])]
+    return known.mean(axis=1) if known.shape[1] else np.full(len(PRICES), np.nan)
 
 
 def _n_parts(rounds: int) -> int:
@@ -183,7 +193,7 @@ def _panels(names: Sequence[str], horizons: tuple[int, ...]) -> tuple[Panel, ...
     of_fixed = (Panel(f"{name}_best_fixed_slate", name, metric, label, last, None, drawn=False) for name in names)
     of_figures = (
         Panel(f"{name}_{key}", name, key, key.replace("_", " "), so_far, None, drawn=False)
-        for name, key in product(names, COVERAGE)
+        for name, key in product(names, _FIGURES)
     )
     return (*of_parts, *of_all, *of_fixed, *of_figures)
 
@@ -191,17 +201,17 @@ def _panels(names: Sequence[str], horizons: tuple[int, ...]) -> tuple[Panel, ...
 def _gather_panels(
     episodes: Sequence[_Episode], shape: tuple[int, int, int], horizons: tuple[int, ...], measured: Sequence[FloatArray]
 ) -> tuple[FloatArray, ...]:
-    """Return the values of `_panels`: of all shops, regret by parts, so far, of the best fixed slate, and coverage."""
+    """Return the values of `_panels`: all shops' regrets by parts, so far, of the best fixed slate, and `_FIGURES`."""
     values = np.full((*shape, len(measured[0])), np.nan)
     for one, row in zip(episodes, measured, strict=True):
         values[one.trial, one.policy, one.shop] = row
     ends = np.cumsum([_n_parts(horizons[-1]), len(horizons), 1])
-    parts, so_far, of_fixed, coverage = np.split(values, ends, axis=3)
-    coverage = coverage.reshape(*shape, len(horizons), len(COVERAGE))
+    parts, so_far, of_fixed, figures = np.split(values, ends, axis=3)
+    figures = figures.reshape(*shape, len(horizons), len(_FIGURES))
     n_shops = shape[2]
     return (
         *(parts[:, :, s] for s in range(n_shops)),
         *(so_far[:, :, s] for s in range(n_shops)),
         *(of_fixed[:, :, s] for s in range(n_shops)),
-        *(coverage[:, :, s, :, c] for s, c in product(range(n_shops), range(len(COVERAGE)))),
+        *(figures[:, :, s, :, c] for s, c in product(range(n_shops), range(len(_FIGURES)))),
     )

@@ -14,13 +14,16 @@ from topk_bandit.lab.simulation.policies import SERVICE
 if TYPE_CHECKING:
     from topk_bandit.lab.experiments.plan import Results
 
-__all__ = ["COVERAGE", "Layout", "Rivalry", "rivalry", "summaries", "targets"]
+__all__ = ["COVERAGE", "PRICES", "Layout", "Rivalry", "rivalry", "summaries", "targets"]
 
 FloatArray = NDArray[np.float64]
 
 COVERAGE = ("within_1_sd", "within_2_sd", "bound_holds", "estimated_by_true_regret")
 """Shares of the rounds in which the slate's expected reward is within one and two standard deviations of the mean, in
 which the true regret is within the bound; and the mean estimated regret by the mean true one."""
+
+PRICES = ("of_bound", "of_draw", "of_near", "of_uniform")
+"""What exploration gives up in the last half of the rounds, as shares of the gain: see `Prices`."""
 
 _WANTED = ((0.60, 0.76), (0.91, 0.99), (0.88, 1.0))
 """What the shares should be."""
@@ -45,9 +48,17 @@ class Layout(NamedTuple):
 
     def coverage(self, results: Results, s: int) -> FloatArray:
         """Return the numbers of `COVERAGE` for our policy in a shop, shape (trials, COVERAGE, horizons)."""
-        first = 3 * len(self.shops) + s * len(COVERAGE)
+        return self._of_service(results, s)[:, : len(COVERAGE)]
+
+    def prices(self, results: Results, s: int) -> FloatArray:
+        """Return the numbers of `PRICES` for our policy in a shop, shape (trials, PRICES, horizons)."""
+        return self._of_service(results, s)[:, len(COVERAGE) :]
+
+    def _of_service(self, results: Results, s: int) -> FloatArray:
+        count = len(COVERAGE) + len(PRICES)
+        first = 3 * len(self.shops) + s * count
         ours = results.plan.methods.index(SERVICE)
-        return np.stack([results.values[first + c][:, ours] for c in range(len(COVERAGE))], axis=1)
+        return np.stack([results.values[first + c][:, ours] for c in range(count)], axis=1)
 
 
 class Rivalry(NamedTuple):
@@ -154,7 +165,10 @@ def summaries(layout: Layout, results: Results) -> tuple[Summary, ...]:
     rows = [_coverage_row(layout, results, s) for s in range(len(layout.shops))]
     title = f"How often {SERVICE}'s figures hold, {layout.horizons[-1]:,} rounds"
     words = ("shop", "within 1 sd", "within 2 sd", "true regret <= bound", "estimated / true regret")
-    return regret, Summary(title, words, tuple(rows))
+    coverage = Summary(title, words, tuple(rows))
+    rows = [_price_row(layout, results, s) for s in range(len(layout.shops))]
+    title = f"What exploration gives up, as a share of the gain, last half of {layout.horizons[-1]:,} rounds"
+    return regret, coverage, Summary(title, ("shop", "bound", "draw", "near", "uniform", "all"), tuple(rows))
 
 
 def _regret_rows(layout: Layout, results: Results, s: int) -> list[tuple[str, ...]]:
@@ -185,6 +199,11 @@ def _mean_texts(values: FloatArray) -> list[str]:
 
 def _coverage_row(layout: Layout, results: Results, s: int) -> tuple[str, ...]:
     return layout.shops[s], *_mean_texts(layout.coverage(results, s)[:, :, -1])
+
+
+def _price_row(layout: Layout, results: Results, s: int) -> tuple[str, ...]:
+    prices = layout.prices(results, s)[:, :, -1]
+    return layout.shops[s], *_mean_texts(np.column_stack([prices, prices.sum(axis=1)]))
 
 
 def _with_error(value: float, error: float) -> str:

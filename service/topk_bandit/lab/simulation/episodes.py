@@ -100,7 +100,7 @@ class GpTopK:
         self, state: State, exploration: Exploration, *, rng: np.random.Generator, count_pending: bool = True
     ) -> None:
         self.state = state
-        self._exploration = exploration
+        self.exploration = exploration
         self._rng = rng
         self._count_pending = count_pending
         self._slates: dict[int, tuple[FloatArray, NDArray[np.int32]]] = {}
@@ -110,7 +110,7 @@ class GpTopK:
     def choose(self, visit: Visit) -> NDArray[np.int32]:
         """Decide as the service does; a round is the unit of time."""
         self._now = visit.number
-        decision = decide(self.state, self._exploration, context=visit.context, eligible=visit.eligible, rng=self._rng)
+        decision = decide(self.state, self.exploration, context=visit.context, eligible=visit.eligible, rng=self._rng)
         self.last_decision = decision
         self._slates[visit.number] = (visit.context, decision.ranking)
         if self._count_pending:

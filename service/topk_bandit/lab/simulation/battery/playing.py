@@ -10,6 +10,7 @@ True
 from __future__ import annotations
 
 import heapq
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.lab.simulation.battery.catalogue import build
+from topk_bandit.lab.simulation.battery.prices import price_exploration
 from topk_bandit.lab.simulation.episodes import GpTopK, Late, Visit, check_slate, deliver
 from topk_bandit.lab.simulation.mishaps import ErringClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.lab.simulation.battery.shop import Shop
+    from topk_bandit.lab.simulation.battery.prices import Prices
+    from topk_bandit.lab.simulation.battery.shop import Request, Shop
     from topk_bandit.lab.simulation.episodes import Player, ProblemSize
     from topk_bandit.lab.simulation.policies import Policy
     from topk_bandit.learning.decisions import Decision
@@ -34,6 +37,10 @@ __all__ = ["Rounds", "make_player", "open_shop", "play", "play_in"]
 FloatArray = NDArray[np.float64]
 
 _OF_REQUESTS, _OF_REWARDS, _OF_WAITS, _OF_PLAYER = 1, 2, 3, 4
+
+
+_ROUNDS_A_PRICE = 32
+"""To know what one decision gives up takes as long as three decisions."""
 
 
 class Rounds(NamedTuple):
@@ -51,6 +58,8 @@ class Rounds(NamedTuple):
         How many rewards the policy had heard of before.
     mean, deviation, regret_bound, estimated_regret
         As given out with the decision; NaN for policies that give out none.
+    of_bound, of_draw, of_near, of_uniform
+        What exploration gave up, as of `Prices`; NaN for most rounds, and for policies that are not the service's.
     """
 
     expected: FloatArray
@@ -61,6 +70,10 @@ class Rounds(NamedTuple):
     deviation: FloatArray
     regret_bound: FloatArray
     estimated_regret: FloatArray
+    of_bound: FloatArray
+    of_draw: FloatArray
+    of_near: FloatArray
+    of_uniform: FloatArray
 
     @property
     def regret(self) -> FloatArray:
@@ -125,16 +138,37 @@ def play_in(shop: Shop, player: Player, *, rounds: int, seed: int) -> Rounds:
         deliver(player, late, before=t)
         request = shop.request(t, of_requests)
         eligible = every_item if request.eligible is None else request.eligible
+        if t % _ROUNDS_A_PRICE == 0:
+            played[8:, t] = _price(player, shop, request, eligible)
         ranking = player.choose(Visit(t, shop.context(request), eligible))
         check_slate(ranking, eligible, shop.slates.slate_size)
         reward, outcomes = shop.draw(request, ranking, of_rewards)
         played[:4, t] = shop.expect_rewards(request, ranking[None])[0], shop.best(request), reward, t - len(late)
         decision = _last_decision(player)
         if decision is not None:
-            played[4:, t] = decision.mean, decision.standard_deviation, decision.regret_bound, decision.estimated_regret
+            played[4:8, t] = (
+                decision.mean,
+                decision.standard_deviation,
+                decision.regret_bound,
+                decision.estimated_regret,
+            )
         feedback = shop.wait.feedback(t, of_waits)
         heapq.heappush(late, Late(feedback.round_number, t, feedback, reward, outcomes))
     return Rounds(*played)
+
+
+def _price(player: Player, shop: Shop, request: Request, eligible: NDArray[np.int32]) -> Prices | float:
+    """Return what the service's next decision gives up, NaN for another player, and before the first reward."""
+    player = player.player if isinstance(player, ErringClient) else player
+    if not isinstance(player, GpTopK) or not player.state.posterior.n_rows:
+        return math.nan
+    return price_exploration(
+        player.state,
+        player.exploration,
+        context=shop.context(request),
+        eligible=eligible,
+        expect=lambda rankings: shop.expect_rewards(request, rankings),
+    )
 
 
 def _last_decision(player: Player) -> Decision | None:
