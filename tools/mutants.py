@@ -71,6 +71,7 @@ ROOMS: Mapping[str, str] = {
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
         learning/test_folded_rewards""",
     "learning/folded_rewards.py": "learning/test_folded_rewards",
+    "learning/item_outcomes.py": "learning/test_item_outcomes",
     "bandits/reward_curve.py": "bandits/test_reward_times",
     "bandits/model.py": f"""
         {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features
