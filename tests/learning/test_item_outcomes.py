@@ -35,6 +35,8 @@ CASES: dict[str, dict[str, Any]] = {
     "items that differ much": {"differ": 6.0},
     "more positions": {"slate_size": 5, "n_items": 9},
     "one position": {"slate_size": 1, "count": 60},
+    "contexts that are one number": {"context_dim": 1},
+    "contexts that are one large number, with gaps": {"context_dim": 1, "length": 300.0, "gaps": 0.2},
 }
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 with_study = pytest.mark.parametrize("with_study", [False, True], ids=["no study", "a study"])
@@ -94,6 +96,33 @@ def test_how_much_items_differ_is_found_from_enough_outcomes(seed: int) -> None:
         utilities = learned(rows)
         assert utilities.noise == pytest.approx(1.0, rel=0.1)
         assert ratio / 4.0 <= 1.0 / utilities.prior[0, 0] <= ratio * 4.0
+
+
+@with_study
+@pytest.mark.parametrize("length", [1e-6, 0.01, 1e3, 1e6])
+@pytest.mark.parametrize("context_dim", [1, 3])
+def test_the_unit_of_contexts_does_not_matter(context_dim: int, length: float, *, with_study: bool) -> None:
+    rows = rows_of({"context_dim": context_dim})
+    units = np.array([length] if context_dim == 1 else [1.0, length, length])
+    study = study_of(rows, with_study=with_study)
+    in_units = None if study is None else (study[0], study[1] / units)
+    found, expected = learned(rows._replace(extended=rows.extended * units), in_units), learned(rows, study)
+    np.testing.assert_allclose(found.coefficients * units, expected.coefficients, rtol=1e-9)
+    np.testing.assert_allclose(found.covariances * np.outer(units, units), expected.covariances, atol=1e-9)
+    assert found.noise == pytest.approx(expected.noise, rel=1e-9)
+
+
+@pytest.mark.parametrize("length", [0.0, 5e-324, 1e-200, 1e-160, 1e-60])
+def test_contexts_of_zeros_say_nothing_of_items_but_what_these_are_in_any_context(length: float) -> None:
+    rows = rows_of({"gaps": 0.1})
+    zeros = rows._replace(extended=rows.extended * np.array([1.0, length, length]))
+    utilities = learned(zeros)
+    alone = learned(rows._replace(extended=np.ones((len(rows.rewards), 1))))
+    np.testing.assert_allclose(utilities.coefficients[:, 0], alone.coefficients[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(utilities.covariances[:, 0, 0], alone.covariances[:, 0, 0], rtol=1e-9)
+    np.testing.assert_allclose(utilities.coefficients[:, 1:], 0.0, atol=1e-50)
+    nothing = learned(rows._replace(extended=length * np.ones((len(rows.rewards), 1))))
+    assert np.isfinite(nothing.own_parts(rows._replace(extended=np.ones((len(rows.rewards), 1))))).all()
 
 
 def test_an_item_that_only_a_study_knows_is_what_the_study_says_of_all() -> None:

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from topk_bandit.learning._lapack import reduce_to_diagonals, whiten
 from topk_bandit.learning.compiled import tridiagonal
 from topk_bandit.learning.observed_rows import rewards_differ
-from topk_bandit.learning.slope_prior import SlopePrior
+from topk_bandit.learning.slope_prior import SlopePrior, unit_of
 
 if TYPE_CHECKING:
     from topk_bandit.learning.item_parts import KernelEvidence
@@ -62,9 +62,6 @@ Numbers: TypeAlias = NDArray[np.float64] | np.float64
 
 RELATIVE_NOISE_GRID = np.logspace(-3.0, 3.0, 25)
 """Noise ratios tried, relative to the mean prior variance of a slate's own part: rare clicks need several hundred."""
-
-_SMALLEST_UNIT = 1e-100
-"""A smaller prior variance is that of contexts that are all zero."""
 
 _PRIOR_LOG10_MEAN = -1.0
 _PRIOR_LOG10_SPREAD = 1.0
@@ -282,8 +279,7 @@ def fit_noise(
         covariance, observed_rows = covariance - taken, observed_rows.centre_on(evidence.known)
     whitened, targets = _whiten_observed(covariance, observed_rows, factor)
     # Folding keeps this sum over all observations. Noise is relative to what there was before anything was known.
-    unit = float(np.trace(whitened)) / (observed_rows.n_observations * to_own * left)
-    unit = unit if unit > _SMALLEST_UNIT else 1.0
+    unit = unit_of(float(np.trace(whitened)) / (observed_rows.n_observations * to_own * left))
     if not rewards_differ(observed_rows.targets, observed_rows.leftovers):
         return NoiseFit(float(unit * 10.0**_PRIOR_LOG10_MEAN), 0.0, at_edge=False)
     profile = _profile(whitened, targets, observed_rows, RELATIVE_NOISE_GRID * unit, prior=prior)

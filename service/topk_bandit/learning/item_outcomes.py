@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning.prior_mean import PriorMean, position_weights
-from topk_bandit.learning.slope_prior import SlopePrior
+from topk_bandit.learning.slope_prior import SlopePrior, unit_of
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
@@ -249,7 +249,9 @@ class ItemOutcomes:
         shifts = self.shifts - np.einsum("k,mkd->md", means, self.shown)
         return max(
             (
-                _Likely.at(share, self.squares, shifts, self._beliefs_of(study), varied=varied, count=count)
+                _Likely.at(
+                    self._scales_at(share), self.squares, shifts, self._beliefs_of(study), varied=varied, count=count
+                )
                 for share in (_SHARES_OF_CONTEXTS if self.shifts.shape[1] > 1 else (1.0,))
             ),
             key=lambda likely: likely.evidence,
@@ -270,6 +272,17 @@ class ItemOutcomes:
         slope = shared / spread
         error = max(left - slope * shared, 0.0) / (n - 2.0) / spread
         return SlopePrior(slope, (_DOUBT_OF_WORTH * slope) ** 2 + error, in_rewards=True)
+
+    def _scales_at(self, share: float) -> FloatArray:
+        """Return the roots of D, shape (d,), in the unit of the contexts.
+
+        All numbers of a context together differ by `share` of what the one does.
+        """
+        total, counts = np.einsum("mdd->d", self.squares), self.by_position[0]
+        if len(total) == 1:
+            return np.array([1.0 / math.sqrt(unit_of(float(total[0]) / float(counts @ _discounts(len(counts)) ** 2)))])
+        unit = unit_of(float(total[1:].sum()) / max(float(total[0]), np.finfo(float).tiny))
+        return np.append(1.0, np.full(len(total) - 1, math.sqrt(share / unit)))
 
     def _beliefs_of(self, study: tuple[NDArray[np.int32], FloatArray] | None) -> FloatArray | None:
         """Return a study's coefficients of the items, centred, shape (m, d): zeros of those that it does not know."""
@@ -315,7 +328,7 @@ class _Likely(NamedTuple):
     @classmethod
     def at(
         cls,
-        share: float,
+        scales: FloatArray,
         squares: FloatArray,
         shifts: FloatArray,
         beliefs: FloatArray | None,
@@ -323,15 +336,14 @@ class _Likely(NamedTuple):
         varied: float,
         count: float,
     ) -> _Likely:
-        """Return the most likely one where items differ `share` times as much by contexts as on their own."""
-        scales = _scales_of(squares, share)
+        """Return the most likely one where the roots of D are `scales`."""
         values, vectors = np.linalg.eigh(squares * np.outer(scales, scales))
         values = np.maximum(values, 0.0)
         found = []
         for ratio in _RATIOS.tolist():
             left = (vectors / (values + ratio)[:, None, :]) @ vectors.transpose(0, 2, 1)
             covariances = left * np.outer(scales, scales)
-            common, explained = _common_part(squares, shifts, covariances, beliefs)
+            common, explained = _common_part(squares, shifts, covariances, beliefs, scales)
             quadratic = max(varied - explained, _NO_VARIANCE * varied)
             evidence = -0.5 * (count * np.log(quadratic) + float(np.log1p(values / ratio).sum()))
             found.append((evidence, quadratic / count, ratio, covariances, common))
@@ -365,29 +377,21 @@ class _Likely(NamedTuple):
         )
 
 
-def _scales_of(squares: FloatArray, share: float) -> FloatArray:
-    """Return the roots of D, shape (d,): all numbers of a context together differ by `share` of what the one does."""
-    total = np.einsum("mdd->d", squares)
-    scales = np.ones(len(total))
-    if len(total) > 1:
-        scales[1:] = np.sqrt(share * total[0] / max(float(total[1:].sum()), np.finfo(float).tiny))
-    return scales
-
-
 def _common_part(
-    squares: FloatArray, shifts: FloatArray, covariances: FloatArray, beliefs: FloatArray | None
+    squares: FloatArray, shifts: FloatArray, covariances: FloatArray, beliefs: FloatArray | None, scales: FloatArray
 ) -> tuple[FloatArray, float]:
     """Return mu, and gamma where there are `beliefs`, by generalised least squares, and which square is explained."""
     whitened = (covariances @ shifts[:, :, None])[:, :, 0]
     right = shifts - (squares @ whitened[:, :, None])[:, :, 0]
     weights = squares - squares @ covariances @ squares
-    left, right_sum = weights.sum(axis=0), right.sum(axis=0)
+    left, right_sum, units = weights.sum(axis=0), right.sum(axis=0), scales
     if beliefs is not None:
         crossed = (weights @ beliefs[:, :, None])[:, :, 0]
         corner = float((beliefs * crossed).sum())
         left = np.block([[left, crossed.sum(axis=0)[:, None]], [crossed.sum(axis=0)[None], np.array([[corner]])]])
         right_sum = np.append(right_sum, (beliefs * right).sum())
-    common = np.linalg.lstsq(left, right_sum, rcond=_NO_VARIANCE)[0]
+        units = np.append(units, 1.0 / math.sqrt(corner) if corner > 0.0 else 1.0)
+    common = units * np.linalg.lstsq(left * np.outer(units, units), right_sum * units, rcond=_NO_VARIANCE)[0]
     return common, float((shifts * whitened).sum()) + float(common @ right_sum)
 
 

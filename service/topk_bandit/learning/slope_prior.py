@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["SLOPE_MEAN", "SLOPE_SPREAD", "SlopePrior"]
+__all__ = ["SLOPE_MEAN", "SLOPE_SPREAD", "SlopePrior", "unit_of"]
 
 _SMALLEST_UNIT = 1e-100
 """A smaller mean square is that of contexts that are all zero."""
@@ -13,6 +13,11 @@ _SMALLEST_UNIT = 1e-100
 SLOPE_MEAN = 2.0
 SLOPE_SPREAD = 1.0
 """rho and omega, for contexts of norm 1 (`docs/decisions`)."""
+
+
+def unit_of(square: float) -> float:
+    """Return a mean square, of contexts or of what grows with them; one where contexts are all zero."""
+    return square if square > _SMALLEST_UNIT else 1.0
 
 
 class SlopePrior(NamedTuple):
@@ -29,5 +34,5 @@ class SlopePrior(NamedTuple):
     @classmethod
     def of_contexts(cls, square: float) -> SlopePrior:
         """Return the prior for an h that does not grow with the contexts, whose mean square this is; 0 if unknown."""
-        unit = square if square > _SMALLEST_UNIT else 1.0
+        unit = unit_of(square)
         return cls(SLOPE_MEAN * math.sqrt(unit), SLOPE_SPREAD**2 * unit)
