@@ -268,6 +268,30 @@ def test_outcomes_that_are_all_equal_say_nothing(value: float) -> None:
     assert added_up(rows._replace(outcomes=by_position)).learn_utilities() is None
 
 
+SIZES = (5e-324, 1e-320, 1e-200, 1e-161, 1e-150, 1e-101, 1e-99, 1e-30, 1e30, 1e99, 1e100)
+
+
+@pytest.mark.parametrize("of_rewards", [1e-100, 1.0, 1e100])
+@pytest.mark.parametrize("size", SIZES)
+def test_outcomes_of_any_size_give_finite_utilities_or_none(size: float, of_rewards: float) -> None:
+    rows = rows_of({"gaps": 0.2})
+    sized = rows._replace(outcomes=size * rows.outcomes, rewards=of_rewards * rows.rewards)
+    utilities = added_up(sized).learn_utilities()
+    if size > 1e-40 and of_rewards == 1.0:
+        assert utilities is not None
+        np.testing.assert_allclose(utilities.coefficients / size, learned(rows).coefficients, rtol=1e-6)
+    if utilities is not None:
+        prior_mean = utilities.prior_mean(weighted_convolutional_kendall(9, 3), context_dim=2)
+        assert all(np.isfinite(number).all() for number in prior_mean.numbers)
+        assert np.isfinite(utilities.own_parts(sized)).all()
+    assert utilities is None or size > 1e-150
+
+
+def test_items_that_all_left_have_no_utilities() -> None:
+    assert added_up(rows_of({})).without(np.arange(7, dtype=np.int32)).learn_utilities(drawn_study(1, KNOWN)) is None
+    assert added_up(rows_of({}), most_items=0).learn_utilities() is None
+
+
 def test_nothing_is_learned_from_nothing_nor_from_a_few_slates() -> None:
     rows = rows_of({})
     assert ItemOutcomes.none(3, 3).learn_utilities() is None

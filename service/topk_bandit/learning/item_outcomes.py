@@ -49,6 +49,9 @@ _SHARES_OF_CONTEXTS = (0.1, 1.0, 10.0)
 _NO_VARIANCE = 1e-9
 """Outcomes that vary by less than this part of their squares are equal, and were rounded."""
 
+_NO_SQUARES = 1e-200
+"""Outcomes with a smaller sum of squares around their mean are as good as equal: their products would vanish."""
+
 _FEWEST_SLATES = 8
 """By fewer it is not known what outcomes are worth."""
 
@@ -101,6 +104,11 @@ def _moments_of(rows: OutcomeRows) -> FloatArray:
     rewards, weights = rows.rewards[some], rows.weights[some]
     powers = np.ones(len(rewards)), of_slates, rewards, of_slates**2, of_slates * rewards, rewards**2
     return np.asarray(np.stack(powers) @ weights, dtype=np.float64)
+
+
+def _are_equal(varied: float, squares: float) -> bool:
+    """Tell whether outcomes are equal, from their sum of squares around their means, and around zero."""
+    return varied <= max(_NO_VARIANCE * squares, _NO_SQUARES)
 
 
 @lru_cache(maxsize=16)
@@ -244,7 +252,7 @@ class ItemOutcomes:
         count, worth = float(counts.sum()), self._worth
         means = np.divide(totals, counts, out=np.zeros_like(totals), where=counts > 0.0)
         varied = float(np.maximum(squares - means * totals, 0.0).sum())
-        if worth is None or count <= 0.0 or varied <= _NO_VARIANCE * float(squares.sum()):
+        if worth is None or not len(self.items) or count <= 0.0 or _are_equal(varied, float(squares.sum())):
             return None
         shifts = self.shifts - np.einsum("k,mkd->md", means, self.shown)
         return max(
@@ -261,17 +269,18 @@ class ItemOutcomes:
     def _worth(self) -> SlopePrior | None:
         """What is believed of the worth of an outcome in rewards: what it is in single slates, give or take a half.
 
-        None while slates are few or their outcomes equal.
+        None while slates are few or their outcomes equal, and where rewards are too large in units of these.
         """
         n, t, y, tt, ty, yy = self.with_rewards.tolist()
         if n < _FEWEST_SLATES:
             return None
         spread, shared, left = tt - t * t / n, ty - t * y / n, yy - y * y / n
-        if spread <= _NO_VARIANCE * tt:
+        if _are_equal(spread, tt):
             return None
         slope = shared / spread
         error = max(left - slope * shared, 0.0) / (n - 2.0) / spread
-        return SlopePrior(slope, (_DOUBT_OF_WORTH * slope) ** 2 + error, in_rewards=True)
+        variance = _DOUBT_OF_WORTH**2 * slope * slope + error
+        return SlopePrior(slope, variance, in_rewards=True) if math.isfinite(variance) else None
 
     def _scales_at(self, share: float) -> FloatArray:
         """Return the roots of D, shape (d,), in the unit of the contexts.
