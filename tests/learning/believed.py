@@ -39,7 +39,7 @@ class Utilities:
     def h(self, kind: Kind, contexts: FloatArray, rankings: IntArray) -> FloatArray:
         """Return the prior mean of each (context, ranking), from pair features and the variance of single places."""
         n_items, slate_size = len(self.constants), rankings.shape[1]
-        wbar = [_mean_weight(kind, p, slate_size, n_items) for p in range(1, slate_size + 1)]
+        wbar = mean_weights(kind, slate_size, n_items)
         values = []
         for context, ranking in zip(contexts, rankings.tolist(), strict=True):
             scale = context[0] if len(context) == 1 else 1.0
@@ -52,16 +52,25 @@ class Utilities:
 
     def _deviation(self, kind: Kind, slate_size: int, wbar: list[float]) -> float:
         """Standard deviation of the prior mean over slates whose places are filled independently."""
-        n_items = len(self.constants)
-        # What a place gives to the one item that it has a utility for is what its item's pairs add up to.
-        ranking = list(range(slate_size))
-        others = [[j for j in range(n_items) if j != i] for i in ranking]
-        weights = [
-            sum(wbar) + sum(_pair_feature(kind, ranking, i, j, wbar) for j in rest)
-            for i, rest in zip(ranking, others, strict=True)
-        ]
+        weights = weights_of_places(kind, len(self.constants), wbar)
+        assert len(weights) == slate_size
         variance = np.var(self.constants) + self.slopes.var(axis=0).mean()
         return math.sqrt(variance * sum(weight * weight for weight in weights))
+
+
+def weights_of_places(kind: Kind, n_items: int, wbar: list[float]) -> list[float]:
+    """Return what a place gives to the one item that it has a utility for: what its item's pairs add up to."""
+    ranking = list(range(len(wbar)))
+    others = [[j for j in range(n_items) if j != i] for i in ranking]
+    return [
+        sum(wbar) + sum(_pair_feature(kind, ranking, i, j, wbar) for j in rest)
+        for i, rest in zip(ranking, others, strict=True)
+    ]
+
+
+def mean_weights(kind: Kind, slate_size: int, n_items: int) -> list[float]:
+    """Return the mean rank weight of each place and of the places beyond the slate."""
+    return [_mean_weight(kind, p, slate_size, n_items) for p in range(1, slate_size + 1)]
 
 
 def _mean_weight(kind: Kind, position: int, slate_size: int, n_items: int) -> float:
