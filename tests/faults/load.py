@@ -46,6 +46,8 @@ class Customers:
         Rewards by recommendation id that the service said it took, now or before.
     sent
         All rewards that were ever posted.
+    named
+        What these say of single items, by the items' ids; half of them say nothing.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Customers:
         self.given: set[str] = set()
         self.acknowledged: dict[str, float] = {}
         self.sent: dict[str, float] = {}
+        self.named: dict[str, dict[str, float]] = {}
         self.surprises: list[str] = []
         self._address = address
         self._bandit = bandit
@@ -97,11 +100,13 @@ class Customers:
         if not slate.degraded:
             self.given.add(slate.id)
         self.sent[slate.id] = float(rng.normal())
+        self.named[slate.id] = {slate.items[0]: self.sent[slate.id]} if self.sent[slate.id] > 0.0 else {}
         self._post(client, slate.id, unanswered, rng)
 
     def _post(self, client: Client, chosen: str, unanswered: list[str], rng: np.random.Generator) -> None:
         try:
-            outcome = client.reward(self._bandit, chosen, self.sent[chosen], timeout=_patience(rng)).outcome
+            reward, named, patience = self.sent[chosen], self.named[chosen], _patience(rng)
+            outcome = client.reward(self._bandit, chosen, reward, item_values=named, timeout=patience).outcome
         except ClientError:
             unanswered.append(chosen)
             raise
@@ -233,6 +238,10 @@ def assert_each_counts_once(customers: Customers, events: Sequence[LoggedEvent])
     assert counted([event.recommendation_id for event in rewards]) == {}
     assert customers.acknowledged.items() <= rewarded.items()
     assert rewarded.items() <= customers.sent.items()
+    for event in rewards:
+        named = zip(event.shown.slate, event.item_values or (), strict=event.item_values is not None)
+        known = {item_id: value for item_id, value in named if value is not None}
+        assert known == customers.named[event.recommendation_id]
     return len(rewarded)
 
 

@@ -105,9 +105,20 @@ def test_a_store_of_the_version_before_takes_it_once_the_upgrade_is_finalized(tm
             with pytest.raises(FailedPrecondition, match="finalize-upgrade") as refused:
                 create(client)
             assert refused.value.reason == "DATA_VERSION"
+            client.create_bandit("plain", slate_size=1, item_capacity=2)
+            client.upsert_items("plain", ["tea", "milk"])
+            slate = client.recommend("plain")
+            named = {slate.items[0]: 1.0}
+            with pytest.raises(FailedPrecondition, match="item_values needs data version 2") as refused:
+                client.reward("plain", slate.id, 1.0, item_values=named)
+            assert refused.value.reason == "DATA_VERSION"
+            errors = client.rewards("plain", {slate.id: 1.0}).errors
+            assert errors == {}, "without item values it is taken"
             with server.client() as keys:
                 keys.hset("topk-bandit:programs", "data_version", 2)
             until(lambda: is_taken(client), what="the worker knows of the version in force")
+            again = client.recommend("plain")
+            assert client.reward("plain", again.id, 1.0, item_values={again.items[0]: 1.0}).log_position > 0
 
 
 def test_the_doctor_names_a_bandit_that_learns_from_buyers_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from topk_bandit.domain.bandits import (
     ActivationOutcome,
     ActivationReceipt,
     BanditName,
+    Rewarded,
     RewardOutcome,
     RewardReceipt,
     RewardRevised,
@@ -53,10 +54,12 @@ __all__ = [
     "lost_activation",
     "lost_amendment",
     "lost_answer",
+    "lost_item_values",
     "lost_past_answers",
     "lost_revision",
     "lost_reward",
     "lost_rows",
+    "other_items",
     "other_prior",
     "other_slate",
     "revision_of_another",
@@ -170,6 +173,40 @@ class _LosesRevisions(_CommitsOtherRevisions):
 class _RevisesAnother(_CommitsOtherRevisions):
     def _spoil(self, event: RewardRevised) -> list[Event]:
         return [replace(event, shown=replace(event.shown, slate=event.shown.slate[::-1]))]
+
+
+class _LosesItemValues(_Wrong):
+    """Takes a reward in without what it says of items."""
+
+    async def record_reward(
+        self,
+        name: BanditName,
+        recommendation_id: str,
+        value: float,
+        **named: Any,  # noqa: ANN401
+    ) -> Written[RewardReceipt]:
+        if named["item_values"] and self._is_due():
+            named["item_values"] = {}
+        return await self._store.record_reward(name, recommendation_id, value, **named)
+
+
+class _MixesUpItems(_Wrong):
+    """Learns what the items of a slate did in another order."""
+
+    def __init__(self, store: Store, *, every: int) -> None:
+        super().__init__(store, every=every)
+        commit = self._store._commit_now
+
+        def commit_mixed_up(name: BanditName, known: Known, wanted: Commit) -> Committed | None:
+            return commit(name, known, replace(wanted, events=tuple(map(self._spoil, wanted.events))))
+
+        self._store._commit_now = commit_mixed_up  # type: ignore[method-assign]
+
+    @staticmethod
+    def _spoil(event: Event) -> Event:
+        if not isinstance(event, Rewarded | RewardRevised) or event.item_values is None:
+            return event
+        return replace(event, item_values=event.item_values[::-1])
 
 
 class _LosesRewards(_Wrong):
@@ -407,6 +444,8 @@ doubled_reward = Bug(_DoublesRewards, every=8)
 always_doubled_reward = Bug(_DoublesRewards)
 stale_commit = Bug(_CommitsWhatIsStale)
 doubled_revision = Bug(_RevisesTwice, every=2)
+lost_item_values = Bug(_LosesItemValues, every=3)
+other_items = Bug(_MixesUpItems)
 lost_revision = Bug(_LosesRevisions, every=2)
 revision_of_another = Bug(_RevisesAnother, every=2)
 lost_reward = Bug(_LosesRewards, every=8)

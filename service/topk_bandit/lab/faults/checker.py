@@ -140,8 +140,8 @@ def _check_stories(ledger: Ledger, log: _Log, settings: BanditSettings) -> Itera
             yield f"{one} has more in the log than it may, and was never recorded"
         slate = log.recommended[one].recommendation.slate if one in log.recommended else ()
         yield from check_activation(one, slate, story, ledger, settings)
-        yield from check_rewards(one, story, ledger, settings)
-        yield from check_revisions(one, story)
+        yield from check_rewards(one, slate, story, ledger, settings)
+        yield from check_revisions(one, story, settings)
         yield from check_corrections(one, story, ledger)
 
 
@@ -180,7 +180,8 @@ def _check_reward(
     posted: Posted, posts: list[Posted], story: list[LoggedEvent], given: list[Asked], *, is_first: bool
 ) -> Iterator[str]:
     one, places = posted.recommendation_id, _learned_at(posted, story, is_first=is_first)
-    others = {other.value for other in posts if other is not posted and other.reward_id == posted.reward_id}
+    same_id = [other for other in posts if other is not posted and other.reward_id == posted.reward_id]
+    is_alone = all((other.value, other.item_values) == (posted.value, posted.item_values) for other in same_id)
     collected = any(
         isinstance(logged.event, RewardCollected) and logged.event.reward_id == posted.reward_id for logged in story
     )
@@ -191,7 +192,7 @@ def _check_reward(
             yield f"the reward {posted.value} of {one} was acknowledged as one that is there, and is lost"
         case "late" if collected or (is_first and any(isinstance(logged.event, Rewarded) for logged in story)):
             yield f"the reward {posted.value} of {one} was late, and one is learned"
-        case "REWARD_EXISTS" if others <= {posted.value}:
+        case "REWARD_EXISTS" if is_alone:
             yield f"the reward {posted.value} of {one} is called another one, and nobody posted another"
         case "not_found" if any(
             call.ended_at <= posted.began_at and call.failovers == posted.failovers for call in given

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -20,22 +20,47 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     RewardRevised,
 )
+from topk_bandit.lab.faults.item_values import place
+from topk_bandit.lab.faults.ledger import Correction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, LoggedEvent
-    from topk_bandit.lab.faults.ledger import Activation, Correction, Ledger, Posted
+    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, LoggedEvent
+    from topk_bandit.lab.faults.ledger import Activation, Ledger, Posted
 
 __all__ = ["check_activation", "check_corrections", "check_revisions", "check_rewards", "come_to"]
 
-Rewards: TypeAlias = tuple[tuple[str, float | None], ...]
-"""A slate's rewards by their ids, in the order in which they came; None for one that was taken back."""
+
+class _Told(NamedTuple):
+    """A reward of a slate: None for one that was taken back, and what it says of items, by their positions."""
+
+    reward_id: str
+    value: float | None
+    items: ItemValues | None = None
+
+
+Rewards: TypeAlias = tuple[_Told, ...]
+"""A slate's rewards in the order in which they came."""
 
 
 def come_to(kind: Aggregation, rewards: Rewards) -> float | None:
     """Return what rewards come to, None without any that counts: worked out anew, to hold the store to it."""
-    values = [value for _, value in rewards if value is not None]
+    return _come_to(kind, [one.value for one in rewards if one.value is not None])
+
+
+def _items_come_to(settings: BanditSettings, rewards: Rewards) -> ItemValues | None:
+    """Return what rewards, or the default reward without one, come to for each item, None for nothing known."""
+    counted = [one.items for one in rewards if one.value is not None and one.items is not None]
+    values = [
+        _come_to(settings.reward_aggregation, [items[n] for items in counted if items[n] is not None])  # type: ignore[misc]
+        for n in range(settings.slate_size)
+    ]
+    filled = tuple(settings.default_item_value if value is None else value for value in values)
+    return None if set(filled) == {None} else filled
+
+
+def _come_to(kind: Aggregation, values: Sequence[float]) -> float | None:
     if not values:
         return None
     match kind:
@@ -94,46 +119,87 @@ def _check_activated(
             yield f"the activation of {one} is called another one, and is the same"
 
 
-def check_rewards(one: str, story: Sequence[LoggedEvent], ledger: Ledger, settings: BanditSettings) -> Iterator[str]:
-    """Yield what is broken of what a slate's rewards come to."""
-    posts, corrections = ledger.posted.get(one, []), ledger.corrected.get(one, [])
-    sent = {*((post.reward_id, post.value) for post in posts), *((call.reward_id, call.value) for call in corrections)}
+def check_rewards(
+    one: str, slate: Sequence[str], story: Sequence[LoggedEvent], ledger: Ledger, settings: BanditSettings
+) -> Iterator[str]:
+    """Yield what is broken of what a slate's rewards come to; `slate` is what was recommended."""
+    shown = next((logged.event.shown.slate for logged in story if isinstance(logged.event, Activated)), tuple(slate))
+    posts = [_Sent.of(post, shown) for post in ledger.posted.get(one, [])]
+    corrections = [_Sent.of(call, shown) for call in ledger.corrected.get(one, [])]
+    sent, is_void = [*posts, *corrections], any((call.reward_id, call.value) == ("", None) for call in corrections)
     ways: set[Rewards] = {()}
     for logged in story:
         event = logged.event
-        if isinstance(event, RewardCollected) and not {(event.reward_id, event.value), ("", event.value)} & sent:
-            yield f"{one} has the reward {event.value}, which nobody posted"
-        has_rewards = any(value is not None for way in ways for _, value in way)
-        if isinstance(event, Expired) and has_rewards and ("", None) not in sent:
+        if isinstance(event, RewardCollected) and not any(_can_be(call, event, ways) for call in sent):
+            yield f"{one} has the reward {event.value}, with {event.item_values}, which nobody posted"
+        has_rewards = any(told.value is not None for way in ways for told in way)
+        if isinstance(event, Expired) and has_rewards and not is_void:
             yield f"{one} expired, though it has rewards"
-        ways = set(_ways_after(ways, logged, posts, corrections, settings, is_void=("", None) in sent))
+        if isinstance(event, Expired) and event.item_values not in {None, _items_come_to(settings, ())}:
+            yield f"{one} expired with {event.item_values}, which is not the default"
+        ways = set(_ways_after(ways, logged, posts, corrections, settings, is_void=is_void))
         if not ways:
             yield _name_problem(one, event)
             return
 
 
+class _Sent(NamedTuple):
+    """A reward or a correction that was sent, with its item values by the positions of what was shown."""
+
+    reward_id: str
+    value: float | None
+    items: ItemValues | None
+    final: bool
+    outcome: str
+    position: int
+
+    @classmethod
+    def of(cls, call: Posted | Correction, shown: Sequence[str]) -> _Sent:
+        final = not isinstance(call, Correction) and call.final
+        items = place(call.item_values, shown)
+        return cls(call.reward_id, call.value, items, final, call.outcome, call.position)
+
+    @property
+    def told(self) -> _Told:
+        return _Told(self.reward_id, self.value, self.items)
+
+
+def _can_be(call: _Sent, event: RewardCollected, ways: set[Rewards]) -> bool:
+    """Tell whether an event can be about what was sent; a correction without item values leaves those before it."""
+    kept = {told.items for way in ways for told in way if told.reward_id == event.reward_id}
+    items = {call.items} if call.items is not None or not kept else {call.items, *kept}
+    same = call.reward_id in {"", event.reward_id} and call.value == event.value
+    return same and (event.value is None or event.item_values in items)
+
+
 def _ways_after(
     ways: set[Rewards],
     logged: LoggedEvent,
-    posts: Sequence[Posted],
-    corrections: Sequence[Correction],
+    posts: Sequence[_Sent],
+    corrections: Sequence[_Sent],
     settings: BanditSettings,
     *,
     is_void: bool,
 ) -> Iterable[Rewards]:
     """Return the ways on which a slate's rewards can have come to be what an event says, as they are after it."""
-    event, kind = logged.event, settings.reward_aggregation
+    event = logged.event
+
+    def says(way: Rewards, value: float | None, items: ItemValues | None, *, is_default: bool = False) -> bool:
+        is_none, wanted = value is None and not is_default, None if is_default else value
+        expected = None if is_none else _items_come_to(settings, () if is_default else way)
+        return come_to(settings.reward_aggregation, way) == wanted and items == expected
+
     match event:
-        case RewardCollected(reward_id=reward_id, value=value):
-            return (_put(way, reward_id, value) for way in ways)
-        case Rewarded(value=value):
-            return (way for way in _ends(ways, posts, logged.position) if come_to(kind, way) == value)
-        case RewardAmended(value=value):
-            return (way for way in _apply_correction(ways, corrections, logged.position) if come_to(kind, way) == value)
+        case RewardCollected(reward_id=reward_id, value=value, item_values=items):
+            return (_put(way, _Told(reward_id, value, items)) for way in ways)
+        case Rewarded(value=value, item_values=items):
+            return (way for way in _ends(ways, posts, logged.position) if says(way, value, items))
+        case RewardAmended(value=value, item_values=items):
+            return (way for way in _apply_correction(ways, corrections, logged.position) if says(way, value, items))
         case RewardRevised(value=None) if is_void:
             return ways
-        case RewardRevised(value=value, is_default=is_default):
-            return (way for way in ways if come_to(kind, way) == (None if is_default else value))
+        case RewardRevised(value=value, is_default=is_default, item_values=items):
+            return (way for way in ways if says(way, value, items, is_default=is_default))
     return ways
 
 
@@ -148,48 +214,59 @@ def _name_problem(one: str, event: Event) -> str:
     return f"{one} has rewards that nobody posted"
 
 
-def check_revisions(one: str, story: Sequence[LoggedEvent]) -> Iterator[str]:
+def check_revisions(one: str, story: Sequence[LoggedEvent], settings: BanditSettings) -> Iterator[str]:
     """Yield each break in what is learned of a slate: each revision goes on from the one before."""
-    learned, first_ms = None, 0
+    learned, first_ms, items = None, 0, None
+    way: Rewards = ()
     for logged in story:
         event = logged.event
+        if isinstance(event, RewardCollected):
+            way = _put(way, _Told(event.reward_id, event.value, event.item_values))
         if isinstance(event, Rewarded | Expired) and learned is not None:
             yield f"{one} is learned twice"
         if not isinstance(event, RewardRevised):
             continue
-        if (event.before, event.learned_ms) != (learned, first_ms):
+        if (event.before, event.learned_ms, event.item_values_before) != (learned, first_ms, items):
             yield f"{one} is revised from {event.before}, and {learned} is learned of it"
-        if event.value == learned and event.is_default == event.was_default and not event.is_final:
+        is_same = (event.value, event.item_values, event.is_default) == (learned, items, event.was_default)
+        if is_same and not event.is_final:
             yield f"{one} is revised twice to {event.value}"
-        learned, first_ms = event.value, first_ms or logged.at_ms
+        learned, first_ms, items = event.value, first_ms or logged.at_ms, event.item_values
     collected = [logged.event for logged in story if isinstance(logged.event, RewardCollected | RewardRevised)]
-    if learned is not None and isinstance(collected[-1], RewardCollected):
+    is_other = (come_to(settings.reward_aggregation, way), _items_come_to(settings, way)) != (learned, items)
+    if learned is not None and isinstance(collected[-1], RewardCollected) and is_other:
         yield f"{one} has a reward that is not learned, though others were"
 
 
-def _put(way: Rewards, reward_id: str, value: float | None) -> Rewards:
-    if any(known == reward_id for known, _ in way):
-        return tuple((known, value if known == reward_id else old) for known, old in way)
-    return (*way, (reward_id, value))
+def _put(way: Rewards, told: _Told) -> Rewards:
+    if any(known.reward_id == told.reward_id for known in way):
+        return tuple(told if known.reward_id == told.reward_id else known for known in way)
+    return (*way, told)
 
 
-def _ends(ways: Iterable[Rewards], posts: Sequence[Posted], position: int) -> Iterator[Rewards]:
+def _ends(ways: Iterable[Rewards], posts: Sequence[_Sent], position: int) -> Iterator[Rewards]:
     """Yield what rewards may have been as the slate ended: those collected, or with a final one that was posted."""
-    there = {(post.reward_id, post.value) for post in posts if (post.outcome, post.position) == ("accepted", position)}
+    there = {post.told for post in posts if (post.outcome, post.position) == ("accepted", position)}
     for way in ways:
-        known = {reward_id for reward_id, _ in way}
-        last = [(post.reward_id, post.value) for post in posts if post.final and post.reward_id not in known]
+        known = {told.reward_id for told in way}
+        last = [post.told for post in posts if post.final and post.reward_id not in known]
         yield from (end for end in (way, *((*way, one) for one in last)) if there <= set(end))
 
 
-def _apply_correction(ways: Iterable[Rewards], corrections: Sequence[Correction], position: int) -> Iterator[Rewards]:
+def _apply_correction(ways: Iterable[Rewards], corrections: Sequence[_Sent], position: int) -> Iterator[Rewards]:
     """Yield what a correction may have made of the rewards: the one that was acknowledged there, if one was."""
     there = [call for call in corrections if (call.outcome, call.position) == ("accepted", position)]
     for way in ways:
         for call in there or corrections:
-            chosen = [known for known, _ in way if call.reward_id in {"", known}]
+            chosen = [told for told in way if call.reward_id in {"", told.reward_id}]
             if len(chosen) == 1 or (chosen and call.value is None):
-                yield tuple((known, call.value if known in chosen else old) for known, old in way)
+                yield tuple(_corrected(told, call) if told in chosen else told for told in way)
+
+
+def _corrected(told: _Told, call: _Sent) -> _Told:
+    if call.value is None:
+        return _Told(told.reward_id, None)
+    return _Told(told.reward_id, call.value, told.items if call.items is None else call.items)
 
 
 def check_corrections(one: str, story: Sequence[LoggedEvent], ledger: Ledger) -> Iterator[str]:

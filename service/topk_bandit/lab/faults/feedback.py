@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from topk_bandit.domain.bandits import Aggregation, BanditName
 from topk_bandit.domain.errors import ConflictError, NotFoundError
+from topk_bandit.lab.faults.item_values import draw_item_values
 from topk_bandit.lab.faults.ledger import Activation, Correction, Posted
 
 if TYPE_CHECKING:
@@ -116,7 +118,9 @@ class Feedback:
         if posted:
             again = posted[int(rng.integers(len(posted)))]
             final = again.final or rng.random() < FINAL_SHARE
-            await self._post(action, rng, again.recommendation_id, again.value, again.reward_id, final=final)
+            # Now and then without what it said of items, which is another reward.
+            named = {} if round(abs(again.value) * 1e6) % 7 == 0 else again.item_values
+            await self._post(action, rng, replace(again, final=final, item_values=named))
 
     async def _reward_otherwise(self, action: Action, rng: np.random.Generator) -> None:
         await self._post_one_of(action, rng, list(self._ledger.posted)[-RECENT:])
@@ -127,28 +131,37 @@ class Feedback:
             await self._post_one_of(action, rng, list(self._ledger.posted)[-RECENT:])
 
     async def _reward_nothing(self, action: Action, rng: np.random.Generator) -> None:
-        await self._post(action, rng, f"{action.seed:032x}", 1.0, self._draw_id(rng), final=True)
+        reward_id = self._draw_id(rng)
+        await self._post(action, rng, Posted(action.number, f"{action.seed:032x}", 1.0, 0.0, reward_id, final=True))
 
     async def _post_one_of(self, action: Action, rng: np.random.Generator, ids: Sequence[str]) -> None:
         if ids:
             one, value = ids[int(rng.integers(len(ids)))], round(float(rng.normal()), 6)
             final = not self._has_several or rng.random() < FINAL_SHARE
-            await self._post(action, rng, one, value, self._draw_id(rng), final=final)
+            named = draw_item_values(self._slate_of(one), value)
+            await self._post(action, rng, Posted(action.number, one, value, 0.0, self._draw_id(rng), final, named))
 
     def _draw_id(self, rng: np.random.Generator) -> str:
         return REWARD_IDS[int(rng.integers(len(REWARD_IDS)))] if self._has_several else ""
 
-    async def _post(
-        self, action: Action, rng: np.random.Generator, one: str, value: float, reward_id: str, *, final: bool
-    ) -> None:
+    def _slate_of(self, one: str) -> tuple[str, ...]:
+        """Return the slate that a caller was given under an id; any other that was shown has the same items."""
+        return next((known.slate for known in self._find_answers() if known.recommendation_id == one), ())
+
+    async def _post(self, action: Action, rng: np.random.Generator, wanted: Posted) -> None:
+        """Post a reward as it is in the ledger, or is to be."""
         worker = self._shop.any_worker(rng)
         if worker is None:
             return
-        posted = Posted(action.number, one, value, self._shop.now(), reward_id, final)
+        one, value, reward_id, final = wanted.recommendation_id, wanted.value, wanted.reward_id, wanted.final
+        posted = Posted(action.number, one, value, self._shop.now(), reward_id, final, wanted.item_values)
         self._ledger.posted[one].append(posted)
-        call = worker.recommender.reward(NAME, one, value, reward_id=reward_id, final=final)
+        call = worker.recommender.reward(
+            NAME, one, value, reward_id=reward_id, final=final, item_values=posted.item_values
+        )
         name = f" as {reward_id}{', the last' * final}" if reward_id else ""
-        await self._tell(action, rng, worker, posted, call, what=f"{value}{name}")
+        named = f" with {len(posted.item_values)} items" if posted.item_values else ""
+        await self._tell(action, rng, worker, posted, call, what=f"{value}{name}{named}")
         posted.failovers = self._shop.server.archive.failovers
 
     # Activations.
@@ -193,9 +206,10 @@ class Feedback:
             return
         one = posted[int(rng.integers(len(posted)))]
         reward_id = "" if rng.random() < 0.3 else self._draw_id(rng)
-        correction = Correction(action.number, one, reward_id, value)
+        named = {} if value is None else draw_item_values(self._slate_of(one), value)
+        correction = Correction(action.number, one, reward_id, value, named)
         self._ledger.corrected[one].append(correction)
-        call = worker.recommender.correct_reward(NAME, one, value, reward_id=reward_id)
+        call = worker.recommender.correct_reward(NAME, one, value, reward_id=reward_id, item_values=named)
         await self._tell(action, rng, worker, correction, call, what=f"{value} instead of {reward_id or 'the reward'}")
 
     async def _tell(

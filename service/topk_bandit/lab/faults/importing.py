@@ -12,6 +12,7 @@ from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.lab.faults.feedback import NAME, RECENT, draw_patience
+from topk_bandit.lab.faults.item_values import draw_item_values, place
 from topk_bandit.lab.faults.ledger import SentRows, Sought
 
 if TYPE_CHECKING:
@@ -77,13 +78,16 @@ class PastSlates:
 
     def _draw_one(self, rng: np.random.Generator, *, spoiled: bool) -> PastSlate:
         items, size = self._shop.items, self._shop.settings.slate_size
-        slate = tuple(items[place] for place in rng.permutation(len(items))[:size].tolist())
+        slate = tuple(items[index] for index in rng.permutation(len(items))[:size].tolist())
+        slate = (*slate[1:], NOBODY) if spoiled else slate
+        context, reward = tuple(rng.normal(size=2).round(3).tolist()), round(float(rng.normal()), 6)
         return PastSlate(
-            context=tuple(rng.normal(size=2).round(3).tolist()),
-            slate=(*slate[1:], NOBODY) if spoiled else slate,
-            reward=round(float(rng.normal()), 6),
+            context=context,
+            slate=slate,
+            reward=reward,
             at_ms=None if rng.random() < 0.5 else OLDEST_MS + int(rng.integers(10**9)),
             propensity=None if rng.random() < 0.5 else round(float(rng.uniform(0.01, 1.0)), 3),
+            item_values=place(draw_item_values(slate, reward), slate),
         )
 
     async def send(self, worker: Worker, sent: SentRows) -> Receipt:

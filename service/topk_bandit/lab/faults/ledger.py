@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from topk_bandit.domain.bandits import PastSlate, Recommendation
     from topk_bandit.domain.studies import Answer, PastAnswer, QuestionBatch
 
@@ -72,6 +74,7 @@ class Posted:
     began_at: float
     reward_id: str = ""
     final: bool = True
+    item_values: Mapping[str, float] = field(default_factory=dict)
     response: Response = Response.NOTHING
     outcome: str = ""
     position: int = 0
@@ -98,6 +101,7 @@ class Correction:
     recommendation_id: str
     reward_id: str
     value: float | None
+    item_values: Mapping[str, float] = field(default_factory=dict)
     response: Response = Response.NOTHING
     outcome: str = ""
     position: int = 0

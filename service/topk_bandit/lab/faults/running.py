@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -48,6 +48,9 @@ SETTLE_SECONDS = 60.0
 COMPUTING_SECONDS = 0.004
 WARM_SHARE = 0.5
 """So many bandits begin with what a study knows."""
+
+DEFAULT_VALUE_SHARE = 0.5
+"""So many have a value for items that no reward names."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ async def _simulate(seed: int, actions: list[Action], *, hours: int, wrap: Calla
     loop, rng = asyncio.get_running_loop(), np.random.default_rng((seed, 2))
     server, of_study = Server(NAME, STUDY, now=loop.time, wrap=wrap), np.random.default_rng((seed, 3))
     n_workers, settings = 3 if rng.random() < 0.3 else 2, _draw_settings(rng)
+    if np.random.default_rng((seed, 4)).random() < DEFAULT_VALUE_SHARE:
+        settings = replace(settings, default_item_value=0.25)
     shop = Shop(server, n_workers=n_workers, settings=settings, study=draw_study(of_study), rng=rng)
     checks, violations, hour = _Checks(), list[str](), 0
     await shop.open(begins_warm=bool(of_study.random() < WARM_SHARE))
