@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.bandits.harness import NAME, SETTINGS, request, running_worker
 from tests.bandits.test_corrections import ITEMS, begun, recommended, then
+from tests.contracts.archives import archived, restore_lines
 from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS
 
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import (
     Aggregation,
+    BanditName,
     Expired,
     Imported,
     PastSlate,
@@ -230,4 +232,29 @@ def test_item_values_wait_for_their_data_version(monkeypatch: pytest.MonkeyPatch
                 assert refused.value.reason == "DATA_VERSION"
 
     monkeypatch.setattr("topk_bandit.store.memory.bandits.NEWEST", 1)
+    run(MemoryStores(), scenario)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_bandit_with_item_values_is_not_brought_to_a_store_of_the_version_before(
+    monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    """Neither its events nor its open slates are."""
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store, look_seconds=600.0) as worker:
+            await shop(worker, replace(SETTINGS, reward_aggregation=Aggregation.SUM))
+            first = await slate(worker)
+            named = {first.slate[0]: 1.0}
+            await worker.recommender.reward(
+                NAME, first.recommendation_id, 1.0, reward_id="a", final=ends, item_values=named
+            )
+            lines = await archived(store, NAME)
+            copy = BanditName(NAME.tenant, "copy")
+            assert (await restore_lines(store, copy, lines, at_once=1)).complete
+            monkeypatch.setattr("topk_bandit.store.memory.bandits.NEWEST", 1)
+            await store.delete_bandit(copy)
+            with pytest.raises(NotReadyError, match="item_values needs data version 2"):
+                await restore_lines(store, copy, lines, at_once=1)
+
     run(MemoryStores(), scenario)

@@ -28,15 +28,18 @@ from topk_bandit.domain.bandits import (
     RewardCollected,
     Rewarded,
     RewardRange,
+    RewardRevised,
     SettingsChanged,
     Shown,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Feature, Features, Numeric, Vector
-from topk_bandit.store.recorded import PostedReward, Recorded, RecordState
+from topk_bandit.store.recorded import NamedItems, PostedReward, Provisional, Recorded, RecordState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from topk_bandit.domain.bandits import ItemValues
 
 CONTEXT, SLATE = (1.0, -2.0), ("a", "b", "c")
 SETTINGS = BanditSettings(
@@ -122,9 +125,40 @@ def test_rewards_of_settings_are_held_to_their_limit(sign: float) -> None:
         low, high = sorted((0.0, value))
         for having in (
             replace(SETTINGS, default_reward=value),
+            replace(SETTINGS, default_item_value=value),
             replace(SETTINGS, reward_range=RewardRange(low, high)),
         ):
             assert field_of(SettingsChanged(having), having) == field
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ((None, 32e100, -32e100), None),
+        ((None, 0.0), "item_values"),
+        ((0.0, 0.0, 0.0, None), "item_values"),
+        ((None, None, 33e100), "item_values"),
+        ((math.nan, None, None), "item_values"),
+    ],
+)
+def test_values_of_items_are_held_to_the_slate_and_to_their_limit(values: ItemValues, field: str | None) -> None:
+    shown = Shown(CONTEXT, SLATE, 1)
+    posted = PostedReward("", 1.0, 1.0, 3, NamedItems("0" * 16, "0" * 16, values))
+    slate = Recorded("f", CONTEXT, GIVEN, 1, rewards=(posted,))
+    learned = Provisional(1.0, 7, is_default=False, item_values=values)
+    revised = RewardRevised("r", 1.0, shown, 0, is_default=False, was_default=False, is_final=False)
+    for restored in (
+        RewardCollected("r", "a", 1.0, item_values=values),
+        Rewarded("r", 1.0, shown, item_values=values),
+        RewardAmended("r", 1.0, item_values=values),
+        Expired("r", 1.0, shown, item_values=values),
+        replace(revised, item_values=values),
+        replace(revised, item_values_before=values),
+        Imported("i", 0, (PastSlate(CONTEXT, SLATE, 1.0, item_values=values),)),
+        slate,
+        replace(slate, rewards=(), state=RecordState.PROVISIONAL, provisional=learned),
+    ):
+        assert field_of(restored) == field, restored
 
 
 def test_schemas_have_to_be_what_a_learner_can_have() -> None:
