@@ -180,6 +180,16 @@ def test_uncertain_utilities_add_to_the_variances_of_items_parts(kind: Kind, dim
     np.testing.assert_allclose(with_doubt - without, np.diag(expected), atol=1e-5 * expected.max())
 
 
+@pytest.mark.parametrize("length", [1.0, 0.0])
+def test_draws_of_items_have_that_variance_in_a_context_of_zeros_too(length: float) -> None:
+    doubted = Doubted.draw(WCK, 3)
+    draws = ItemDraws(posterior_with(doubted.prior_mean(), WCK, 3).at(length * CONTEXTS[3], ITEMS))
+    drawn = draws.draw(40_000, np.random.default_rng(1))
+    scale = np.sqrt(np.diag(draws.covariance))
+    assert scale.min() > 0.0
+    np.testing.assert_allclose(drawn.std(axis=0), scale, rtol=0.03)
+
+
 def parted(shape: Shape, prior_mean: PriorMean) -> Posterior:
     """Return a posterior with items' parts of rows that left."""
     posterior = posterior_of(shape, pending=2)[0].with_prior_mean(prior_mean, noise_variance=NOISE)

@@ -74,9 +74,11 @@ class ItemDraws:
         if kernel.centred:
             self.covariance -= unit
         self.covariance.flat[:: n_items + 1] += unit * kernel.n_items
-        if len(taken := at.contraction.taken):
-            self.covariance.flat[:: n_items + 1] -= at.amplitude * taken.astype(np.float64)
         jitter = _JITTER * unit * kernel.n_items
+        if len(taken := at.contraction.taken):
+            added = -at.amplitude * taken.astype(np.float64)
+            self.covariance.flat[:: n_items + 1] += added
+            jitter += _JITTER * max(float(added.max()), 0.0)
         if at.contraction.content.shape[1]:
             of_content = at.amplitude * at.prior * _products(at.contraction.content)
             self.covariance += of_content
