@@ -154,6 +154,11 @@ def some_utilities(seed: int) -> Utilities:
 
 
 PRIORS = [SlopePrior(1.5, 0.6), SlopePrior(0.3, 4.0), SlopePrior(-1.0, 0.0), SlopePrior(0.0, 0.0)]
+IN_REWARDS = [prior._replace(in_rewards=True) for prior in PRIORS]
+
+
+def unit_of_slope(prior: SlopePrior, amplitude: float) -> float:
+    return 1.0 if prior.in_rewards else math.sqrt(amplitude)
 
 
 def log_density_over_slopes(
@@ -165,9 +170,9 @@ def log_density_over_slopes(
     amplitude: float,
 ) -> float:
     """Return the log of the density at its best offset, integrated over the slope step by step."""
-    spread, deviation = math.sqrt(prior.variance), math.sqrt(amplitude)
+    spread, unit = math.sqrt(prior.variance), unit_of_slope(prior, amplitude)
     steps = np.linspace(-9.0, 9.0, 20_001) if spread else np.zeros(1)
-    slopes = (prior.mean + spread * steps) * deviation
+    slopes = (prior.mean + spread * steps) * unit
     weights, ones = np.linalg.inv(amplitude * noisy), np.ones(len(rewards))
     rest = rewards[:, None] - h[:, None] * slopes
     rest -= (ones @ weights @ rest) / (ones @ weights @ ones)
@@ -179,7 +184,7 @@ def log_density_over_slopes(
     return float(logsumexp(logs + norm.logpdf(steps)) + math.log(steps[1] - steps[0]))
 
 
-@pytest.mark.parametrize("prior", PRIORS, ids=str)
+@pytest.mark.parametrize("prior", [*PRIORS, *IN_REWARDS], ids=str)
 @pytest.mark.parametrize("sign", [1.0, -1.0, 0.0])
 def test_with_a_prior_mean_the_profile_is_the_density_over_all_slopes_at_its_best(
     prior: SlopePrior, sign: float
@@ -196,42 +201,136 @@ def test_with_a_prior_mean_the_profile_is_the_density_over_all_slopes_at_its_bes
             assert log_density_over_slopes(rewards, h, noisy, prior, amplitude=other) < density
 
 
-@pytest.mark.parametrize("prior", PRIORS[:2], ids=str)
+@pytest.mark.parametrize("prior", [*PRIORS[:2], *IN_REWARDS[:2]], ids=str)
 def test_offset_and_slope_are_a_regression_with_a_prior_on_the_slope(prior: SlopePrior) -> None:
     data, utilities = draw(8, count=40), some_utilities(9)
     observed_rows, h = believed(data, utilities)
     covariance = covariance_of(WCK, data)
     profile = profile_likelihood(covariance, observed_rows, RATIOS, prior=prior)
     for place, ratio in enumerate(RATIOS.tolist()):
-        deviation = math.sqrt(float(profile.amplitude[place]))
-        weights = np.linalg.inv(deviation**2 * (covariance + ratio * np.eye(40)))
-        design = np.column_stack([np.ones(40), deviation * h])
+        amplitude = float(profile.amplitude[place])
+        unit = unit_of_slope(prior, amplitude)
+        weights = np.linalg.inv(amplitude * (covariance + ratio * np.eye(40)))
+        design = np.column_stack([np.ones(40), unit * h])
         precision, moment = design.T @ weights @ design, design.T @ weights @ data.rewards
         precision[1, 1] += 1.0 / prior.variance
         moment[1] += prior.mean / prior.variance
         offset, slope = np.linalg.solve(precision, moment)
         assert profile.offset[place] == pytest.approx(offset, rel=1e-6, abs=1e-6)
-        assert profile.slope[place] == pytest.approx(slope * deviation, rel=1e-6, abs=1e-6)
+        assert profile.slope[place] == pytest.approx(slope * unit, rel=1e-6, abs=1e-6)
 
 
 def test_an_amplitude_that_is_given_is_kept() -> None:
     found = scaling(Products(np.float64(3.0), np.float64(-2.0), np.float64(5.0), 9.0), PRIORS[0], amplitude=4.0)
     assert found.amplitude == 4.0
     assert found.slope == pytest.approx((1.5 * 2.0 + 0.6 * -2.0) / (1.0 + 0.6 * 5.0))
+    found = scaling(Products(np.float64(3.0), np.float64(-2.0), np.float64(5.0), 9.0), IN_REWARDS[0], amplitude=4.0)
+    assert found.amplitude == 4.0
+    assert found.slope == pytest.approx((1.5 / 0.6 - 2.0 / 4.0) / (1.0 / 0.6 + 5.0 / 4.0))
 
 
-@pytest.mark.parametrize("prior", PRIORS, ids=str)
+@pytest.mark.parametrize("prior", [*PRIORS, *IN_REWARDS], ids=str)
 def test_the_spread_of_the_slope_is_that_of_its_density_at_the_amplitude(prior: SlopePrior) -> None:
     amplitude, products = 4.0, Products(np.float64(30.0), np.float64(-2.0), np.float64(5.0), 9.0)
     found = scaling(products, prior, amplitude=amplitude)
-    deviation, width = math.sqrt(amplitude), math.sqrt(prior.variance)
+    unit, width = unit_of_slope(prior, amplitude), math.sqrt(prior.variance)
     # The density of t on a fine grid: of the rest that it leaves, times its prior.
     t = prior.mean + width * np.linspace(-9.0, 9.0, 20_001)
-    rest = 30.0 - 2.0 * t * deviation * -2.0 + (t * deviation) ** 2 * 5.0
+    rest = 30.0 - 2.0 * t * unit * -2.0 + (t * unit) ** 2 * 5.0
     density = np.exp(-0.5 * (rest - rest.min()) / amplitude) * norm.pdf(np.linspace(-9.0, 9.0, 20_001))
     mean = float(density @ t / density.sum())
-    assert found.slope == pytest.approx(deviation * mean, rel=1e-6)
-    assert found.spread == pytest.approx(deviation * math.sqrt(density @ (t - mean) ** 2 / density.sum()), rel=1e-6)
+    assert found.slope == pytest.approx(unit * mean, rel=1e-6)
+    assert found.spread == pytest.approx(unit * math.sqrt(density @ (t - mean) ** 2 / density.sum()), rel=1e-6)
+
+
+def misfit_of(amplitude: float, products: Products, prior: SlopePrior) -> float:
+    """Return -2 log L less log|.| at an amplitude, by the density of the slope on a fine grid."""
+    yy, yh, hh, n = (float(number) for number in products)
+    width = math.sqrt(prior.variance)
+    centre = prior.mean
+    if width:  # around where the two together have most of their density, and as wide as that is
+        precision = 1.0 / prior.variance + hh / amplitude
+        centre = (prior.mean / prior.variance + yh / amplitude) / precision
+        width = math.sqrt(1.0 / precision)
+    t = centre + width * np.linspace(-9.0, 9.0, 2001)
+    rest = -0.5 * (yy - 2.0 * t * yh + t * t * hh) / amplitude
+    if not prior.variance:
+        return n * math.log(amplitude) - 2.0 * float(rest[0])
+    logs = rest + norm.logpdf(t, prior.mean, math.sqrt(prior.variance))
+    return n * math.log(amplitude) - 2.0 * (float(logsumexp(logs)) + math.log(t[1] - t[0]))
+
+
+def drawn_products(seed: int, n: float) -> tuple[Products, SlopePrior]:
+    """Return the products of rewards that follow h more or less, and a prior that may be far from how much."""
+    rng = np.random.default_rng(seed)
+    size, noise, of_prior = 10.0 ** rng.uniform([-1.0, -2.0, -3.0], [1.0, 1.0, 2.0])
+    h = 10.0 ** rng.uniform(-1.0, 1.0) * rng.normal(size=50)
+    y = size * rng.normal() * h + noise * rng.normal(size=50)
+    products = Products(*(np.float64(n / 50 * product) for product in (y @ y, y @ h, h @ h)), n)
+    return products, SlopePrior(size * float(rng.normal()), float(of_prior**2), in_rewards=True)
+
+
+@pytest.mark.parametrize("n", [0.4, 2.0, 8.0, 40.0, 1000.0])
+def test_no_other_amplitude_is_more_likely_where_the_prior_is_in_rewards(n: float) -> None:
+    """Also where it is far from what rewards say: then there are two that are more likely than those beside them."""
+    for seed in range(20):
+        products, prior = drawn_products(seed, n)
+        found = scaling(products, prior)
+        middle = math.log(float(products.yy) / n)
+        tried = [misfit_of(math.exp(one), products, prior) for one in np.linspace(middle - 25.0, middle + 15.0, 120)]
+        at_found = misfit_of(float(found.amplitude), products, prior)
+        assert at_found <= min(tried) + 1e-6, (seed, products, prior)
+        assert n * math.log(found.amplitude) + found.misfit == pytest.approx(at_found, abs=1e-6)
+
+
+def test_a_prior_that_rewards_are_far_from_is_left() -> None:
+    """A narrow one that is wrong is not taken for a large noise."""
+    rng = np.random.default_rng(3)
+    h = rng.normal(size=1000)
+    y = 2.0 * h + 0.02 * rng.normal(size=1000)
+    found = scaling(Products(y @ y, y @ h, h @ h, 1000.0), SlopePrior(-0.03, 0.001, in_rewards=True))
+    assert found.slope == pytest.approx(2.0, abs=0.01)
+    assert found.amplitude == pytest.approx(0.02**2, rel=0.2)
+
+
+@pytest.mark.parametrize("amplitude", [None, 4.0])
+def test_arrays_are_scaled_number_by_number(amplitude: float | None) -> None:
+    drawn = [drawn_products(seed, 30.0)[0] for seed in range(20)]
+    every = Products(*(np.array(column) for column in list(zip(*drawn, strict=True))[:3]), 30.0)
+    for prior in (IN_REWARDS[0], IN_REWARDS[2], PRIORS[0]):
+        together = scaling(every, prior, amplitude=amplitude)
+        for place, one in enumerate(drawn):
+            alone = scaling(one, prior, amplitude=amplitude)
+            for mine, theirs in zip(together, alone, strict=True):
+                assert mine[place] == pytest.approx(float(theirs), rel=1e-12)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-30, 1e30, 1e100])
+def test_the_unit_of_rewards_does_not_matter_to_a_prior_in_their_unit(size: float) -> None:
+    for seed in range(10):
+        products, prior = drawn_products(seed, 40.0)
+        found = scaling(products, prior)
+        sized = Products(size * products.yy * size, size * products.yh, products.hh, 40.0)
+        other = scaling(sized, prior.times(size))
+        assert other.slope == pytest.approx(size * found.slope, rel=1e-6)
+        assert other.spread == pytest.approx(size * found.spread, rel=1e-6)
+        assert other.amplitude == pytest.approx(size * found.amplitude * size, rel=1e-6)
+        assert other.misfit == pytest.approx(float(found.misfit), abs=1e-6)
+
+
+@pytest.mark.parametrize(("prior", "middle"), [(PRIORS[0], -1.0), (IN_REWARDS[0], 0.0)], ids=["a study", "outcomes"])
+def test_few_rewards_beside_outcomes_are_taken_for_noisier(prior: SlopePrior, middle: float) -> None:
+    """The ratio is the mean noise over the mean amplitude, by the likelihood and a prior of a decade."""
+    data, utilities = draw(12, count=6), some_utilities(13)
+    observed_rows, _ = believed(data, utilities)
+    covariance = covariance_of(WCK, data)
+    unit = float(np.trace(covariance)) / 6.0
+    profile = profile_likelihood(covariance, observed_rows, RELATIVE_NOISE_GRID * unit, prior=prior)
+    logs = profile.log_likelihood + norm.logpdf(np.log10(RELATIVE_NOISE_GRID), middle, 1.0)
+    weights = np.exp(logs - logs.max()) * profile.amplitude
+    expected = unit * float(weights @ RELATIVE_NOISE_GRID) / float(weights.sum())
+    fit = best_noise(WCK.make(N_ITEMS, 3), observed_rows, prior=prior)
+    assert fit.noise_variance == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_slope_is_found_from_enough_rewards_whatever_its_sign() -> None:

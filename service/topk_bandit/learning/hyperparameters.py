@@ -117,32 +117,55 @@ def scaling(products: Products, prior: SlopePrior, *, amplitude: float | None = 
 
 
 def _scaling_in_rewards(products: Products, prior: SlopePrior, amplitude: float | None) -> Scaling:
-    """Return the same for a prior in units of the rewards, where s^2 has no closed form.
+    """Return the same for a prior in units of the rewards.
 
     With the squares at its mean, Q = S_yy - 2 rho S_yh + rho^2 S_hh, and c = S_yh - rho S_hh::
 
         -2 log L = log|.| + n log s^2 + (Q - omega^2 c^2 / P) / s^2 + log(P / s^2)      P = s^2 + omega^2 S_hh
-
-    whose derivative vanishes at n s^2 = Q - omega^2 c^2 / P + s^2 (omega^2 S_hh / P - omega^2 c^2 / P^2).
     """
-    n, variance = products.observations, prior.variance
-    square = np.maximum(products.yy - 2.0 * prior.mean * products.yh + prior.mean**2 * products.hh, 0.0)
+    square = np.maximum(
+        products.yy - 2.0 * prior.mean * products.yh + prior.mean**2 * products.hh, _LEAST_SQUARES * products.yy
+    )
     cross = products.yh - prior.mean * products.hh
-    fixed = square / n if amplitude is None else np.full_like(square, amplitude)
-    for _ in range(_STEPS_OF_AMPLITUDE if amplitude is None else 0):
-        precision = fixed + variance * products.hh
-        explained = variance * cross * cross / precision
-        more = variance * products.hh / precision - explained / precision
-        fixed = np.maximum((square - explained + fixed * more) / n, _LEAST_SQUARES * square / n)
-    fixed = np.maximum(fixed, np.finfo(float).tiny)
-    precision = fixed + variance * products.hh
-    slope = prior.mean + variance * cross / precision
-    misfit = (square - variance * cross * cross / precision) / fixed + np.log(precision / fixed)
-    return Scaling(slope, np.sqrt(variance * fixed / precision), fixed, misfit)
+    if amplitude is None:
+        fixed = _amplitude_in_rewards(square, cross, prior.variance, products)
+    else:
+        fixed = np.full_like(square, amplitude)
+    precision = fixed + prior.variance * products.hh
+    weight = prior.variance / precision
+    misfit = (square - weight * cross * cross) / fixed + np.log(precision / fixed)
+    return Scaling(prior.mean + weight * cross, np.sqrt(weight * fixed), fixed, misfit)
 
 
-_STEPS_OF_AMPLITUDE = 24
-"""Each leaves about one part in n of the error."""
+def _amplitude_in_rewards(square: Numbers, cross: Numbers, variance: float, products: Products) -> Numbers:
+    """Return the best s^2 for Q, c and omega^2.
+
+    The derivative vanishes at n s^2 = Q - omega^2 c^2 / P + s^2 (omega^2 S_hh / P - omega^2 c^2 / P^2). The right side
+    grows with s^2, so what begins below all solutions climbs to the first one, at which the slope follows the rewards,
+    and what begins above them all falls to the last, at which it is what was believed. The more likely one is taken.
+    """
+    n, unit = products.observations, np.maximum(square / products.observations, np.finfo(float).tiny)
+    known, told = variance / unit * products.hh, variance / unit * (cross / np.sqrt(unit)) ** 2
+    most = n + known if n < _FEW else np.minimum(n + known, n * n / (n - 1.0))
+    ends = np.stack([np.full_like(known, _LEAST_SQUARES), most / n])
+    found = ends
+    for _ in range(_STEPS_OF_AMPLITUDE):
+        total = found + known
+        share, part = known / total, told / (total * total)
+        steepness = (share * share + 2.0 * found * part / total) / n
+        step = (n - part * total + found * (share - part)) / n - found
+        # Newton's step, where the right side does not grow nearly as fast as the left one.
+        found = found + step / np.where(steepness < _STEEP, 1.0 - steepness, 1.0)
+        found = np.minimum(np.maximum(found, ends[0]), ends[1])
+    total = found + known
+    misfit = n * np.log(found) + (n - told / total) / found + np.log(total / found)
+    return np.asarray(np.where(misfit[0] < misfit[1] - _TIE, found[0], found[1]) * unit)
+
+
+_STEPS_OF_AMPLITUDE = 8
+"""After so many it is right to rounding, but where hardly more than one observation is left."""
+
+_STEEP, _FEW = 0.9, 2.0
 
 
 class Profile(NamedTuple):
