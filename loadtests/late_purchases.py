@@ -164,7 +164,7 @@ def play(name: str, way: Way, seed: int, *, visits: int, most: int) -> Played:
         regret[number] = KEPT * (shop.best(request) - expected)
         if (decision := player.last_decision) is not None:
             holds[number] = abs(KEPT * expected - decision.mean) <= 2.0 * decision.standard_deviation
-        amount = shop.draw(request, ranking, of_rewards)
+        amount = shop.draw(request, ranking, of_rewards).reward
         earned = list(earnings(amount, at, of_delays))
         told = expect(number, at, earned, mean) if way.expects else tell(way, number, at, earned)
         for news in told:
