@@ -78,12 +78,12 @@ ROOMS: Mapping[str, str] = {
         bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports
         bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset
         bandits/test_set_aside bandits/test_capacity bandits/test_snapshots bandits/test_provisional
-        bandits/test_selection bandits/test_reward_times""",
+        bandits/test_selection bandits/test_reward_times bandits/test_item_values""",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
         bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay
-        rpc/test_recommender_service""",
+        bandits/test_item_values rpc/test_recommender_service""",
     "bandits/restored_events.py": """
         bandits/test_restored_events bandits/test_restores rpc/test_forged_archives""",
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",
