@@ -58,13 +58,7 @@ from topk_bandit.store.rules.provisional import close, due_of, is_provisional, r
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.domain.bandits import (
-        BanditSettings,
-        Event,
-        Recommendation,
-        RecommendationRequest,
-        Reward,
-    )
+    from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation, RecommendationRequest, Reward
     from topk_bandit.store.log import Correctable
     from topk_bandit.store.rules.decisions import Known
 
@@ -384,10 +378,8 @@ def _end(settings: BanditSettings, recorded: Recorded, *, place: int) -> tuple[R
         return (close(recorded),)
     if recorded.state is RecordState.INACTIVE:
         return replace(recorded, state=RecordState.LAPSED), Lapsed(key, recorded.aside)
-    value, item_values = (
-        aggregate(settings.reward_aggregation, recorded.rewards),
-        aggregate_items(settings, recorded.rewards),
-    )
+    value = aggregate(settings.reward_aggregation, recorded.rewards)
+    item_values = aggregate_items(settings, recorded.rewards)
     if value is not None:
         ended = replace(recorded, state=RecordState.REWARDED, position=appended(place))
         return ended, Rewarded(key, value, recorded.shown, recorded.aside, item_values)
