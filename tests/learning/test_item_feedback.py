@@ -1,0 +1,381 @@
+"""A state that hears what became of single items: however it hears of it, it knows the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.learning.outcomes import added_up
+from tests.learning.told import (
+    DIM,
+    N_ITEMS,
+    SLATE_SIZE,
+    Shop,
+    Told,
+    assert_predict_alike,
+    assert_same_feedback,
+    begun,
+    past_of,
+    study_of,
+    told,
+    without_outcomes,
+)
+
+from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.digests import digest_state
+from topk_bandit.learning.item_feedback import extend_images
+from topk_bandit.learning.item_outcomes import OutcomeRows, extend_contexts
+from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.prior_mean import PriorMean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
+
+SHOP = Shop(gaps=0.1)
+SLATES = SHOP.slates(150)
+with_study = pytest.mark.parametrize("study", [False, True], ids=["no study", "a study"])
+
+
+def rows_of(slates: Sequence[Told], weights: FloatArray | float = 1.0) -> OutcomeRows:
+    past = past_of(slates, at=0.0)
+    assert past.outcomes is not None
+    extended = extend_contexts(past.contexts, context_dim=2)
+    every = np.broadcast_to(weights, (len(slates),)).astype(np.float64)
+    return OutcomeRows(extended, past.rankings, past.outcomes, every, past.rewards)
+
+
+def sums_of(state: State) -> tuple[FloatArray, ...]:
+    assert state.feedback is not None
+    settled = state.feedback.settled
+    return settled.squares, settled.shifts, settled.shown, settled.by_position, settled.with_rewards
+
+
+def assert_sums(state: State, expected: OutcomeRows) -> None:
+    sums = added_up(expected)
+    assert state.feedback is not None
+    np.testing.assert_array_equal(state.feedback.settled.items, sums.items)
+    wanted = sums.squares, sums.shifts, sums.shown, sums.by_position, sums.with_rewards
+    for mine, theirs in zip(sums_of(state), wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_a_history_of_more_rows_than_are_learned_at_once_has_its_outcomes() -> None:
+    slates = SHOP.slates(300)
+    state = begun(rows=400).learn_history(past_of(slates, at=300.0), at=300.0)
+    assert state.recent.outcomes is not None
+    assert state.recent.outcomes.shape == (256, SLATE_SIZE)
+    assert_sums(state, rows_of(slates[:44]))
+    np.testing.assert_array_equal(state.recent.outcomes, past_of(slates[44:], at=0.0).outcomes)
+
+
+@pytest.mark.parametrize("half_life", [np.inf, 40.0])
+def test_sums_have_the_outcomes_that_left_the_latest_as_they_count(half_life: float) -> None:
+    slates = SHOP.slates(330)
+    state = told(begun(half_life=half_life), slates, shown=False).refit(330.0)
+    ages = 330.0 - np.array([one.at for one in slates[:74]])
+    assert len(state.recent) == 256
+    assert_sums(state, rows_of(slates[:74], 0.5 ** (ages / half_life)))
+    later = state.refit(350.0)
+    assert_sums(later, rows_of(slates[:74], 0.5 ** ((ages + 20.0) / half_life)))
+
+
+def test_slates_of_which_nothing_is_told_are_between_the_others() -> None:
+    some = [one if place % 3 else one._replace(outcomes=None) for place, one in enumerate(SHOP.slates(280))]
+    state = told(begun(), some, shown=False).refit(280.0)
+    assert_sums(state, rows_of([one for one in some[:24] if one.outcomes is not None]))
+    assert state.recent.outcomes is not None
+    assert np.isnan(state.recent.outcomes).all(axis=1).tolist() == [one.outcomes is None for one in some[24:]]
+
+
+def test_outcomes_that_come_first_after_many_rewards_are_learned() -> None:
+    before = told(begun(), without_outcomes(SLATES[:60]), shown=False)
+    assert before.feedback is None
+    state = told(before, SLATES[60:], shown=False).refit(150.0)
+    mixed = [*without_outcomes(SLATES[:60]), *SLATES[60:]]
+    expected = begun().learn_history(past_of(mixed, at=150.0), at=150.0)
+    assert_predict_alike(state, expected)
+    assert_same_feedback(state, expected)
+
+
+CORRECTED = SLATES[70]
+OTHER = np.array([2.0, -1.5, 0.4])
+ENDS = [(0.3, OTHER), (CORRECTED.reward, OTHER), (0.3, None), (0.3, np.array([np.nan, 9.0, np.nan]))]
+each_end = pytest.mark.parametrize(("reward", "outcomes"), ENDS, ids=["both", "outcomes", "none", "gaps"])
+CASES = [
+    (Kernel.WEIGHTED_CONVOLUTIONAL, 200, True),
+    pytest.param(Kernel.ADAPTIVE, 200, False, marks=pytest.mark.slow),
+    pytest.param(Kernel.ADAPTIVE, 20, False, marks=pytest.mark.slow),
+    pytest.param(Kernel.CONVOLUTIONAL, 20, True, marks=pytest.mark.slow),
+    pytest.param(Kernel.WEIGHTED, 200, False, marks=pytest.mark.slow),
+]
+
+
+def revised(state: State, one: Told, reward: float | None, outcomes: FloatArray | None) -> State:
+    changed = state.revised(
+        *one[:3], before=one.reward, reward=reward, at=one.at, before_outcomes=one.outcomes, outcomes=outcomes
+    )
+    assert changed is not None
+    return changed
+
+
+def doubting(state: State, weight: float) -> State:
+    """Return the state that has noticed a change of its shop."""
+    return state._doubt_outcomes(weight)
+
+
+def test_what_came_before_a_change_counts_for_less() -> None:
+    state = told(begun(), SLATES[:70], shown=False).refit(70.0)
+    later = told(state, SLATES[70:74], shown=False)
+    assert later.since_refit == 4
+    doubted = doubting(later, 0.25)
+    assert_sums(doubted, rows_of(SLATES[:70], 0.25))
+    assert doubted.recent.outcomes is not None
+    assert np.isnan(doubted.recent.outcomes[:70]).all()
+    np.testing.assert_array_equal(doubted.recent.outcomes[70:], past_of(SLATES[70:74], at=0.0).outcomes)
+    assert doubting(told(begun(), without_outcomes(SLATES[:9])), 0.25).feedback is None
+
+
+def test_the_weighted_kernel_ignores_outcomes() -> None:
+    """It compares pairs alone, and takes no prior mean."""
+    with_them = told(begun(Kernel.WEIGHTED), SLATES)
+    without = told(begun(Kernel.WEIGHTED), without_outcomes(SLATES))
+    assert with_them.posterior.prior_mean is None
+    assert with_them.feedback is not None
+    assert_predict_alike(with_them, without, within=0.0)
+
+
+def test_whole_rankings_under_it_are_compared_and_take_one() -> None:
+    shop = Shop(n_items=4, slate_size=4)
+    state = told(begun(Kernel.WEIGHTED, n_items=4, slate_size=4), shop.slates(60))
+    assert state.posterior.prior_mean is not None
+    assert state.posterior.prior_mean.covariances is not None
+
+
+def test_a_state_that_never_heard_of_items_has_nothing_of_them() -> None:
+    state = told(begun(study=True), without_outcomes(SLATES[:80])).refit(80.0)
+    nothing = told(begun(study=True), [one._replace(outcomes=None) for one in SLATES[:80]]).refit(80.0)
+    corrected = told(state, without_outcomes(SLATES[80:82])).corrected("s81", 0.5)
+    again = revised(corrected.refit(82.0), without_outcomes(SLATES)[80], 0.1, None)
+    for one in (state, nothing, corrected, again):
+        assert one.feedback is None
+        assert one.recent.outcomes is None
+        assert one.posterior.observed_rows.feedback is None
+        assert one.posterior.prior_mean is not None
+        assert one.posterior.prior_mean.covariances is None
+    assert digest_state(state) == digest_state(nothing)
+
+
+def test_memory_counts_what_is_kept_of_items() -> None:
+    state = told(begun(), SHOP.slates(300)).refit(300.0)
+    assert state.feedback is not None
+    settled = state.feedback.settled
+    kept = sum(getattr(settled, name).nbytes for name in ("items", "squares", "shifts", "shown"))
+    assert state.feedback.nbytes == kept
+    assert state.memory_bytes == state.posterior.memory_bytes + kept
+    rows = state.posterior.observed_rows
+    assert rows.feedback is not None
+    without = replace(rows, feedback=None).nbytes
+    assert rows.nbytes == without + rows.feedback.own.nbytes + rows.feedback.outcomes.nbytes
+
+
+def test_of_more_items_than_there_is_memory_for_sums_are_not_kept() -> None:
+    state = begun()
+    limits = replace(state.limits, part_bytes=8 * 3 * (4 + SLATE_SIZE) * 6)
+    state = told(replace(state, limits=limits), SHOP.slates(300), shown=False).refit(300.0)
+    assert state.feedback is not None
+    assert limits.most_outcome_items(DIM, SLATE_SIZE) == 6
+    assert len(state.feedback.settled.items) == 6
+    assert state.feedback.nbytes <= limits.part_bytes + state.feedback.settled.items.nbytes
+
+
+def test_items_that_lose_their_places_leave_nothing_to_those_that_take_them() -> None:
+    slates = SHOP.slates(300)
+    state = told(begun(), slates, shown=False).refit(300.0)
+    gone = np.array([2, 11], dtype=np.int32)
+    left = state.vacate(gone, 300.0)
+    assert left.feedback is not None
+    assert left.recent.outcomes is not None
+    assert not np.isin(left.feedback.settled.items, gone).any()
+    assert not np.isin(left.recent.rankings, gone).any()
+    assert not np.isin(left.posterior.observed_rows.rankings, gone).any()
+    kept = [masked(one, gone) for one in slates]
+    showing = [bool(np.isin(one.ranking, gone).any()) for one in slates]
+    expected = added_up(rows_of([one for place, one in enumerate(kept) if place < 44 or showing[place]]))
+    np.testing.assert_array_equal(left.feedback.settled.items, expected.items)
+    np.testing.assert_allclose(left.feedback.settled.squares, expected.squares, atol=1e-9)
+    np.testing.assert_allclose(left.feedback.settled.shifts, expected.shifts, atol=1e-9)
+    before = SHOP.expected(np.zeros(DIM), np.arange(N_ITEMS)[:, None].repeat(3, axis=1))
+    believed = left.posterior.prior_mean
+    assert believed is not None
+    utilities = believed.utilities(np.zeros(DIM), np.arange(N_ITEMS))
+    others = np.setdiff1d(np.arange(N_ITEMS), gone)
+    assert (utilities[gone] == 0.0).all()
+    assert np.corrcoef(utilities[others], before[others])[0, 1] > 0.9
+
+
+def masked(one: Told, items: NDArray[np.int32]) -> Told:
+    assert one.outcomes is not None
+    return one._replace(outcomes=np.where(np.isin(one.ranking, items), np.nan, one.outcomes))
+
+
+def test_a_kernel_for_more_items_knows_the_same() -> None:
+    for study in (False, True):
+        small = told(begun(study=study), SLATES[:80], shown=False)
+        grown = small.with_kernel(kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS + 5, SLATE_SIZE), 80.0)
+        grown = told(grown, SLATES[80:100], shown=False).refit(100.0)
+        always = begun(n_items=N_ITEMS + 5)
+        if study:
+            kernel = always.posterior.kernel
+            always = State.initial(
+                kernel, context_dim=DIM, limits=always.limits, prior_mean=study_of().with_kernel(kernel)
+            )
+        expected = told(always, SLATES[:100], shown=False).refit(100.0)
+        assert_predict_alike(grown, expected, within=1e-7)
+        assert_same_feedback(grown, expected)
+
+
+def inside(slates: Sequence[Told]) -> list[Told]:
+    """Return slates with contexts as encoded features have them: of a length of one at most."""
+    return [one._replace(context=one.context / max(1.0, float(np.linalg.norm(one.context)))) for one in slates]
+
+
+@with_study
+def test_a_schema_that_grows_and_a_recoding_are_as_if_contexts_had_always_been_so(*, study: bool) -> None:
+    """Contexts are turned, moved by a part of what all share, and get a number more, which was zero until then."""
+    slates, shift, turn = inside(SHOP.slates(300)), np.array([0.2, -0.1]), np.array([[0.8, -0.6], [0.6, 0.8]])
+    state = told(begun(study=study, encoded=True), slates[:290], shown=False).refit(290.0)
+    root = np.sqrt(state.shared)
+
+    def change(contexts: FloatArray, _sizes: FloatArray) -> FloatArray:
+        own, last = contexts[:, :2], contexts[:, 2:]
+        return np.column_stack([own @ turn + last / root * shift, np.zeros(len(own)), last])
+
+    recoded = state.with_contexts(change)
+    assert recoded.posterior.context_dim == 4
+    turned = [one._replace(context=np.append(one.context @ turn + shift, 0.0)) for one in slates]
+    rows = rows_of(turned[:34])
+    assert_sums(recoded, rows)
+    more = [one._replace(context=one.context + np.array([0.0, 0.0, 0.3])) for one in turned[290:]]
+    recoded = told(recoded, more, shown=False).refit(300.0)
+    assert recoded.feedback is not None
+    assert recoded.feedback.context_dim == 4
+    if not study:  # a study's utilities are of contexts as they were
+        always = told(begun(dim=3, encoded=True), [*turned[:290], *more], shown=False).refit(300.0)
+        contexts = np.array([[0.3, -0.2, 0.1], [0.0, 0.0, 0.0]])
+        assert_same_feedback(recoded, always)
+        assert recoded.posterior.prior_mean is not None
+        assert always.posterior.prior_mean is not None
+        for context in contexts:
+            mine, theirs = (
+                one.posterior.prior_mean.utilities(one.encode(context), np.arange(N_ITEMS))  # type: ignore[union-attr]
+                for one in (recoded, always)
+            )
+            np.testing.assert_allclose(mine, theirs, atol=1e-7)
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.25, 4.0])
+@pytest.mark.parametrize("dim", [1, 3])
+def test_images_of_contexts_are_images_of_what_outcomes_are_learned_in(shared: float, dim: int) -> None:
+    """x of the images of contexts is the image of their x, whatever a context has beside what all share."""
+    if dim == 1 and not shared:
+        np.testing.assert_array_equal(extend_images(np.array([[3.0]]), 0.0), [[3.0]])
+        return
+    rng = np.random.default_rng(2)
+    own, images = rng.normal(size=(7, dim)), rng.normal(size=(dim + bool(shared), dim + 2 + bool(shared)))
+    root, size = np.sqrt(shared), dim + bool(shared)
+    if shared:
+        images[:-1, -1], images[-1, -1] = 0.0, 1.0  # what all share stays what it is
+    before = np.column_stack([own, np.full(7, root)]) if shared else own
+    after = before @ images
+    x = extend_contexts(own, context_dim=max(size, 2))
+    expected = extend_contexts(after[:, :-1] if shared else after, context_dim=3)
+    np.testing.assert_allclose(x @ extend_images(images, shared), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Kernel.ADAPTIVE, Kernel.WEIGHTED_CONVOLUTIONAL])
+def test_a_study_that_comes_later_is_as_if_it_had_been_there(kernel: Kernel) -> None:
+    later = told(begun(kernel), SLATES[:80], shown=False).with_prior_mean(study_of())
+    first = told(begun(kernel, study=True), SLATES[:80], shown=False).refit(80.0)
+    if kernel is Kernel.WEIGHTED_CONVOLUTIONAL:
+        assert_predict_alike(later, first, within=1e-6)
+    assert later.study_mean is not None
+    assert later.posterior.prior_mean is not None
+    assert later.posterior.prior_mean.covariances is not None
+    gone = later.with_prior_mean(None)
+    assert gone.study_mean is None
+    assert gone.feedback is not None
+    if kernel is Kernel.WEIGHTED_CONVOLUTIONAL:
+        assert_predict_alike(gone, told(begun(kernel), SLATES[:80], shown=False).refit(80.0), within=1e-6)
+
+
+def test_a_study_s_new_items_are_believed_in_beside_outcomes() -> None:
+    """The study knew nothing of the last items; then it does, in the unit that outcomes have shown."""
+    state = told(begun(study=True), SLATES, shown=False).refit(150.0)
+    before = state.study_mean
+    assert before is not None
+    constants = np.append(before.constants[:-1], [3.0, 0.0])
+    slopes = np.concatenate([before.slopes[:-1], np.zeros((2, DIM))])
+    row_of = before.row_of.copy()
+    row_of[N_ITEMS - 1] = len(constants) - 2
+    known = PriorMean.restore(state.posterior.kernel, constants, slopes, row_of)
+    found = state.with_new_items(known)
+    assert found.study_mean is not None
+    assert found.study_mean.row_of[N_ITEMS - 1] == len(constants) - 2
+    again = told(begun(), SLATES, shown=False).with_prior_mean(known)
+    assert_predict_alike(found, again, within=1e-6)
+
+
+def test_a_bandit_that_forgets_begins_with_its_study() -> None:
+    state = told(begun(study=True), SHOP.slates(270), shown=False)
+    anew = state.forget(kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS, SLATE_SIZE), 270.0)
+    assert anew.feedback is None
+    assert anew.recent.outcomes is None
+    assert anew.posterior.prior_mean is not None
+    assert anew.posterior.prior_mean.covariances is None
+    expected = begun(study=True)
+    asked = np.array([0.6, -0.7])
+    assert expected.posterior.prior_mean is not None
+    np.testing.assert_allclose(
+        anew.posterior.prior_mean.utilities(asked, np.arange(N_ITEMS)),
+        expected.posterior.prior_mean.utilities(asked, np.arange(N_ITEMS)),
+        rtol=1e-9,
+    )
+    learned = told(anew, SHOP.slates(60, first=300), shown=False)
+    assert_predict_alike(learned, told(expected, SHOP.slates(60, first=300), shown=False), within=1e-6)
+
+
+def test_what_fades_leaves_outcomes_as_rewards() -> None:
+    """Outcomes of a shop that was another one, many half-lives ago, say next to nothing."""
+    before, now = Shop(seed=1).slates(100), SHOP.slates(100)
+    state = told(begun(half_life=30.0), before, shown=False)
+    state = told(state, [one._replace(at=one.at + 600.0) for one in now], shown=False).refit(700.0)
+    alone = told(begun(half_life=30.0), now, shown=False).refit(100.0)
+    assert state.posterior.prior_mean is not None
+    assert alone.posterior.prior_mean is not None
+    for context in np.eye(DIM):
+        mine, theirs = (
+            one.posterior.prior_mean.utilities(context, np.arange(N_ITEMS))  # type: ignore[union-attr]
+            for one in (state, alone)
+        )
+        np.testing.assert_allclose(mine, theirs, atol=0.01 * np.ptp(theirs))
+
+
+def test_a_restored_state_goes_on_as_the_one_it_was_taken_from() -> None:
+    for kernel in (Kernel.ADAPTIVE, Kernel.CONVOLUTIONAL):
+        live = told(begun(kernel, rows=40, study=True), SHOP.slates(280)).refit(280.0)
+        restored = State.restore(
+            kernel_of(kernel, N_ITEMS, SLATE_SIZE),
+            live.checkpoint,
+            limits=live.limits,
+            prior_mean=live.posterior.prior_mean,
+        )
+        assert digest_state(restored) == digest_state(live)
+        assert digest_state(live.refit(280.0)) == digest_state(live)
+        later = SHOP.slates(40, first=280)
+        assert digest_state(told(restored, later)) == digest_state(told(live, later))
