@@ -65,6 +65,22 @@ def assert_sums(state: State, expected: OutcomeRows) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
+@with_study
+@pytest.mark.parametrize("one_by_one", [(0, 0), (45, 120), (53, 100), (60, 61)], ids=str)
+def test_outcomes_come_in_any_parts(one_by_one: tuple[int, int], *, study: bool) -> None:
+    """Also where a history comes between slates that were rewarded since the last refit."""
+    first, last = one_by_one
+    expected = told(begun(study=study), SLATES, shown=False).refit(150.0)
+    state = told(begun(study=study), SLATES[:first], shown=False)
+    for part in (SLATES[first:last], SLATES[last:140]):
+        state = state.learn_history(past_of(part, at=part[-1].at), at=part[-1].at) if part else state
+    state = told(state, SLATES[140:], shown=False).refit(150.0)
+    assert_same_feedback(state, expected)
+    assert_predict_alike(state, expected)
+    assert state.posterior.prior_mean is not None
+    assert state.posterior.prior_mean.covariances is not None
+
+
 def test_a_history_of_more_rows_than_are_learned_at_once_has_its_outcomes() -> None:
     slates = SHOP.slates(300)
     state = begun(rows=400).learn_history(past_of(slates, at=300.0), at=300.0)

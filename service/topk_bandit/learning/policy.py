@@ -509,7 +509,7 @@ class State:
         at
             The time now.
         """
-        state, count = self._admit(past.contexts), len(past.rewards)
+        state, count, rows = self._admit(past.contexts), len(past.rewards), self._age_rows(at)
         recent = self.recent.extend(
             ("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages, outcomes=past.outcomes
         )
@@ -526,13 +526,10 @@ class State:
         past = past.select(recent.believed[-count:])
         believed, space = len(past.rewards), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
         for part in (slice(0, space), slice(space, believed)) if 0 < space < believed else (slice(0, believed),):
-            state = state._learn_past(past.select(part), at)
+            rows = rows.extend(state._rows_of(past.select(part)))
+            state = state._rebuild(state.posterior.kernel, rows, state.posterior.pending, max(at, self.aged_at))
+            rows = state._observed_rows
         return state
-
-    def _learn_past(self, past: PastRows, at: float) -> State:
-        later = self._rows_of(past)
-        rows = self._age_rows(at).extend(later)
-        return self._rebuild(self.posterior.kernel, rows, self.posterior.pending, max(at, self.aged_at))
 
     def _rows_of(self, past: PastRows) -> ObservedRows:
         """Return observations as rows, those of some age counting for less."""
