@@ -157,6 +157,21 @@ def test_what_came_before_a_change_counts_for_less() -> None:
     assert doubting(told(begun(), without_outcomes(SLATES[:9])), 0.25).feedback is None
 
 
+def test_the_utilities_that_are_too_few_by_now_leave_nothing_of_their_own_in_the_rows() -> None:
+    """With a short half-life fewer than eight slates are left; then a study says what is believed, and rows have it."""
+    state = told(begun(study=True, half_life=12.0), SLATES[:60], shown=False)
+    assert state.posterior.prior_mean is not None
+    assert state.posterior.prior_mean.covariances is not None
+    late = state.refit(80.0)
+    assert late.posterior.prior_mean is not None
+    assert late.posterior.prior_mean.covariances is None
+    rows = late.posterior.observed_rows
+    assert rows.feedback is not None
+    assert not rows.feedback.own.any()
+    expected = late.posterior.prior_mean.of_rows(rows.contexts, rows.rankings, rows.targets[1])
+    np.testing.assert_allclose(rows.targets[2], expected, atol=1e-9)
+
+
 def test_the_weighted_kernel_ignores_outcomes() -> None:
     """It compares pairs alone, and takes no prior mean."""
     with_them = told(begun(Kernel.WEIGHTED), SLATES)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.learning.item_outcomes import ItemOutcomes, OutcomeRows, extend_contexts
+from topk_bandit.learning.observed_rows import RowOutcomes
 from topk_bandit.learning.prior_mean import takes_prior_mean
 from topk_bandit.learning.robust_ranges import NO_VALUES
 
@@ -137,12 +138,11 @@ class ItemFeedback:
         known = None if study is None else self._coefficients_of(study)
         every = self.settled.plus(latest, most_items=most_items)
         utilities = every.learn_utilities(known) if takes_prior_mean(kernel) else None
-        if utilities is None:
-            return rows.with_prior_mean(study), study
-        prior_mean = utilities.prior_mean(kernel, context_dim=self.context_dim)
+        prior_mean = study if utilities is None else utilities.prior_mean(kernel, context_dim=self.context_dim)
         if rows.feedback is not None:
-            own = self._own_parts(utilities, rows, self.judge(rows.feedback.outcomes, centre))
-            rows = replace(rows, feedback=rows.feedback._replace(own=own))
+            outcomes = rows.feedback.outcomes
+            own = None if utilities is None else self._own_parts(utilities, rows, self.judge(outcomes, centre))
+            rows = replace(rows, feedback=RowOutcomes.of(outcomes) if own is None else RowOutcomes(outcomes, own))
         return rows.with_prior_mean(prior_mean), prior_mean
 
     def _own_parts(self, utilities: ItemUtilities, rows: ObservedRows, outcomes: FloatArray) -> FloatArray:
