@@ -18,6 +18,7 @@ from tests.learning.told import (
     assert_same_feedback,
     begun,
     past_of,
+    replaced,
     study_of,
     told,
     without_outcomes,
@@ -130,6 +131,62 @@ CASES = [
     pytest.param(Kernel.CONVOLUTIONAL, 20, True, marks=pytest.mark.slow),
     pytest.param(Kernel.WEIGHTED, 200, False, marks=pytest.mark.slow),
 ]
+
+
+@each_end
+@pytest.mark.parametrize(("kernel", "rows", "study"), CASES)
+@pytest.mark.parametrize("before", [0, 5, 70])
+def test_a_corrected_slate_is_as_if_it_had_been_so(
+    before: int, kernel: Kernel, rows: int, reward: float, outcomes: FloatArray | None, *, study: bool
+) -> None:
+    """One of four since the last refit: with outcomes in the place of others, of none, and the other way about."""
+    truth = replaced(SLATES, before, reward, outcomes)
+    for wrong in (SLATES, replaced(SLATES, before, 1.0, None)):
+        lives = [told(begun(kernel, rows=rows, study=study, half_life=400.0), life[:before]) for life in (wrong, truth)]
+        mistaken, truthful = (life.refit(float(before)) if before else life for life in lives)
+        mistaken, truthful = told(mistaken, wrong[before : before + 4]), told(truthful, truth[before : before + 4])
+        assert mistaken.can_correct(f"s{before}")
+        mistaken = mistaken.corrected(f"s{before}", reward, outcomes=outcomes)
+        assert_same_feedback_but_for_none(mistaken, truthful)
+        assert_predict_alike(mistaken, truthful)
+        for more in (8, 40):
+            mistaken, truthful = (told(life, SLATES[before + 4 : before + 4 + more]) for life in (mistaken, truthful))
+            assert_same_feedback_but_for_none(mistaken, truthful)
+            assert_predict_alike(mistaken, truthful)
+
+
+def assert_same_feedback_but_for_none(one: State, other: State) -> None:
+    """Where the only outcomes were taken back, that nothing is known of any is kept."""
+    if other.feedback is None:
+        assert one.recent.outcomes is None or np.isnan(one.recent.outcomes).all()
+        return
+    assert_same_feedback(one, other)
+
+
+def test_a_slate_that_ended_without_a_reward_after_all_has_no_outcomes() -> None:
+    mistaken, truthful = (told(begun(), SLATES[:70]).refit(70.0) for _ in range(2))
+    mistaken = told(mistaken, SLATES[70:74]).corrected("s71", None)
+    truthful = told(truthful, SLATES[70:71]).shown(*SLATES[71][:3])
+    truthful = told(truthful, SLATES[72:74]).closed("s71")
+    assert_same_feedback(mistaken, truthful)
+    assert_predict_alike(mistaken, truthful)
+    for more in (8, 40):
+        mistaken, truthful = (told(life, SLATES[74 : 74 + more]) for life in (mistaken, truthful))
+        assert_same_feedback(mistaken, truthful)
+        assert_predict_alike(mistaken, truthful)
+
+
+def test_outcomes_that_only_come_by_corrections_are_learned() -> None:
+    """As those of provisional rewards do: each slate has none at first."""
+    state = begun()
+    for one in SLATES[:60]:
+        state = told(state, without_outcomes([one]), shown=False)
+        if state.can_correct(one.slate_id):
+            state = state.corrected(one.slate_id, one.reward, outcomes=one.outcomes)
+    assert state.feedback is not None
+    assert state.feedback.usual.count > 40
+    assert state.posterior.prior_mean is not None
+    assert state.posterior.prior_mean.covariances is not None
 
 
 def revised(state: State, one: Told, reward: float | None, outcomes: FloatArray | None) -> State:

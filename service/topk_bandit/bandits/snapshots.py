@@ -393,8 +393,8 @@ def _read_feedback(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Item
     if "outcome_items" not in arrays:
         return None
     settled = ItemOutcomes(**{one.name: arrays[f"outcome_{one.name}"] for one in fields(ItemOutcomes)})
-    usual = _read_usual(header["judged"]["outcomes"], "usual_outcomes", arrays)
-    return ItemFeedback(settled, usual or NO_VALUES, arrays["contexts"].shape[1], None)
+    usual = _read_usual(header["judged"]["outcomes"], "usual_outcomes", arrays) or NO_VALUES
+    return ItemFeedback(settled, usual, usual, arrays["contexts"].shape[1], None)
 
 
 _OF_UTILITIES = ("constants", "slopes", "row_of", "covariances", "worth")

@@ -39,8 +39,8 @@ class ItemFeedback:
     ----------
     settled
         The sums of those that the latest observations do not have.
-    usual
-        The robust range of outcomes around their centre.
+    usual, usual_at_refit
+        The robust range of outcomes around their centre, and as it was at the last refit.
     context_dim
         Numbers of a context as the posterior has it.
     study
@@ -49,6 +49,7 @@ class ItemFeedback:
 
     settled: ItemOutcomes
     usual: RobustRange
+    usual_at_refit: RobustRange
     context_dim: int
     study: PriorMean | None
 
@@ -56,7 +57,7 @@ class ItemFeedback:
     def none(cls, *, context_dim: int, own_dim: int, slate_size: int, study: PriorMean | None) -> ItemFeedback:
         """Return that of nothing; `own_dim` is how many numbers of a context are not shared by all."""
         extended_dim = own_dim if context_dim == 1 else 1 + own_dim
-        return cls(ItemOutcomes.none(extended_dim, slate_size), NO_VALUES, context_dim, study)
+        return cls(ItemOutcomes.none(extended_dim, slate_size), NO_VALUES, NO_VALUES, context_dim, study)
 
     @property
     def nbytes(self) -> int:
@@ -65,16 +66,15 @@ class ItemFeedback:
 
     def hear(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
         """Return the same that judges by the outcomes of the newest observations, too."""
-        usual, every = self.usual, recent.outcomes
-        if every is None:
-            return self
-        for end in range(len(every) - count + 1, len(every) + 1):
-            outcomes = every[end - 1]
-            known = outcomes[np.isfinite(outcomes)]
-            if len(known):
-                centre = recent.outcome_centre_at(end)
-                usual = usual.after(float(known[np.argmax(np.abs(known - centre))]), centre)
+        usual = self.usual
+        for end in range(len(recent) - count + 1, len(recent) + 1):
+            if recent.outcomes is not None:
+                usual = _after(usual, recent.outcomes[end - 1], recent.outcome_centre_at(end))
         return replace(self, usual=usual)
+
+    def hear_again(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
+        """Return the same where the outcomes of the newest observations, all since the last refit, are others."""
+        return replace(self, usual=self.usual_at_refit).hear(recent, count=count)
 
     def rows_of(self, recent: RecentObservations, *, at: float, half_life: float, centre: float) -> OutcomeRows:
         """Return the outcomes of observations that are believed, as they count at a time: none of a wild value."""
@@ -108,6 +108,10 @@ class ItemFeedback:
     def with_kernel(self, kernel: KendallKernel) -> ItemFeedback:
         """Return the same under another kernel."""
         return self if self.study is None else replace(self, study=self.study.with_kernel(kernel))
+
+    def settle(self) -> ItemFeedback:
+        """Return the same after a refit."""
+        return replace(self, usual_at_refit=self.usual)
 
     def anew(self) -> ItemFeedback:
         """Return the same with nothing in the sums."""
@@ -168,6 +172,12 @@ class ItemFeedback:
         if self.context_dim == 1:
             return known, slopes
         return known, np.column_stack([constants, slopes[:, : self._own_dim]])
+
+
+def _after(usual: RobustRange, outcomes: FloatArray, centre: float) -> RobustRange:
+    """Return a robust range after the outcomes of one more slate: the one that is farthest from the centre."""
+    known = outcomes[np.isfinite(outcomes)]
+    return usual.after(float(known[np.argmax(np.abs(known - centre))]), centre) if len(known) else usual
 
 
 def extend_images(images: FloatArray, shared: float) -> FloatArray:

@@ -470,15 +470,18 @@ class State:
 
     def _hear_outcomes(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
         """Return the feedback on items that judges by the outcomes of the newest observations, too."""
-        feedback, posterior = self.feedback, self.posterior
-        if feedback is None:
-            feedback = ItemFeedback.none(
-                context_dim=posterior.context_dim,
-                own_dim=posterior.context_dim - bool(self.shared),
-                slate_size=posterior.kernel.slate_size,
-                study=posterior.prior_mean,
-            )
-        return feedback.hear(recent, count=count)
+        return self._feedback_so_far.hear(recent, count=count)
+
+    @property
+    def _feedback_so_far(self) -> ItemFeedback:
+        """The feedback on items, that of nothing where nobody ever said."""
+        posterior = self.posterior
+        return self.feedback or ItemFeedback.none(
+            context_dim=posterior.context_dim,
+            own_dim=posterior.context_dim - bool(self.shared),
+            slate_size=posterior.kernel.slate_size,
+            study=posterior.prior_mean,
+        )
 
     def _learn(
         self, slate_id: str, context: NDArray[np.float64], ranking: NDArray[np.int32], reward: float
@@ -570,8 +573,11 @@ class State:
         index = self.recent.ids.index(slate_id)
         amended = replace(self, recent=self.recent.with_outcomes(index, outcomes))
         state = amended._void(index) if reward is None else amended._amend(index, reward)
-        latest = len(state.recent) - state.since_refit
-        return replace(state, usual_rewards=state.range_at_refit.after_all(state.recent.rewards, first=latest))
+        latest, feedback = len(state.recent) - state.since_refit, state.feedback
+        if state.recent.outcomes is not None:
+            feedback = state._feedback_so_far.hear_again(state.recent, count=state.since_refit)
+        usual = state.range_at_refit.after_all(state.recent.rewards, first=latest)
+        return replace(state, usual_rewards=usual, feedback=feedback)
 
     def revised(
         self,
@@ -854,7 +860,7 @@ class State:
             recent=self.recent.settle(),
             settled=self.settled.plus(self.recent.leaving),
             range_at_refit=self.usual_rewards,
-            feedback=feedback,
+            feedback=None if feedback is None else feedback.settle(),
         )
 
     def _settle_outcomes(self, kernel: KendallKernel, at: float) -> ItemFeedback | None:
