@@ -197,6 +197,78 @@ def revised(state: State, one: Told, reward: float | None, outcomes: FloatArray 
     return changed
 
 
+@each_end
+@pytest.mark.parametrize("half_life", [np.inf, 200.0])
+@pytest.mark.parametrize("none_before", [False, True])
+def test_a_revised_slate_that_left_the_latest_changes_the_sums_as_if_it_had_been_so(
+    reward: float, outcomes: FloatArray | None, half_life: float, *, none_before: bool
+) -> None:
+    slates = SHOP.slates(330)
+    if none_before:
+        slates[5] = slates[5]._replace(outcomes=None)
+    state = told(begun(half_life=half_life), slates, shown=False).refit(330.0)
+    assert state.recent.find_settled("s5") is None
+    other = replaced(slates, 5, reward, outcomes)
+    assert_sums(revised(state, slates[5], reward, outcomes), rows_as_they_count(other[:74], half_life))
+    gone = [one for one in slates[:74] if one.slate_id != "s5"]
+    assert_sums(revised(state, slates[5], None, OTHER), rows_as_they_count(gone, half_life))
+
+
+def rows_as_they_count(slates: Sequence[Told], half_life: float) -> OutcomeRows:
+    some = [one for one in slates if one.outcomes is not None]
+    return rows_of(some, 0.5 ** ((330.0 - np.array([one.at for one in some])) / half_life))
+
+
+@each_end
+@with_study
+def test_a_revised_slate_among_the_latest_is_as_if_it_had_been_so(
+    reward: float, outcomes: FloatArray | None, *, study: bool
+) -> None:
+    """Also what its own row knows of its outcomes, so that a refit gives the same as if all had been told then."""
+    truth = replaced(SLATES, 30, reward, outcomes)
+    for wrong in (SLATES, replaced(SLATES, 30, 1.0, None)):
+        state = told(begun(study=study), wrong[:100], shown=False).refit(100.0)
+        assert not state.can_correct("s30")
+        found = told(revised(state, wrong[30], reward, outcomes), SLATES[100:105], shown=False).refit(105.0)
+        expected = begun(study=study).learn_history(past_of(truth[:105], at=105.0), at=105.0)
+        assert_predict_alike(found, expected, within=1e-7)
+        mine, theirs = (one.posterior.observed_rows.feedback for one in (found, expected))
+        assert mine is not None
+        assert theirs is not None
+        np.testing.assert_array_equal(mine.outcomes, theirs.outcomes)
+        np.testing.assert_allclose(mine.own, theirs.own, atol=1e-8)
+        assert found.recent.outcomes is not None
+        np.testing.assert_array_equal(found.recent.outcomes, past_of(truth[:105], at=0.0).outcomes)
+
+
+def test_a_slate_that_counts_for_nothing_after_all_has_no_outcomes_any_more() -> None:
+    state = told(begun(), SLATES[:100], shown=False).refit(100.0)
+    found = revised(state, SLATES[30], None, None).refit(100.0)
+    others = [one for one in SLATES[:100] if one.slate_id != "s30"]
+    assert_predict_alike(found, begun().learn_history(past_of(others, at=100.0), at=100.0), within=1e-7)
+
+
+def test_a_slate_whose_other_reward_is_wild_has_no_outcomes_until_it_is_corrected() -> None:
+    state = told(begun(), SLATES[:100], shown=False).refit(100.0)
+    found = revised(state, SLATES[30], 1e9, OTHER)
+    others = [one for one in SLATES[:100] if one.slate_id != "s30"]
+    expected = begun().learn_history(past_of(others, at=100.0), at=100.0)
+    assert_predict_alike(found.refit(100.0), expected, within=1e-7)
+    corrected = found.corrected("s30", 0.4, outcomes=OTHER).refit(100.0)
+    truth = [*others, SLATES[30].ending(0.4, OTHER)]
+    assert_predict_alike(corrected, begun().learn_history(past_of(truth, at=100.0), at=100.0), within=1e-7)
+
+
+def test_outcomes_that_only_come_by_revisions_are_learned() -> None:
+    state = told(begun(), without_outcomes(SLATES[:60]), shown=False).refit(60.0)
+    for one in SLATES[:60]:
+        state = revised(state, one._replace(outcomes=None), one.reward, one.outcomes)
+    expected = begun().learn_history(past_of(SLATES[:60], at=60.0), at=60.0)
+    assert_predict_alike(state.refit(60.0), expected, within=1e-7)
+    assert state.feedback is not None
+    assert state.feedback.usual.count == 60
+
+
 def doubting(state: State, weight: float) -> State:
     """Return the state that has noticed a change of its shop."""
     return state._doubt_outcomes(weight)
@@ -212,6 +284,39 @@ def test_what_came_before_a_change_counts_for_less() -> None:
     assert np.isnan(doubted.recent.outcomes[:70]).all()
     np.testing.assert_array_equal(doubted.recent.outcomes[70:], past_of(SLATES[70:74], at=0.0).outcomes)
     assert doubting(told(begun(), without_outcomes(SLATES[:9])), 0.25).feedback is None
+
+
+def test_a_slate_that_is_revised_after_a_change_counts_once() -> None:
+    state = doubting(told(begun(), SLATES[:70], shown=False).refit(70.0), 0.25)
+    assert state.recent.find_settled("s30") == 30
+    found = revised(state, SLATES[30], 0.3, OTHER)
+    truth = replaced(SLATES, 30, 0.3, OTHER)
+    latest = found.feedback
+    assert latest is not None
+    rows = latest.rows_of(found.recent, at=70.0, half_life=np.inf, centre=found.recent.outcome_centre)
+    every = latest.settled.plus(rows, most_items=1000)
+    counted = np.where(np.arange(70) == 30, 1.0, 0.25)
+    expected = added_up(rows_of(truth[:70], counted))
+    left = added_up(rows_of(SLATES[30:31], -0.75))
+    np.testing.assert_allclose(every.by_position, expected.by_position + left.by_position, atol=1e-9)
+    np.testing.assert_allclose(every.by_position[0], [0.25 * 69 + 0.25] * 3 - 0.25 * missing(SLATES[:70]), atol=1e-9)
+    gone = revised(state, SLATES[30], None, None)
+    np.testing.assert_allclose(sums_of(gone)[3], expected.by_position + left.by_position
+                               - added_up(rows_of(truth[30:31])).by_position, atol=1e-9)  # fmt: skip
+
+
+def missing(slates: Sequence[Told]) -> FloatArray:
+    outcomes = past_of(slates, at=0.0).outcomes
+    assert outcomes is not None
+    return np.asarray(np.isnan(outcomes).sum(axis=0), dtype=np.float64)
+
+
+def test_what_was_summed_up_before_a_bandit_began_anew_is_not_taken_out_again() -> None:
+    state = doubting(told(begun(), SLATES[:70], shown=False).refit(70.0), 0.25)
+    begun_anew = replace(state._begin_again(71.0)[0], begun_at=71.0)
+    assert begun_anew.feedback is not None
+    found = revised(begun_anew, SLATES[30], 0.3, None)
+    assert not any(one.any() for one in sums_of(found))
 
 
 def test_the_utilities_that_are_too_few_by_now_leave_nothing_of_their_own_in_the_rows() -> None:

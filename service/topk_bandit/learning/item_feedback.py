@@ -40,7 +40,8 @@ class ItemFeedback:
     settled
         The sums of those that the latest observations do not have.
     usual, usual_at_refit
-        The robust range of outcomes around their centre, and as it was at the last refit.
+        The robust range of outcomes around their centre, and as it was at the last refit, but for what was heard since
+        of slates that came before.
     context_dim
         Numbers of a context as the posterior has it.
     study
@@ -75,6 +76,14 @@ class ItemFeedback:
     def hear_again(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
         """Return the same where the outcomes of the newest observations, all since the last refit, are others."""
         return replace(self, usual=self.usual_at_refit).hear(recent, count=count)
+
+    def hear_late(self, outcomes: FloatArray, centre: float) -> ItemFeedback:
+        """Return the same that judges by other outcomes of a slate, too, which came before the last refit."""
+        usual = _after(self.usual, outcomes, centre)
+        is_first = self.usual_at_refit is self.usual
+        return replace(
+            self, usual=usual, usual_at_refit=usual if is_first else _after(self.usual_at_refit, outcomes, centre)
+        )
 
     def rows_of(self, recent: RecentObservations, *, at: float, half_life: float, centre: float) -> OutcomeRows:
         """Return the outcomes of observations that are believed, as they count at a time: none of a wild value."""

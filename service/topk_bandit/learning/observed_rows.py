@@ -225,30 +225,6 @@ class ObservedRows:
         of_feedback = 0 if self.feedback is None else 2 * self.feedback.own.nbytes
         return self.leftovers.nbytes + of_shape + of_feedback + (0 if self.parts is None else self.parts.nbytes)
 
-    def with_outcomes(
-        self, context: FloatArray, ranking: NDArray[np.int32], before: FloatArray, after: FloatArray
-    ) -> ObservedRows:
-        """Return the same rows, that of a slate with other outcomes if it is a row of its own.
-
-        Parameters
-        ----------
-        context, ranking
-            Of the slate, shapes (C,) and (k,).
-        before, after
-            Its outcomes as they were learned, and the others, shape (k,).
-        """
-        if self.feedback is None:
-            return self
-        is_like = (self.rankings == ranking).all(axis=1)
-        is_like &= (np.abs(self.contexts - context) <= _SAME_CONTEXT * np.abs(context).max(initial=0.0)).all(axis=1)
-        known = self.feedback.outcomes
-        is_like &= ((known == before) | (np.isnan(known) & np.isnan(before))).all(axis=1)
-        if not is_like.any() or np.isnan(before).all():
-            return self
-        outcomes = known.copy()
-        outcomes[np.flatnonzero(is_like)[-1]] = after
-        return replace(self, feedback=self.feedback._replace(outcomes=outcomes))
-
     def select(self, rows: NDArray[np.intp]) -> ObservedRows:
         """Return the rows at these indices, in ascending order, as if nothing else had been seen."""
         return ObservedRows(
@@ -365,6 +341,32 @@ class ObservedRows:
         weights[max(self.n_rows - n_latest, 0) :] = of_latest
         parts = None if self.parts is None else self.parts.fade(weight)
         return replace(self, parts=parts).fade(weights)
+
+    def with_outcomes(
+        self, context: FloatArray, ranking: NDArray[np.int32], before: FloatArray | None, outcomes: FloatArray | None
+    ) -> ObservedRows:
+        """Return the same rows with other outcomes of the one that is of an observation, if one is.
+
+        Parameters
+        ----------
+        context, ranking
+            Of the observation, shapes (C,) and (k,).
+        before, outcomes
+            Those that the row has, and the others, shape (k,); None where nothing is known.
+        """
+        if self.feedback is None and outcomes is None:
+            return self
+        feedback = self.feedback or RowOutcomes.none(*self.rankings.shape)
+        nothing = np.full(len(ranking), np.nan)
+        known, instead = (nothing if one is None else one for one in (before, outcomes))
+        near = np.abs(self.contexts - context).max(axis=1, initial=0.0) <= _SAME_CONTEXT * np.abs(context).max()
+        same = ((feedback.outcomes == known) | (np.isnan(feedback.outcomes) & np.isnan(known))).all(axis=1)
+        found = np.flatnonzero(near & same & (self.rankings == ranking).all(axis=1))
+        if not len(found):
+            return self
+        every = feedback.outcomes.copy()
+        every[found[-1]] = instead
+        return replace(self, feedback=feedback._replace(outcomes=every))
 
     def with_prior_mean(self, prior_mean: PriorMean | None) -> ObservedRows:
         """Return the same observations with the h of another prior mean, or of none.

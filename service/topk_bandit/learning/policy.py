@@ -617,6 +617,7 @@ class State:
             None where the slate, or its other reward, is wild, and it is not among the latest observations. Then the
             reward can still be `heard`.
         """
+        outcomes = None if reward is None else outcomes
         index = self.recent.find_settled(slate_id)
         seen = self if reward is None else self.heard(reward)
         is_wild = reward is not None and seen.reward_in_range(reward) != reward
@@ -626,20 +627,32 @@ class State:
         age = max(self.aged_at - at, 0.0) / self.half_life
         learned, latest = (self.encode(context), ranking, before), self._latest_rows
         weight = 0.5 ** min(age, _MOST_HALVINGS)
-        posterior = self.posterior
-        if before_outcomes is not None and outcomes is not None:
-            posterior = posterior.with_outcomes(learned[0], ranking, before_outcomes, outcomes)
         if reward is None or is_wild:
-            posterior = posterior.remove(*learned, weight=weight, n_latest=latest)
+            posterior = self.posterior.remove(*learned, weight=weight, n_latest=latest)
         else:
-            posterior = posterior.amend(*learned, change=reward - before, weight=weight, n_latest=latest)
+            posterior = self.posterior.amend(*learned, change=reward - before, weight=weight, n_latest=latest)
         recounted = seen._recount(slate_id, index, before=before, reward=reward, is_wild=is_wild)
+        posterior = posterior.with_outcomes(*learned[:2], before_outcomes, None if is_wild else outcomes)
         revised = replace(recounted, posterior=self._scale(posterior))
-        if index is not None:
-            is_here = reward is not None
-            return replace(revised, recent=revised.recent.with_outcomes(index, outcomes)) if is_here else revised
-        learned_before, learned_now = (before, before_outcomes), (reward or 0.0, outcomes)
-        return revised._revise_outcomes(context, ranking, (learned_before, learned_now), weight)
+        if before_outcomes is None and outcomes is None:
+            return revised
+        if index is not None and reward is not None:
+            revised = replace(revised, recent=revised.recent.with_outcomes(index, outcomes))
+        taken = None if self._has_outcomes_of(index) or at <= self.begun_at else before_outcomes
+        added = None if index is not None or reward is None else outcomes
+        ends = (before, taken), (reward or 0.0, added)
+        return revised._hear_late(outcomes)._revise_outcomes(context, ranking, ends, weight)
+
+    def _has_outcomes_of(self, index: int | None) -> bool:
+        """Tell whether the outcomes of a slate are those of a latest observation: if not, they are in sums."""
+        outcomes = self.recent.outcomes
+        return index is not None and outcomes is not None and bool(np.isfinite(outcomes[index]).any())
+
+    def _hear_late(self, outcomes: NDArray[np.float64] | None) -> State:
+        """Return the state that knows of outcomes of an earlier slate, as far as outcomes are judged by them."""
+        if outcomes is None:
+            return self
+        return replace(self, feedback=self._feedback_so_far.hear_late(outcomes, self.recent.outcome_centre))
 
     def _revise_outcomes(
         self,

@@ -556,10 +556,18 @@ class Posterior:
         return replace(fitted, _sums=fitted._sums._replace(context_squares=squares))
 
     def with_outcomes(
-        self, context: FloatArray, ranking: NDArray[np.int32], before: FloatArray, after: FloatArray
+        self, context: FloatArray, ranking: NDArray[np.int32], before: FloatArray | None, outcomes: FloatArray | None
     ) -> Posterior:
-        """Return this posterior with other outcomes of a slate's items; see `ObservedRows.with_outcomes`."""
-        return replace(self, _fitted=self._fitted.with_outcomes(context, ranking, before, after))
+        """Return this posterior with other outcomes of the row that is of an observation, if one is: O(N).
+
+        Parameters
+        ----------
+        context, ranking
+            Of the observation, shapes (C,) and (k,).
+        before, outcomes
+            Those that the row has, and the others, shape (k,); None where nothing is known.
+        """
+        return replace(self, _fitted=self._fitted.with_outcomes(context, ranking, before, outcomes))
 
     def discard(self, chosen: int) -> Posterior:
         """Forget a pending row as if it had never been shown: O(P (N + P)); parameter and errors as for `reward`."""
