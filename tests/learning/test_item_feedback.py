@@ -370,7 +370,8 @@ def test_memory_counts_what_is_kept_of_items() -> None:
     settled = state.feedback.settled
     kept = sum(getattr(settled, name).nbytes for name in ("items", "squares", "shifts", "shown"))
     assert state.feedback.nbytes == kept
-    assert state.memory_bytes == state.posterior.memory_bytes + kept
+    assert state.posterior.prior_mean is not None
+    assert state.memory_bytes == state.posterior.memory_bytes + kept + state.posterior.prior_mean.nbytes
     rows = state.posterior.observed_rows
     assert rows.feedback is not None
     without = replace(rows, feedback=None).nbytes
@@ -379,7 +380,7 @@ def test_memory_counts_what_is_kept_of_items() -> None:
 
 def test_of_more_items_than_there_is_memory_for_sums_are_not_kept() -> None:
     state = begun()
-    limits = replace(state.limits, part_bytes=8 * 3 * (4 + SLATE_SIZE) * 6)
+    limits = replace(state.limits, part_bytes=8 * 3 * (8 + SLATE_SIZE) * 6)
     state = told(replace(state, limits=limits), SHOP.slates(300), shown=False).refit(300.0)
     assert state.feedback is not None
     assert limits.most_outcome_items(DIM, SLATE_SIZE) == 6
