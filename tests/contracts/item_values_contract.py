@@ -62,11 +62,16 @@ async def reward(
 
 
 async def correct(
-    store: Store, value: float | None, item_values: Mapping[str, float] = NOTHING_NAMED, reward_id: str = ""
+    store: Store,
+    value: float | None,
+    item_values: Mapping[str, float] = NOTHING_NAMED,
+    reward_id: str = "",
+    *,
+    slate: tuple[str, ...] = SLATE,
 ) -> RewardOutcome:
-    """Correct a reward as one whose model knows the slate, and is exact."""
+    """Correct a reward as one whose model knows this slate, none where it can't, and is exact."""
     now = await store.get_bandit(NAME)
-    known = Correctable(now.incarnation, now.revision, now.log_position, now.log_position + 9, SLATE)
+    known = Correctable(now.incarnation, now.revision, now.log_position, now.log_position + 9, slate)
     receipt = await store.correct_reward(
         NAME, "rec-1", value, reward_id=reward_id, item_values=item_values, known=known
     )
@@ -236,11 +241,11 @@ class ItemValuesContract:
             await reward(store, 1.0, {"pear": 1.0, "apple": 2.0}, "a")
             await reward(store, 2.0, {"pear": 4.0}, "b")
             assert await correct(store, 3.0, {}, "a") is RewardOutcome.ACCEPTED
-            assert await correct(store, 3.0, {"apple": 7.0}, "a") is RewardOutcome.ACCEPTED
-            assert await correct(store, 3.0, {"apple": 7.0}, "a") is RewardOutcome.DUPLICATE
+            assert await correct(store, 3.0, {"apple": 7.0}, "a", slate=()) is RewardOutcome.ACCEPTED
+            assert await correct(store, 3.0, {"apple": 7.0}, "a", slate=()) is RewardOutcome.DUPLICATE
             assert await correct(store, 3.0, {}, "a") is RewardOutcome.DUPLICATE
             with pytest.raises(InvalidArgumentError):
-                await correct(store, 3.0, {"fig": 7.0}, "a")
+                await correct(store, 3.0, {"fig": 7.0}, "a", slate=("fig",))
             assert await correct(store, None, {}, "b") is RewardOutcome.ACCEPTED
             assert (await collected(store))[2:] == [(1.0, 2.0), (None, 7.0), None]
             assert await reward(store, 1.0, {"pear": 1.0, "apple": 2.0}, "a") is RewardOutcome.DUPLICATE
@@ -319,8 +324,8 @@ class ItemValuesContract:
                 NAME, request(), recommendation(), incarnation="first", items_position=0, aside=True
             )
             await reward(store, 1.0, {"pear": 1.0})
-            assert await correct(store, 1.0, {"apple": 1.0}) is RewardOutcome.ACCEPTED
-            assert await correct(store, 1.0, {"apple": 1.0}) is RewardOutcome.DUPLICATE
+            assert await correct(store, 1.0, {"apple": 1.0}, slate=()) is RewardOutcome.ACCEPTED
+            assert await correct(store, 1.0, {"apple": 1.0}, slate=()) is RewardOutcome.DUPLICATE
             assert await learned(store) == [(1.0, None), None]
 
         run(stores, scenario)
