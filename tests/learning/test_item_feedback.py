@@ -311,6 +311,19 @@ def missing(slates: Sequence[Told]) -> FloatArray:
     return np.asarray(np.isnan(outcomes).sum(axis=0), dtype=np.float64)
 
 
+def test_wild_rewards_keep_their_outcomes_beyond_a_change() -> None:
+    """They are in no sum, and are learned once later rewards show that they are in range."""
+    slates = replaced(SLATES, 40, 1e7, SLATES[40].outcomes)
+    state = told(begun(), slates[:70], shown=False).refit(70.0)
+    assert state.counted.wild_rewards == 1
+    doubted = doubting(state, 0.25)
+    assert doubted.recent.outcomes is not None
+    known = np.isfinite(doubted.recent.outcomes).any(axis=1)
+    assert np.flatnonzero(known).tolist() == [40]
+    others = [one for one in slates[:70] if one.slate_id != "s40"]
+    assert_sums(doubted, rows_of(others, 0.25))
+
+
 def test_what_was_summed_up_before_a_bandit_began_anew_is_not_taken_out_again() -> None:
     state = doubting(told(begun(), SLATES[:70], shown=False).refit(70.0), 0.25)
     begun_anew = replace(state._begin_again(71.0)[0], begun_at=71.0)

@@ -825,7 +825,8 @@ class State:
         n_earlier = len(self.recent) - self.since_refit
         earlier = self.recent.select(np.arange(n_earlier))
         feedback = self._absorb_outcomes(self.feedback, earlier, self.posterior.kernel, self.aged_at)
-        return replace(self, feedback=feedback.fade(weight), recent=self.recent.forget_outcomes(n_earlier))
+        added_up = np.append(earlier.believed, np.zeros(self.since_refit, dtype=np.bool_))
+        return replace(self, feedback=feedback.fade(weight), recent=self.recent.forget_outcomes(added_up))
 
     def _rebuild(
         self,

@@ -221,13 +221,11 @@ class RecentObservations:
             return self
         return replace(self, outcomes=np.where(np.isin(self.rankings, items), np.nan, self.outcomes))
 
-    def forget_outcomes(self, count: int) -> RecentObservations:
-        """Return them with nothing known of the items of the first ones."""
+    def forget_outcomes(self, chosen: NDArray[np.bool_]) -> RecentObservations:
+        """Return them with nothing known of the items of some, (R,)."""
         if self.outcomes is None:
             return self
-        outcomes = self.outcomes.copy()
-        outcomes[:count] = np.nan
-        return replace(self, outcomes=outcomes)
+        return replace(self, outcomes=np.where(chosen[:, None], np.nan, self.outcomes))
 
     def with_contexts(self, contexts: FloatArray) -> RecentObservations:
         """Return them with other contexts, in their order."""
