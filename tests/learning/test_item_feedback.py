@@ -377,6 +377,33 @@ def test_a_state_that_never_heard_of_items_has_nothing_of_them() -> None:
     assert digest_state(state) == digest_state(nothing)
 
 
+def test_each_number_of_the_feedback_counts_for_digests() -> None:
+    state = told(begun(study=True), SHOP.slates(270)).refit(270.0)
+    feedback, rows = state.feedback, state.posterior.observed_rows.feedback
+    assert feedback is not None
+    assert rows is not None
+    assert feedback.study is not None
+    assert state.recent.outcomes is not None
+    settled, usual = feedback.settled, feedback.usual
+    others = [
+        replace(state, feedback=replace(feedback, settled=replace(settled, **{name: 2 * getattr(settled, name)})))
+        for name in ("items", "squares", "shifts", "shown", "by_position", "with_rewards")
+    ]
+    others.append(replace(state, feedback=replace(feedback, usual=replace(usual, count=1))))
+    others.append(replace(state, feedback=replace(feedback, usual=replace(usual, told=2 * usual.told))))
+    study = replace(feedback.study, constants=2 * feedback.study.constants, slopes=2 * feedback.study.slopes)
+    others.append(replace(state, feedback=replace(feedback, study=study)))
+    others.append(replace(state, recent=replace(state.recent, outcomes=2 * state.recent.outcomes)))
+    fitted = state.posterior._fitted
+    for name in ("outcomes", "own"):
+        changed = replace(fitted, feedback=rows._replace(**{name: 2 * getattr(rows, name)}))
+        others.append(replace(state, posterior=replace(state.posterior, _fitted=changed)))
+    digests = {digest_state(one) for one in (state, *others)}
+    assert len(digests) == len(others) + 1
+    again = told(begun(study=True), SHOP.slates(270)).refit(270.0)
+    assert digest_state(again) == digest_state(state)
+
+
 def test_memory_counts_what_is_kept_of_items() -> None:
     state = told(begun(), SHOP.slates(300)).refit(300.0)
     assert state.feedback is not None

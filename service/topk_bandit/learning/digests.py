@@ -27,6 +27,8 @@ def digest_state(state: State) -> str:
         numbers = *numbers, state.recent.rewards, state.recent.verdicts
     if state.spread_factor > 1.0:
         numbers = *numbers, *state.calibration
+    if state.feedback is not None:
+        numbers = *numbers, *state.feedback.numbers, state.recent.outcomes
     for value in numbers:
         if isinstance(value, np.ndarray):
             digest.update(f"{value.dtype.str}{value.shape};".encode())

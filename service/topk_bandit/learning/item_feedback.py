@@ -7,8 +7,8 @@ robust range judges the outcome of each slate that is farthest from their median
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,13 @@ class ItemFeedback:
     def nbytes(self) -> int:
         """Bytes of the arrays."""
         return self.settled.nbytes
+
+    @property
+    def numbers(self) -> tuple[NDArray[Any] | float, ...]:
+        """All numbers that later utilities depend on, in a stated order: for digests."""
+        of_study = () if self.study is None else self.study.numbers
+        ranges = [getattr(self.usual, one.name) for one in fields(self.usual)]
+        return *(getattr(self.settled, one.name) for one in fields(self.settled)), *ranges, *of_study
 
     def hear(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
         """Return the same that judges by the outcomes of the newest observations, too."""

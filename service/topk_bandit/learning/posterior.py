@@ -273,6 +273,7 @@ class Posterior:
             *(rows.contexts[:n], rows.rankings[:n], rows.targets[:, :n], rows.whitener[:n, :n], self._weights),
             *(pending.contexts, pending.rankings, pending.factor, pending.whitened),
             *(fitted.n_rows, fitted.leftovers, fitted.noise_shape),
+            *(() if fitted.feedback is None else fitted.feedback),
             *(self._sums.products, self._sums.observations, self._sums.context_squares),
             *(() if prior is None else prior.numbers),
             *(() if content is None else (content.features, content.unit)),
