@@ -458,6 +458,21 @@ def masked(one: Told, items: NDArray[np.int32]) -> Told:
     return one._replace(outcomes=np.where(np.isin(one.ranking, items), np.nan, one.outcomes))
 
 
+def test_an_item_that_only_a_wild_slate_shows_is_forgotten_with_its_outcomes() -> None:
+    """No row shows it, and it is in no sum: but another item would have what it did once its reward is in range."""
+    item = np.array([N_ITEMS - 1], dtype=np.int32)
+    others = [one for one in SLATES if item[0] not in one.ranking]
+    odd = next(one for one in SLATES if item[0] in one.ranking).ending(1e7, np.ones(SLATE_SIZE))
+    state = told(begun(), [*others[:40], odd, *others[40:60]], shown=False).refit(150.0)
+    assert state.counted.wild_rewards == 1
+    assert not np.isin(state.posterior.all_rows.rankings, item).any()
+    left = state.vacate(item, 150.0)
+    assert not np.isin(left.recent.rankings, item).any()
+    assert left.counted.wild_rewards == 1
+    fresh = told(begun(), others[:40])
+    assert fresh.vacate(item) is fresh
+
+
 def test_a_kernel_for_more_items_knows_the_same() -> None:
     for study in (False, True):
         small = told(begun(study=study), SLATES[:80], shown=False)

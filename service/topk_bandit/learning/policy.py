@@ -1006,7 +1006,7 @@ class State:
         parts = posterior.observed_rows.parts
         known_items = np.zeros(0, dtype=np.int32) if parts is None else parts.items
         if state.feedback is not None:
-            known_items = np.union1d(known_items, state.feedback.settled.items)
+            known_items = np.union1d(known_items, np.append(state.feedback.settled.items, state.recent.rankings))
             state = replace(state, feedback=state.feedback.without(items), recent=state.recent.mask_outcomes(items))
         if not np.isin(posterior.all_rows.rankings, items).any() and not np.isin(known_items, items).any():
             return state
