@@ -489,6 +489,24 @@ def test_a_kernel_for_more_items_knows_the_same() -> None:
         assert_same_feedback(grown, expected)
 
 
+def test_an_adaptive_kernel_that_changes_takes_utilities_and_study_along() -> None:
+    state = told(begun(Kernel.ADAPTIVE, study=True, encoded=True), inside(SHOP.slates(120))).refit(120.0)
+    assert state.feedback is not None
+    assert state.feedback.study is not None
+    assert state.posterior.prior_mean is not None
+    kernel = state.posterior.kernel
+    assert kernel.shape != begun(Kernel.ADAPTIVE).posterior.kernel.shape, "the kernel never changed"
+    for prior_mean in (state.feedback.study, state.posterior.prior_mean):
+        expected = kernel.n_items * kernel.item_weight + kernel.divergence
+        np.testing.assert_array_equal(prior_mean.position_weights, expected)
+    rows = state.posterior.observed_rows
+    assert rows.feedback is not None
+    weights = state.posterior.prior_mean.position_weights
+    h = state.posterior.prior_mean.of_rows(rows.contexts, rows.rankings, rows.targets[1])
+    h -= rows.feedback.own @ weights / np.linalg.norm(weights)
+    np.testing.assert_allclose(rows.targets[2], h, atol=1e-9)
+
+
 def inside(slates: Sequence[Told]) -> list[Told]:
     """Return slates with contexts as encoded features have them: of a length of one at most."""
     return [one._replace(context=one.context / max(1.0, float(np.linalg.norm(one.context)))) for one in slates]

@@ -125,9 +125,9 @@ class ItemFeedback:
         """Return the same under another kernel."""
         return self if self.study is None else replace(self, study=self.study.with_kernel(kernel))
 
-    def settle(self) -> ItemFeedback:
-        """Return the same after a refit."""
-        return replace(self, usual_at_refit=self.usual)
+    def settle(self, kernel: KendallKernel) -> ItemFeedback:
+        """Return the same after a refit that chose a kernel."""
+        return replace(self.with_kernel(kernel), usual_at_refit=self.usual)
 
     def anew(self) -> ItemFeedback:
         """Return the same with nothing in the sums."""

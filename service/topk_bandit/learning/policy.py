@@ -874,7 +874,7 @@ class State:
             recent=self.recent.settle(),
             settled=self.settled.plus(self.recent.leaving),
             range_at_refit=self.usual_rewards,
-            feedback=None if feedback is None else feedback.settle(),
+            feedback=None if feedback is None else feedback.settle(kernel),
         )
 
     def _settle_outcomes(self, kernel: KendallKernel, at: float) -> ItemFeedback | None:
