@@ -19,8 +19,10 @@ from topk_bandit.domain.bandits import (
     Expired,
     Imported,
     PastSlate,
+    Reward,
     RewardAmended,
     Rewarded,
+    RewardReceipt,
     RewardRevised,
     Shown,
 )
@@ -136,6 +138,15 @@ def test_a_revision_after_a_refit_tells_what_was_learned_before(learner: Learner
     assert len(learner.heard) == count, "nothing is new"
 
 
+def test_a_revision_that_can_not_be_learned_is_no_reward_that_was_heard_of() -> None:
+    """Its reward is what it was: only what items did is another, and one of them is gone."""
+    event = revised(1.0, 1.0, (2.0, None, None), (1.0, None, None))
+    model = then(begun(), recommended(1), recommended(2))
+    after = then(model, replace(event, shown=replace(SHOWN, slate=("i1", "i2", "gone"))))
+    assert after.tally.missed_corrections == 1
+    assert after.state.usual_rewards is model.state.usual_rewards
+
+
 def test_values_of_other_items_than_the_slate_has_are_no_log() -> None:
     with pytest.raises(CorruptDataError, match="values of 2 items of a slate of 3"):
         then(begun(), recommended(1), Rewarded("r1", 1.0, SHOWN, item_values=(1.0, None)))
@@ -159,14 +170,18 @@ def test_what_is_posted_is_what_the_learner_hears(learner: Learner) -> None:
             await worker.recommender.reward(NAME, first.recommendation_id, 1.0, item_values=named)
             await worker.models.follow(NAME)
             assert learner.heard[-1] == ("rewarded", {"outcomes": [0.25, 0.25, 1.0]})
+            others = [item.item_id for item in ITEMS.upserted if item.item_id not in first.slate]
+            second = await worker.recommender.recommend(NAME, request("q2", candidates=others))
+            await worker.recommender.reward(NAME, second.recommendation_id, 1.0)
             await worker.recommender.correct_reward(
                 NAME, first.recommendation_id, 2.0, item_values={first.slate[0]: 3.0}
             )
             await worker.models.follow(NAME)
             assert learner.heard[-1] == ("corrected", {"outcomes": [3.0, 0.25, 0.25]})
+            strange = second.slate[0]
             with pytest.raises(InvalidArgumentError) as refused:
-                await worker.recommender.correct_reward(NAME, first.recommendation_id, 2.0, item_values={"i99": 3.0})
-            assert refused.value.field == 'item_values["i99"]'
+                await worker.recommender.correct_reward(NAME, first.recommendation_id, 2.0, item_values={strange: 3.0})
+            assert refused.value.field == f'item_values["{strange}"]'
 
     run(MemoryStores(), scenario)
 
@@ -230,6 +245,14 @@ def test_item_values_wait_for_their_data_version(monkeypatch: pytest.MonkeyPatch
                 with pytest.raises(NotReadyError, match="needs data version 2, and 1 is in force") as refused:
                     await call
                 assert refused.value.reason == "DATA_VERSION"
+            second = await slate(worker, 2)
+            posted = [
+                Reward(first.recommendation_id, 1.0, item_values=named),
+                Reward(second.recommendation_id, 1.0),
+            ]
+            bad, good = await worker.recommender.rewards(NAME, posted)
+            assert isinstance(bad, NotReadyError)
+            assert isinstance(good, RewardReceipt)
 
     monkeypatch.setattr("topk_bandit.store.memory.bandits.NEWEST", 1)
     run(MemoryStores(), scenario)

@@ -25,7 +25,7 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
 )
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, entry_of
-from topk_bandit.store.log import Correctable
+from topk_bandit.store.log import Correctable, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +77,14 @@ async def correct(
     )
     assert receipt is not None
     return receipt.outcome
+
+
+async def trim(store: Store) -> None:
+    """Trim the log below its newest event."""
+    await store.reset_bandit(NAME, request_id="again")
+    last = (await store.get_bandit(NAME)).log_position
+    await store.save_snapshot(NAME, Snapshot(last - 1, b"older"), incarnation="first")
+    await store.save_snapshot(NAME, Snapshot(last, b"newer"), incarnation="first", behind=last - 1)
 
 
 async def learned(store: Store) -> list[ItemValues | None]:
@@ -177,6 +185,14 @@ class ItemValuesContract:
             assert isinstance(second, InvalidArgumentError)
             assert isinstance(fourth, ConflictError)
             assert [one.item_values for one in await events(store) if isinstance(one, Rewarded)] == [(1.0, None), None]
+            before = await dump(store, NAME)
+            with pytest.raises(InvalidArgumentError) as odd:
+                await store.record_rewards(NAME, [posted[0], Reward("rec-2", 1.0, item_values={"pear": math.nan})])
+            assert odd.value.field == 'item_values["pear"]'
+            assert await dump(store, NAME) == before
+            [last] = (await store.record_rewards(NAME, [Reward("rec-2", 1.0, item_values={"pear": -0.0})])).answer
+            assert last.outcome is RewardOutcome.ACCEPTED  # type: ignore[union-attr]
+            assert repr((await events(store))[-1].item_values) == "(0.0, None)"  # type: ignore[union-attr]
 
         run(stores, scenario)
 
@@ -359,26 +375,46 @@ class ItemValuesContract:
         async def scenario(store: Store) -> None:
             await opened(store, replace(FIRST, default_item_value=default))
             await reward(store, 1.0, {"pear": 1.0})
-            lines = await archived(store, NAME)
-            await store.delete_bandit(NAME)
-            await store.finish_restore(NAME, await restore_lines(store, NAME, lines, at_once=9), quota=1)
-            assert await reward(store, 1.0, {"pear": 1.0}) is RewardOutcome.DUPLICATE
-            assert await correct(store, 2.0) is RewardOutcome.ACCEPTED
-            assert await learned(store) == [(1.0, default)] * 2
+            for value, named in ((2.0, {}), (3.0, {"apple": 4.0}), (5.0, {})):
+                if named:
+                    await correct(store, value, named)
+                lines = await archived(store, NAME)
+                await store.delete_bandit(NAME)
+                await store.finish_restore(NAME, await restore_lines(store, NAME, lines, at_once=9), quota=1)
+                assert await reward(store, 1.0, {"pear": 1.0}) is RewardOutcome.DUPLICATE
+                assert await correct(store, value + 0.5) is RewardOutcome.ACCEPTED
+            with pytest.raises(ConflictError):
+                await reward(store, 2.0, {"pear": 1.0})
+            assert await learned(store) == [(1.0, default)] * 2 + [(default, 4.0)] * 3
 
         run(stores, scenario)
 
-    def test_a_provisional_slate_comes_back_with_the_item_values_that_are_learned(self, stores: Stores) -> None:
+    @pytest.mark.parametrize("is_trimmed", [False, True])
+    def test_a_provisional_slate_comes_back_with_the_item_values_that_are_learned(
+        self, stores: Stores, *, is_trimmed: bool
+    ) -> None:
+        """Of a log that is trimmed the slate is in a line of its own, and its events are gone."""
+
         async def scenario(store: Store) -> None:
             await opened(store, replace(PROVISIONAL, default_item_value=0.0))
             await stores.pass_time(MINUTE_MS)
             await reward(store, 1.0, {"pear": 1.0}, "a")
+            await reward(store, 1.0, {}, "b")
+            if is_trimmed:
+                await trim(store)
             lines = await archived(store, NAME)
             await store.delete_bandit(NAME)
             await store.finish_restore(NAME, await restore_lines(store, NAME, lines, at_once=9), quota=1)
+            assert await reward(store, 1.0, {"pear": 1.0}, "a") is RewardOutcome.DUPLICATE
+            assert await reward(store, 1.0, {}, "b") is RewardOutcome.DUPLICATE
+            with pytest.raises(ConflictError):
+                await reward(store, 1.0, {"pear": 2.0}, "a")
             await correct(store, None, {}, "a")
-            last = (await events(store))[-1]
-            assert isinstance(last, RewardRevised)
-            assert (last.item_values, last.item_values_before) == ((0.0, 0.0), (1.0, 0.0))
+            await correct(store, None, {}, "b")
+            found = [one for one in await whole_log(store, NAME) if isinstance(one.event, RewardRevised)][-2:]
+            assert [(one.event.item_values, one.event.item_values_before) for one in found] == [
+                ((0.0, 0.0), (1.0, 0.0)),
+                ((0.0, 0.0), (0.0, 0.0)),
+            ]
 
         run(stores, scenario)

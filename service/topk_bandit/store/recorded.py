@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import Aggregation, Imported, Shown
 from topk_bandit.domain.errors import InvalidArgumentError, entry_of
-from topk_bandit.store.documents import pack, plain
+from topk_bandit.store.documents import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class NamedItems:
     named
         That of what counts, which is something else once the reward was amended.
     values
-        What counts; None for nothing.
+        What counts; None for nothing, as of a reward that does not count.
     """
 
     posted: str = ""
@@ -201,8 +201,7 @@ def digest_items(item_values: Mapping[str, float]) -> str:
     """Return a digest of item values by id: equal for equal ones, and empty for none."""
     if not item_values:
         return ""
-    named = sorted((item_id, plain(value)) for item_id, value in item_values.items())
-    return blake2b(pack(named), digest_size=len(UNKNOWN_ITEMS) // 2).hexdigest()
+    return blake2b(pack(sorted(item_values.items())), digest_size=len(UNKNOWN_ITEMS) // 2).hexdigest()
 
 
 def find_item_values(said: Event | Recorded) -> Iterator[ItemValues]:
@@ -224,7 +223,7 @@ def aggregate(kind: Aggregation, rewards: Sequence[PostedReward]) -> float | Non
 
 def aggregate_items(settings: BanditSettings, rewards: Sequence[PostedReward]) -> ItemValues | None:
     """Return what the rewards that count come to for each item, or the default value; None for nothing."""
-    named = [one.items.values for one in rewards if one.value is not None and one.items.values is not None]
+    named = [one.items.values for one in rewards if one.items.values is not None]
     default = settings.default_item_value
     if default is None and not named:
         return None

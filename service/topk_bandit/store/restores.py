@@ -320,7 +320,7 @@ def _items_of(slate: Sequence[str], values: ItemValues | None) -> NamedItems:
 def _reward_record(recorded: Recorded, event: Rewarded, logged: LoggedEvent, settings: BanditSettings) -> Recorded:
     items = _items_of(event.shown.slate, event.item_values)
     if settings.default_item_value is not None:  # which of them the reward named is not known
-        items = NamedItems(UNKNOWN_ITEMS, UNKNOWN_ITEMS, event.item_values)
+        items = NamedItems(UNKNOWN_ITEMS, values=event.item_values)
     reward = PostedReward("", event.value, event.value, logged.position, items)
     return replace(
         recorded, state=RecordState.REWARDED, rewards=(reward,), position=logged.position, closed_ms=logged.at_ms
@@ -339,7 +339,6 @@ def _revise_record(recorded: Recorded, event: RewardRevised, logged: LoggedEvent
 
 def _amend_record(recorded: Recorded, event: RewardAmended, *, position: int) -> Recorded:
     value, values = event.value, event.item_values
-    named = "" if values is None else UNKNOWN_ITEMS
-    rewards = tuple(one.amended(value, NamedItems(one.items.posted, named, values)) for one in recorded.rewards)
+    rewards = tuple(one.amended(value, NamedItems(one.items.posted, values=values)) for one in recorded.rewards)
     state = RecordState.VOID if value is None else RecordState.REWARDED
     return replace(recorded, state=state, rewards=rewards, position=position)
