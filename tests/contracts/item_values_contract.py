@@ -24,7 +24,8 @@ from topk_bandit.domain.bandits import (
     RewardOutcome,
     RewardRevised,
 )
-from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, entry_of
+from topk_bandit.domain.errors import ConflictError, InvalidArgumentError
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.store.log import Correctable, Snapshot
 
 if TYPE_CHECKING:

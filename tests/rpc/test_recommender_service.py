@@ -210,7 +210,7 @@ def test_item_values_are_passed_on(server: RunningServer, channel: grpc.Channel,
     results = stub.BatchReward(pb.BatchRewardRequest(bandit=HOME, rewards=[entry, bad]), timeout=PATIENCE).results
     assert results[1].error.field == 'rewards[1].item_values["soup"]'
     stub.Reward(pb.RewardRequest(**told), timeout=PATIENCE)
-    assert repr(server.shop.item_values) == repr([{"soup": 1.0, "pie": 0.0}, {"pie": 2.5}, {"soup": 3.0}, {}])
+    assert repr(server.shop.item_values) == repr([{"pie": 0.0, "soup": 1.0}, {"pie": 2.5}, {"soup": 3.0}, {}])
 
 
 def test_an_amendment_names_the_bad_item(stub: RecommenderServiceStub) -> None:

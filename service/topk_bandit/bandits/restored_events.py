@@ -30,8 +30,9 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import InvalidArgumentError, entry_of
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import OPEN_STATES, Recorded, find_item_values

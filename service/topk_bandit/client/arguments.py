@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client.errors import invalid_argument
-from topk_bandit.domain.errors import entry_of
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.domain.values import read_number
 
 if TYPE_CHECKING:

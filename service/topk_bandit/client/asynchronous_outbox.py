@@ -14,7 +14,7 @@ from topk_bandit.client.loops import on_this_loop
 from topk_bandit.client.outbox_file import OutboxFile
 from topk_bandit.client.outbox_sender import OutboxSender
 from topk_bandit.domain.bandits import MAX_SLATE_SIZE
-from topk_bandit.domain.errors import entry_of
+from topk_bandit.domain.paths import entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

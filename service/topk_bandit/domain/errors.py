@@ -50,13 +50,7 @@ __all__ = [
     "TopkBanditError",
     "UnauthenticatedError",
     "UnavailableError",
-    "entry_of",
 ]
-
-
-def entry_of(field: str, key: str) -> str:
-    """Return the path of a map's entry, as errors name it."""
-    return f'{field}["{key}"]'
 
 
 class TopkBanditError(Exception):

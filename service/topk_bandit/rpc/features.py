@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.bandits import MAX_CONTEXT_WIDTH
-from topk_bandit.domain.errors import InvalidArgumentError, entry_of
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import (
     MAX_FEATURE_MAGNITUDE,
     MAX_FEATURE_TEXT,
@@ -24,6 +24,7 @@ from topk_bandit.domain.features import (
     Vector,
     width_of,
 )
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.json_reading import message_of
 from topk_bandit.v1 import features_pb2 as pb

@@ -13,7 +13,8 @@ from topk_bandit.domain.bandits import (
     MAX_SLATE_SIZE,
     BanditName,
 )
-from topk_bandit.domain.errors import InvalidArgumentError, entry_of
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.domain.studies import StudyName
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def item_values(path: str, values: Mapping[str, float]) -> dict[str, float]:
         raise InvalidArgumentError(path, f"has {len(values)} entries; at most {MAX_SLATE_SIZE} are allowed")
     return {
         opaque_id(path, item_id): reward_value(entry_of(path, item_id), value) + 0.0
-        for item_id, value in values.items()
+        for item_id, value in sorted(values.items())  # maps of messages have another order each time
     }
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from google.protobuf import json_format
 
-from topk_bandit.domain.errors import InvalidArgumentError, entry_of
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.rpc.json_features import WRITTEN_PLAINLY, typed_value
 from topk_bandit.rpc.json_parsing import EMPTY_MEANS, FAST_PATH_ERRORS, LIBRARYS_OWN, is_feature, map_entry_of
 from topk_bandit.rpc.json_values import READERS_OF_TEXTS, find_meant, read_double, read_name, read_scalar, show

@@ -15,8 +15,8 @@ from topk_bandit.domain.errors import (
     NotDurableError,
     TopkBanditError,
     UnavailableError,
-    entry_of,
 )
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.store.data_versions import check_item_values
 from topk_bandit.store.log import (
     Appended,

@@ -8,7 +8,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import Aggregation, Imported, Shown
-from topk_bandit.domain.errors import InvalidArgumentError, entry_of
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.paths import entry_of
 from topk_bandit.store.documents import pack
 
 if TYPE_CHECKING:
