@@ -151,7 +151,7 @@ def test_a_posterior_is_a_gaussian_process_and_what_is_uncertain_of_the_utilitie
 
 @each_kind
 @each_dim
-@pytest.mark.parametrize("length", [1.0, 1e-3, 0.0])
+@pytest.mark.parametrize("length", [1.0, 1e-3, 1e-10, 1e-14, 1e-160, 0.0])
 def test_a_contraction_has_the_same_moments_for_all_and_for_some_items(kind: Kind, dim: int, length: float) -> None:
     doubted = Doubted.draw(kind, dim)
     posterior, context = posterior_with(doubted.prior_mean(), kind, dim), length * CONTEXTS[dim]

@@ -41,6 +41,7 @@ from topk_bandit.learning.hyperparameters import Products
 from topk_bandit.learning.item_parts import KnownAtContext
 from topk_bandit.learning.observed_rows import NOISE_FLOOR, Observations, ObservedRows, noisy_covariance, rewards_differ
 from topk_bandit.learning.rankings import Rankings, as_array, validated_items, validated_rankings
+from topk_bandit.learning.slope_prior import unit_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -59,6 +60,10 @@ _NOTHING_LEFT = 1e-6
 
 LEAST_NOISE = 1e-6
 """Least noise of a row that is appended, relative to its c.c: with less, the rounding of each grows in those behind."""
+
+
+_SHORT = 1e-12
+"""In a context that is a smaller part of those before, rewards tell next to nothing beside uncertain utilities."""
 
 
 class _Sums(NamedTuple):
@@ -689,7 +694,7 @@ class Posterior:
         point = self._validated_context(context)
         chosen = validated_items(items, n_items=self.kernel.n_items)
         n, rows = self.n_rows, self._rows
-        norm = math.sqrt(float(point @ point))
+        norm = self._length_of(point)
         # At unit length, so that no context is too large for float32.
         unit, rankings = norm if norm > 0.0 else 1.0, np.concatenate([rows.rankings[:n], self._pending.rankings])
         contexts = np.concatenate([rows.contexts[:n], self._pending.contexts])
@@ -700,7 +705,7 @@ class Posterior:
             pending=self._pending.whitened,
             rankings=rankings,
             content_of_rows=self._content_of_rows(),
-            similarities=contexts @ (point / unit),
+            similarities=contexts @ (point / unit) if norm > 0.0 else np.zeros(len(contexts)),
             weights=self._centre_weights() * unit,
             item_values=self._item_values(point, chosen),
             known=self._known_at(point, unit, chosen),
@@ -708,6 +713,12 @@ class Posterior:
             amplitude=self.amplitude * unit * unit,
             prior=float(norm > 0.0),
         )
+
+    def _length_of(self, context: FloatArray) -> float:
+        """Return the length of a context; 0 where utilities are so uncertain that nothing beside them counts."""
+        square = float(context @ context)
+        is_certain = self.prior_mean is None or self.prior_mean.covariances is None
+        return math.sqrt(square) if is_certain or square > _SHORT**2 * unit_of(self.context_square) else 0.0
 
     def _known_at(self, context: FloatArray, unit: float, items: NDArray[np.integer]) -> KnownAtContext | None:
         """Return what a contraction to a context and some items takes of what is known of these beside the rows.
