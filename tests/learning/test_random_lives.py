@@ -1,7 +1,7 @@
 """Random lives of bandits, with values of any size: nothing that is heard leaves a bandit that can't go on.
 
-Slates are rewarded late or never, rewards are corrected and revised, histories come in between; some contexts and
-rewards are as wild as the wire lets them be.
+Slates are rewarded late or never, rewards are corrected and revised, histories come in between; some contexts, rewards
+and outcomes of items are as wild as the wire lets them be.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -40,6 +40,13 @@ KINDS: tuple[Callable[[np.random.Generator], float], ...] = (
 )
 
 
+class Earned(NamedTuple):
+    """A reward, and what each item did; None where nobody says so."""
+
+    reward: float
+    outcomes: NDArray[np.float64] | None
+
+
 @dataclass
 class Life:
     """A bandit, and what is known of its slates."""
@@ -48,9 +55,10 @@ class Life:
     state: State
     kind: Callable[[np.random.Generator], float]
     scale: float
+    hears_of_items: bool
     now: float = 0.0
     open: dict[str, tuple[NDArray[np.float64], NDArray[np.int32]]] = field(default_factory=dict)
-    ended: dict[str, tuple[NDArray[np.float64], NDArray[np.int32], float, float]] = field(default_factory=dict)
+    ended: dict[str, tuple[NDArray[np.float64], NDArray[np.int32], Earned, float]] = field(default_factory=dict)
 
     @property
     def n_items(self) -> int:
@@ -60,6 +68,13 @@ class Life:
         if self.rng.random() < SHARE_OF_WILD:
             return float(self.rng.choice(WILD_REWARDS))
         return self.scale * self.kind(self.rng)
+
+    def earned(self) -> Earned:
+        size = self.state.posterior.kernel.slate_size
+        if not self.hears_of_items or self.rng.random() < 0.2:
+            return Earned(self.reward(), None)
+        outcomes = np.array([self.reward() for _ in range(size)])
+        return Earned(self.reward(), np.where(self.rng.random(size) < 0.2, np.nan, outcomes))
 
     def context(self) -> NDArray[np.float64]:
         size = self.state.posterior.context_dim - bool(self.state.shared)
@@ -81,6 +96,8 @@ class Life:
             self.revise()
         elif chance < 0.985:
             self.import_history()
+        elif self.hears_of_items and chance < 0.99:
+            self.vacate()
 
     def show(self, slate_id: str) -> None:
         context, eligible = self.context(), np.arange(self.n_items, dtype=np.int32)
@@ -97,25 +114,35 @@ class Life:
         if self.rng.random() < 0.15:
             self.state = self.state.closed(slate_id)
             return
-        reward = self.reward()
-        self.state = self.state.rewarded(slate_id, context, ranking, reward=reward, at=self.now)
-        self.ended[slate_id] = context, ranking, reward, self.now
+        earned = self.earned()
+        self.state = self.state.rewarded(slate_id, context, ranking, at=self.now, **earned._asdict())
+        self.ended[slate_id] = context, ranking, earned, self.now
 
     def revise(self) -> None:
         slate_id = str(self.rng.choice(list(self.ended)[-60:]))
         context, ranking, before, at = self.ended[slate_id]
-        reward = None if self.rng.random() < 0.2 else self.reward()
+        now = None if self.rng.random() < 0.2 else self.earned()
+        reward, outcomes = now or (None, None)
         if self.state.can_correct(slate_id):
-            revised: State | None = self.state.corrected(slate_id, reward)
+            revised: State | None = self.state.corrected(slate_id, reward, outcomes=outcomes)
         else:
-            revised = self.state.revised(slate_id, context, ranking, before=before, reward=reward, at=at)
+            revised = self.state.revised(
+                slate_id,
+                context,
+                ranking,
+                before=before.reward,
+                reward=reward,
+                at=at,
+                before_outcomes=before.outcomes,
+                outcomes=outcomes,
+            )
         if revised is None:
             return
         self.state = revised
-        if reward is None:
+        if now is None:
             del self.ended[slate_id]
         else:
-            self.ended[slate_id] = context, ranking, reward, at
+            self.ended[slate_id] = context, ranking, now, at
 
     def import_history(self) -> None:
         count, size = int(self.rng.integers(1, 40)), self.state.posterior.kernel.slate_size
@@ -125,11 +152,20 @@ class Life:
             np.array(slates, dtype=np.int32),
             np.array([self.reward() for _ in range(count)]),
             self.rng.random(count) * 100.0,
+            self.rng.normal(size=(count, size)) if self.hears_of_items and self.rng.random() < 0.5 else None,
         )
         self.state = self.state.learn_history(past, at=self.now)
 
+    def vacate(self) -> None:
+        """Let an item lose its place; its slates that are open are learned no more."""
+        item = self.rng.integers(self.n_items, size=1).astype(np.int32)
+        self.state = self.state.vacate(item, self.now)
+        for slates in (self.open, self.ended):
+            for slate_id in [one for one, (_, ranking, *_) in slates.items() if np.isin(ranking, item).any()]:
+                del slates[slate_id]
 
-def born(seed: int) -> Life:
+
+def born(seed: int, *, hears_of_items: bool) -> Life:
     rng = np.random.default_rng(seed)
     n_items, context_dim = int(rng.integers(3, 12)), int(rng.integers(1, 5))
     kernel = kernel_of(Kernel.ADAPTIVE, n_items, int(rng.integers(1, min(n_items, 5) + 1)))
@@ -143,13 +179,14 @@ def born(seed: int) -> Life:
     if rng.random() < 0.3:
         state = state.with_item_features(rng.uniform(-0.5, 0.5, size=(n_items, 3)))
     scale = 10.0 ** (rng.uniform(-3.0, 3.0) if rng.random() < 0.8 else rng.uniform(-120.0, 99.0))
-    return Life(rng, state, KINDS[int(rng.integers(len(KINDS)))], float(scale))
+    return Life(rng, state, KINDS[int(rng.integers(len(KINDS)))], float(scale), hears_of_items)
 
 
 @pytest.mark.long_form
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_bandit_goes_on_whatever_it_hears(seed: int) -> None:
-    life = born(seed)
+@pytest.mark.parametrize("hears_of_items", [False, True], ids=["rewards", "outcomes"])
+def test_a_bandit_goes_on_whatever_it_hears(seed: int, *, hears_of_items: bool) -> None:
+    life = born(seed, hears_of_items=hears_of_items)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for number in range(int(life.rng.integers(50, 400))):
