@@ -11,6 +11,7 @@ import pytest
 from topk_bandit.bandits.restored_events import check_restored
 from topk_bandit.domain.bandits import (
     Activated,
+    Aggregation,
     BanditSettings,
     ConstantBeta,
     Expired,
@@ -34,7 +35,16 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Feature, Features, Numeric, Vector
-from topk_bandit.store.recorded import NamedItems, PostedReward, Provisional, Recorded, RecordState
+from topk_bandit.store.log import MOST_REWARDS
+from topk_bandit.store.recorded import (
+    NamedItems,
+    PostedReward,
+    Provisional,
+    Recorded,
+    RecordState,
+    aggregate,
+    aggregate_items,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,6 +169,17 @@ def test_values_of_items_are_held_to_the_slate_and_to_their_limit(values: ItemVa
         replace(slate, rewards=(), state=RecordState.PROVISIONAL, provisional=learned),
     ):
         assert field_of(restored) == field, restored
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_largest_sums_that_a_slate_can_come_to_are_restored(sign: float) -> None:
+    posted = PostedReward("", sign * 1e100, sign * 1e100, 3, NamedItems("0" * 16, "0" * 16, (sign * 1e100, None, None)))
+    settings, rewards = replace(SETTINGS, reward_aggregation=Aggregation.SUM), (posted,) * MOST_REWARDS
+    value, items = aggregate(Aggregation.SUM, rewards), aggregate_items(settings, rewards)
+    assert value is not None
+    assert abs(value) > 32e100  # rounded 31 times
+    assert field_of(Rewarded("r", value, Shown(CONTEXT, SLATE, 1), item_values=items), settings) is None
+    assert field_of(RewardAmended("r", math.nextafter(value, sign * math.inf)), settings) == "reward"
 
 
 def test_schemas_have_to_be_what_a_learner_can_have() -> None:

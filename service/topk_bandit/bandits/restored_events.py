@@ -6,6 +6,7 @@ of them were known when is what `topk_bandit.bandits.dry_runs` finds out.
 
 from __future__ import annotations
 
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.contexts import check_context, check_item_schema
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["check_restored"]
 
 
-_LARGEST_SUM = MOST_REWARDS * MAX_REWARD_MAGNITUDE
-"""Several rewards of a slate may be learned as their sum."""
+*_, _LARGEST_SUM = accumulate(repeat(MAX_REWARD_MAGNITUDE, MOST_REWARDS))
+"""Several rewards of a slate may be learned as their sum: rounded at each addition, it exceeds the product."""
 
 _LARGEST_FIGURE = 1e120
 """No answer has a larger one, and sums of any number of them are finite."""
