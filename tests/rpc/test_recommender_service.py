@@ -200,6 +200,13 @@ def test_reward_names_the_bad_field(
     assert "reward" not in server.shop.calls
 
 
+def test_an_item_value_without_an_id_is_named_as_such(server: RunningServer, stub: RecommenderServiceStub) -> None:
+    request = pb.RewardRequest(bandit=HOME, recommendation_id="r1", value=1.0, item_values={"soup": 1.0, "": 1.0})
+    problem = refused(stub.Reward, request).fields["item_values"]
+    assert problem == "has an empty text where an item's id is required"
+    assert "reward" not in server.shop.calls
+
+
 def test_item_values_are_passed_on(server: RunningServer, channel: grpc.Channel, stub: RecommenderServiceStub) -> None:
     recommend(channel, request_id="r1")
     told = {"bandit": HOME, "recommendation_id": "r1", "value": 1.0}

@@ -187,6 +187,8 @@ def reward_value(path: str, value: float | None) -> float:
 
 def item_values(path: str, values: Mapping[str, float]) -> dict[str, float]:
     """Return values of items by their ids; each is as a reward is."""
+    if "" in values:
+        raise InvalidArgumentError(path, "has an empty text where an item's id is required")
     if len(values) > MAX_SLATE_SIZE:
         raise InvalidArgumentError(path, f"has {len(values)} entries; at most {MAX_SLATE_SIZE} are allowed")
     return {
