@@ -269,6 +269,21 @@ def test_another_kernel_has_the_same_utilities_in_the_same_unit(kind: Kind, dim:
     assert doubted.certain().with_kernel(kind.make(N_ITEMS + 3, SLATE_SIZE)).covariances is None
 
 
+@pytest.mark.parametrize("slope", [1e10, -1e30, 1e85])
+def test_a_slope_of_any_size_leaves_finite_variances(slope: float) -> None:
+    """As of rewards without end that are taken for equal by rounding, so that the amplitude is one."""
+    context = CONTEXTS[3]
+    posterior = posterior_with(Doubted.draw(WCK, 3).prior_mean(), WCK, 3).rescale(
+        offset=OFFSET, slope=slope, amplitude=1e-6
+    )
+    at = posterior.at(context, ITEMS)
+    moments = at.moments(SLATES)
+    assert np.isfinite(moments.variance).all()
+    assert np.isfinite(ItemDraws(at).covariance).all()
+    if slope == 1e10:
+        np.testing.assert_allclose(moments.variance, posterior.predict(context, SLATES).variance, rtol=1e-5)
+
+
 def test_more_numbers_of_contexts_say_nothing_of_it() -> None:
     before = Doubted.draw(WCK, 3).prior_mean(worth=WORTH)
     after, longer = before.with_context_dim(5), np.array([0.6, -1.1, 0.9, 40.0, -7.0])

@@ -66,6 +66,10 @@ _SHORT = 1e-12
 """In a context that is a smaller part of those before, rewards tell next to nothing beside uncertain utilities."""
 
 
+_MOST_UNCERTAIN = 1e15
+"""So many times as large deviations of utilities leave nothing to what rewards tell, and have a square in float32."""
+
+
 class _Sums(NamedTuple):
     """What the profile likelihood needs.
 
@@ -732,7 +736,8 @@ class Posterior:
         variances = None if self.prior_mean is None else self.prior_mean.variances(context, items)
         if variances is None:
             return known
-        more = variances * (self.slope * self.kernel.n_items / unit) ** 2 / self.amplitude
+        deviations = np.sqrt(variances) / math.sqrt(self.amplitude) * (abs(self.slope) * self.kernel.n_items / unit)
+        more = np.minimum(deviations, _MOST_UNCERTAIN) ** 2
         return KnownAtContext.nothing(-more) if known is None else known._replace(taken=known.taken - more)
 
     def shown_counts(self) -> NDArray[np.intp]:
