@@ -49,7 +49,7 @@ def test_every_bit_counts() -> None:
         for one in fields(held):
             if part == "_fitted" and one.name in {"contexts", "rankings", "targets"}:  # they are among the rows
                 continue
-            if one.name in {"content", "parts"}:  # these items have no features, and are few
+            if one.name in {"content", "parts", "feedback"}:  # no features, few items, and no outcomes
                 continue
             changed = replace(held, **{one.name: nudged(getattr(held, one.name))})
             others.append(replace(STATE, posterior=replace(posterior, **{part: changed})))
