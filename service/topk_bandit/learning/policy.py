@@ -1009,7 +1009,7 @@ class State:
             known_items = np.union1d(known_items, np.append(state.feedback.settled.items, state.recent.rankings))
             state = replace(state, feedback=state.feedback.without(items), recent=state.recent.mask_outcomes(items))
         if not np.isin(posterior.all_rows.rankings, items).any() and not np.isin(known_items, items).any():
-            return state
+            return self
         shown = np.flatnonzero(np.isin(posterior.pending.rankings, items).any(axis=1))
         for slate_id in [self.pending_ids[row] for row in shown.tolist()]:
             state = state._discard(slate_id)
