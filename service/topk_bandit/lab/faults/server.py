@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.memory.studies import MemoryStudies
 
@@ -154,7 +155,7 @@ class Server:
 
     def carry_out(self, method: str, given: tuple[object, ...], named: Mapping[str, object]) -> object:
         """Carry out a call; its errors are raised."""
-        if method in READS:
+        if method in READS or (method == "expire_due" and not self._is_overdue()):  # most of all calls
             return self._call(method, given, named)
         self._journal.append(_Call(self.clock_ms(), method, given, named))
         try:
@@ -162,8 +163,8 @@ class Server:
         finally:
             if method.startswith(STUDY_CALL):
                 self.archive.enter_study(*self._study_log())
-            elif not self._archive_news() and method == "expire_due":  # most of all calls, and nothing was due
-                self._journal.pop()
+            else:
+                self._archive_news()
 
     def _call(self, method: str, given: tuple[object, ...], named: Mapping[str, object]) -> object:
         if method.startswith(STUDY_CALL):
@@ -189,6 +190,11 @@ class Server:
         ----------
         kept_share
             How many of the calls that are not acknowledged the copy has, from 0 to 1.
+
+        Raises
+        ------
+        RuntimeError
+            If the copy's log differs from the log before: then this server is wrong, and not the service.
         """
         self.life += 1
         del self._journal[self._safe + round(kept_share * (len(self._journal) - self._safe)) :]
@@ -200,6 +206,7 @@ class Server:
         self._pinned_ms = None
         self.archive.note_undone(studies)
         end = self._log_position()
+        self._check_copy(end)
         n_undone = len(self.archive.events) - end
         self.archive.cut(end)
         self.archive.failovers += 1
@@ -250,14 +257,22 @@ class Server:
         known = self._studies._studies.get(self._study)  # noqa: SLF001 - a look that is no call
         return (known.state.incarnation, known.events) if known else ("", ())
 
-    def _archive_news(self) -> bool:
-        """Archive the events that are new; return whether there are any."""
+    def _is_overdue(self) -> bool:
+        """Return whether a look at what is due would change anything."""
+        known, now_ms = self._memory._bandits.get(self._name), self.clock_ms()  # noqa: SLF001 - a look that is no call
+        return known is not None and known.has_overdue(now_ms=now_ms, before_ms=now_ms - DEFAULT_RECORD_RETENTION_MS)
+
+    def _check_copy(self, end: int) -> None:
         known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
-        if known is None:
-            return False
-        new: Sequence[LoggedEvent] = known.events[len(self.archive.events) + 1 - known.first_position :]
-        self.archive.events += new
-        return bool(new)
+        kept = known.events if known else []
+        if kept != self.archive.events[end - len(kept) : end]:
+            raise RuntimeError("the journal leaves something out: its copy has another log")
+
+    def _archive_news(self) -> None:
+        """Archive the events that are new."""
+        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
+        if known is not None:
+            self.archive.events += known.events[len(self.archive.events) + 1 - known.first_position :]
 
 
 class _Pause:
