@@ -12,7 +12,7 @@ import threading
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands import completion, config, experiment, keys, personalizer, simulate, store
+from topk_bandit.commands import completion, config, experiment, holdout, keys, personalizer, simulate, store
 from topk_bandit.commands.imports import arguments as imports
 from topk_bandit.commands.log import arguments as log
 from topk_bandit.commands.numbers import count, natural
@@ -131,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_words(commands, "store", store, "repair the log of an embedded store that does not start")
     text = "write down a bandit's log, replay it, compare two, and evaluate other policies on it"
     _add_words(commands, "log", log, text)
+    _add_words(commands, "holdout", holdout, "plan a control group: traffic, share and lift in, days out")
     text = "print what a shell reads to complete these words and their flags"
     _add_words(commands, "completion", completion, text)
     add_commands(commands)
