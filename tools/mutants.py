@@ -69,7 +69,7 @@ ROOMS: Mapping[str, str] = {
         learning/test_context_posterior learning/test_rotations learning/test_hyperparameters
         learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
-        learning/test_folded_rewards""",
+        learning/test_folded_rewards learning/test_uncertain_prior_mean""",
     "learning/folded_rewards.py": "learning/test_folded_rewards",
     "learning/item_outcomes.py": "learning/test_item_outcomes",
     "bandits/reward_curve.py": "bandits/test_reward_times",
@@ -78,17 +78,17 @@ ROOMS: Mapping[str, str] = {
         bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports
         bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset
         bandits/test_set_aside bandits/test_capacity bandits/test_snapshots bandits/test_provisional
-        bandits/test_selection bandits/test_reward_times bandits/test_item_values""",
+        bandits/test_selection bandits/test_reward_times bandits/test_item_values bandits/test_stages""",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
         bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay
-        bandits/test_item_values rpc/test_recommender_service""",
+        bandits/test_item_values bandits/test_stages rpc/test_recommender_service""",
     "bandits/restored_events.py": """
         bandits/test_restored_events bandits/test_restores rpc/test_forged_archives""",
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",
     "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
-    "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree store/test_redis_store",
+    "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree store/test_redis_store bandits/test_stages",
     "store/rules/provisional.py": f"store/test_provisional_rules {_MEMORY} bandits/test_restores",
     "store/journaled.py": f"{_MEMORY} store/test_journaled store/test_redis_store",
     "store/rules/bandits.py": f"store/test_bandit_rules {_MEMORY} store/test_stores_agree",

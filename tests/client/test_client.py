@@ -43,6 +43,7 @@ from topk_bandit.client import (
     RewardReceipt,
     RewardTimes,
     Source,
+    Stage,
     Tls,
     Unauthenticated,
     Unavailable,
@@ -276,6 +277,9 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         learned_per_second=40,
         provisional_after=timedelta(seconds=0.5),
         default_item_value=0.0,
+        stage=Stage.SHADOW,
+        control_share=0.25,
+        guardrail_margin=0.0,
     )
     assert bandit == Bandit(
         name="home",
@@ -303,6 +307,9 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         learned_per_second=40,
         provisional_after=timedelta(seconds=0.5),
         default_item_value=0.0,
+        stage=Stage.SHADOW,
+        control_share=0.25,
+        guardrail_margin=0.0,
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25, 40)
     assert client.get_bandit("home") == bandit

@@ -617,3 +617,13 @@ def test_contexts_that_are_recoded_keep_what_was_learned(grown: State) -> None:
     before = grown.refit().predict(np.array([1.0, 0.7]), slates).mean
     after = grown.with_contexts(twice).predict(np.array([1.0, 1.4]), slates).mean
     assert np.corrcoef(before, after)[0, 1] > 0.95
+
+
+@each_shape
+def test_the_difference_of_two_slates_is_that_of_the_model(shape: Shape) -> None:
+    posterior, dense = posterior_of(shape, pending=3)
+    x = dense.model.features(np.tile(CONTEXT, (2, 1)), SLATES[[11, 200]])
+    apart = x[0] - x[1]
+    mean, variance = posterior.predict_difference(CONTEXT, SLATES[11], SLATES[200])
+    assert mean == pytest.approx(float(apart @ dense.mean), abs=1e-9)
+    assert variance == pytest.approx(float(apart @ dense.covariance @ apart), abs=1e-9)

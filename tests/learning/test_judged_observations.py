@@ -172,6 +172,8 @@ def test_a_wild_reward_can_be_amended_and_is_learned_then() -> None:
     np.testing.assert_allclose(
         alike.predict(ASK, EVERYTHING).mean, expected.predict(ASK, EVERYTHING).mean, atol=0.05 * np.ptp(WORTH)
     )
+    # The store is sent how long corrections can be taken in: numbers of numpy are none that it knows.
+    assert type(right.rewards_before_refit) is int
     voided = state.corrected("s60", None)
     assert (voided.observations, voided.counted.wild_rewards) == (state.observations - 1, 0)
     assert digest_state(replace(voided, observations=0)) != ""

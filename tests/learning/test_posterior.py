@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -364,3 +365,20 @@ def test_memory_grows_with_rows_and_not_with_the_catalogue() -> None:
     assert sizes[0] == sizes[1]
     assert sizes[0] % np.dtype(np.int32).itemsize == 0, "all arrays are of numbers of four bytes or eight"
     assert 8 * 100**2 < sizes[0] < 4 * 8 * 100**2
+
+
+@each_kind
+def test_the_difference_of_two_slates_is_that_of_the_dense_process(kind: Kind) -> None:
+    """Pending slates do not narrow it, and a slate is not uncertain beside itself."""
+    data, waiting, context = draw(kind, 2, count=50), draw(kind, 3, count=5), question(2)
+    gp = dense(kind, data)
+    posterior = empty(kind).observe(*data.rows).show(waiting.contexts, waiting.rankings)
+    for first, second in pairwise(TO_ASK):
+        asked = np.tile(context, (2, 1)), np.stack([first, second])
+        k = gp.covariance(gp.rewarded, asked)
+        joint = gp.covariance(asked, asked) - k.T @ np.linalg.solve(gp.noisy(gp.rewarded), k)
+        means = gp.predict(context, asked[1]).mean
+        mean, variance = posterior.predict_difference(context, first, second)
+        assert mean == pytest.approx(means[0] - means[1], abs=1e-9)
+        assert variance == pytest.approx(joint[0, 0] + joint[1, 1] - 2 * joint[0, 1], abs=1e-9)
+        assert posterior.predict_difference(context, first, first) == (0.0, 0.0)

@@ -332,3 +332,18 @@ def test_it_is_restored_to_the_bit_and_each_of_its_numbers_counts_for_digests() 
     }
     assert len(digests) == 5
     assert not np.shares_memory(again.covariances, parts["covariances"])  # type: ignore[arg-type]
+
+
+@each_kind
+@each_dim
+def test_the_difference_of_two_slates_has_what_is_uncertain_of_each_item_once(kind: Kind, dim: int) -> None:
+    doubted, context = Doubted.draw(kind, dim), CONTEXTS[dim]
+    first, second = np.array([0, 3, 5], dtype=np.int32), np.array([3, 0, 1], dtype=np.int32)
+    uncertain = posterior_with(doubted.prior_mean(), kind, dim).predict_difference(context, first, second)
+    certain = posterior_with(doubted.certain(), kind, dim).predict_difference(context, first, second)
+    weights = np.zeros(N_ITEMS)
+    weights[first] += doubted.weights
+    weights[second] -= doubted.weights
+    added = SLOPE**2 * float(weights**2 @ doubted.of_items(context)) / (2.5 * float(doubted.weights @ doubted.weights))
+    assert uncertain[0] == pytest.approx(certain[0], abs=1e-9)
+    assert uncertain[1] - certain[1] == pytest.approx(added, rel=1e-8)

@@ -42,6 +42,7 @@ from topk_bandit.domain.operators import (
     Verification,
 )
 from topk_bandit.domain.reward_times import RewardTimes
+from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, ShadowStats
 from topk_bandit.store.log import BanditRecord, ImportProgress
 
 if TYPE_CHECKING:
@@ -438,6 +439,20 @@ class Shop:
             has_reward_range=True,
             selection_share=55.0,
             reward_times=RewardTimes(56, ((1000, 1.5), (90_000, 0.9375), (3_600_000, 1.0)), 86_400_000),
+            shadow=ShadowStats(57, 19, 1.5, Interval(0.25, -0.5, 1.0)),
+            lift=LiftStats(
+                since_ms=START_MS,
+                bandit=GroupStats(90, 80, 0.5),
+                control=GroupStats(10, 9, 0.25),
+                verdict="better",
+                difference=Interval(0.25, 0.125, 0.375),
+                ratio=Interval(2.0, 1.5, 2.5),
+                further_requests=0,
+                has_odd_groups=True,
+                confidence=0.95,
+                guarded_position=58,
+                guarded_reason="it was worse",
+            ),
             damage="event 9 does not match its checksum",
             noticed_changes=34,
             set_aside=35,

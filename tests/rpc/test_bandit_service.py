@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, bandit, create, recommend, refused
 from tests.waiting import PATIENCE
@@ -22,6 +23,7 @@ from topk_bandit.domain.bandits import (
     RewardRange,
 )
 from topk_bandit.domain.durability import FSYNC, Durability
+from topk_bandit.domain.stages import Stage
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -83,6 +85,9 @@ EVERYTHING: dict[str, Any] = {
     "durability": "fsync",
     "learned_per_second": 1_000_000,
     "default_item_value": 0.0,
+    "stage": recommender_pb.STAGE_FROZEN,
+    "control_share": 0.9,
+    "guardrail_margin": 0.0,
     "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
@@ -100,7 +105,12 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         durability=FSYNC,
         learned_per_second=1_000_000,
         default_item_value=0.0,
+        stage=Stage.FROZEN,
+        control_share=0.9,
+        guardrail_margin=0.0,
     )
+    assert (answer.stage, answer.control_share) == (recommender_pb.STAGE_FROZEN, 0.9)
+    assert answer.HasField("guardrail_margin")
     assert answer.requires_activation
     assert answer.durability == "fsync"
     assert answer.learned_per_second == 1_000_000
@@ -169,6 +179,12 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
             {"provisional_after": Duration(seconds=60), "reward_wait": Duration(seconds=60)},
             "bandit.provisional_after",
         ),
+        ({"stage": 9}, "bandit.stage"),
+        ({"control_share": -0.1}, "bandit.control_share"),
+        ({"control_share": 0.91}, "bandit.control_share"),
+        ({"control_share": math.nan}, "bandit.control_share"),
+        ({"guardrail_margin": 0.1}, "bandit.guardrail_margin"),
+        ({"guardrail_margin": 1.1, "control_share": 0.1}, "bandit.guardrail_margin"),
         ({"default_item_value": math.nan}, "bandit.default_item_value"),
         ({"default_item_value": 1.1e100}, "bandit.default_item_value"),
         ({"half_life": Duration(seconds=-1)}, "bandit.half_life"),
@@ -280,6 +296,14 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (["provisional_after"], {"provisional_after": Duration()}, {"provisional_after_ms": 0}),
     (["provisional_after"], {"default_reward": 0.5}, {"provisional_after_ms": None}),
     (["half_life"], {"default_reward": 0.5}, {"half_life_ms": 0}),
+    (["stage"], {"stage": recommender_pb.STAGE_OFF}, {"stage": Stage.OFF}),
+    (["stage"], {"default_reward": 0.5}, {"stage": Stage.LIVE}),
+    (
+        ["control_share", "guardrail_margin"],
+        {"control_share": 0.25, "guardrail_margin": 0.05},
+        {"control_share": 0.25, "guardrail_margin": 0.05},
+    ),
+    (["control_share"], {"control_share": 0.0}, {"control_share": 0.0}),
     (["default_item_value"], {"default_item_value": -2.5}, {"default_item_value": -2.5}),
     (["default_item_value"], {"default_reward": 0.5}, {"default_item_value": None}),
     (["prior_study"], {"prior_study": "tenants/acme/studies/tastes"}, {"prior_study": "tastes"}),
@@ -559,6 +583,22 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
             nine_tenths_by=Duration(seconds=90),
             almost_all_by=Duration(seconds=3600),
             reward_wait=Duration(seconds=86400),
+        ),
+        shadow=pb.ShadowStats(
+            slate_count=57, agreement_count=19, shared_item_mean=1.5, gain=pb.Interval(value=0.25, low=-0.5, high=1.0)
+        ),
+        lift=pb.Lift(
+            since=Timestamp(seconds=START_MS // 1000, nanos=START_MS % 1000 * 1_000_000),
+            bandit=pb.GroupStats(drawn_count=90, counted_count=80, mean_reward=0.5),
+            control=pb.GroupStats(drawn_count=10, counted_count=9, mean_reward=0.25),
+            verdict=pb.LIFT_VERDICT_BETTER,
+            difference=pb.Interval(value=0.25, low=0.125, high=0.375),
+            ratio=pb.Interval(value=2.0, low=1.5, high=2.5),
+            further_request_count=0,
+            odd_groups=True,
+            confidence=0.95,
+            guarded_position=58,
+            guarded_reason="it was worse",
         ),
         damage="event 9 does not match its checksum",
         noticed_change_count=34,

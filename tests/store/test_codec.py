@@ -48,6 +48,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
+from topk_bandit.domain.stages import Group, Shadow, Stage
 from topk_bandit.store import codec
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import Snapshot
@@ -77,6 +78,9 @@ all_settings = st.builds(
     baseline_item_ids=text_tuples,
     durability=st.sampled_from([None, IN_MEMORY, FSYNC, Durability(synced=True, replicas=9)]),
     default_item_value=st.none() | numbers,
+    stage=st.sampled_from(Stage),
+    control_share=st.floats(0.0, 0.9),
+    guardrail_margin=st.none() | st.floats(0.0, 1.0),
 )
 priors = st.builds(
     Prior,
@@ -108,11 +112,14 @@ feature_values = st.one_of(
 )
 named = st.dictionaries(texts, feature_values, max_size=4).map(Features.of)
 contexts = st.lists(numbers, max_size=4).map(tuple) | named
+groups = st.sampled_from(Group)
 requests = st.builds(
     RecommendationRequest,
     request_id=texts,
     context=contexts,
     candidates=st.none() | text_tuples,
+    baseline_item_ids=text_tuples,
+    group_key=texts,
 )
 recommendations = st.builds(
     Recommendation,
@@ -130,12 +137,15 @@ recommendations = st.builds(
     degraded=st.booleans(),
     passed_over=counts,
     baseline=st.booleans(),
+    stage=st.sampled_from(Stage),
+    group=groups,
+    shadow=st.none() | st.builds(Shadow, text_tuples, numbers, numbers),
 )
 item_values = st.none() | st.lists(st.none() | numbers, min_size=1, max_size=4).map(tuple)
 shown = st.builds(Shown, context=contexts, slate=text_tuples, at_ms=counts)
 events = st.one_of(
     st.builds(BanditCreated, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
-    st.builds(SettingsChanged, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors),
+    st.builds(SettingsChanged, all_settings | settings_with_priors | settings_with_schemas, st.none() | priors, texts),
     st.builds(BanditReset, texts),
     st.builds(EventSkipped, texts, counts),
     st.builds(
@@ -147,8 +157,8 @@ events = st.one_of(
     st.builds(Activated, texts, shown, st.booleans()),
     st.builds(Lapsed, texts),
     st.builds(RewardCollected, texts, texts, st.none() | numbers, st.booleans(), item_values),
-    st.builds(Rewarded, texts, numbers, shown, st.booleans(), item_values),
-    st.builds(RewardAmended, texts, st.none() | numbers, st.none() | numbers, item_values),
+    st.builds(Rewarded, texts, numbers, shown, st.booleans(), item_values, groups),
+    st.builds(RewardAmended, texts, st.none() | numbers, st.none() | numbers, item_values, groups, st.none() | numbers),
     st.builds(
         RewardRevised,
         texts,
@@ -161,9 +171,10 @@ events = st.one_of(
         st.none() | numbers,
         item_values,
         item_values,
+        groups,
     ),
-    st.builds(Expired, texts, st.none(), st.none()),
-    st.builds(Expired, texts, numbers, shown, st.booleans(), item_values),
+    st.builds(Expired, texts, st.none(), st.none(), group=groups),
+    st.builds(Expired, texts, numbers, shown, st.booleans(), item_values, groups),
     st.builds(
         Imported,
         texts,
@@ -298,7 +309,7 @@ def test_equal_settings_have_equal_bytes() -> None:
 
 @given(requests, requests)
 def test_fingerprints_tell_requests_apart(one: RecommendationRequest, other: RecommendationRequest) -> None:
-    same = (one.context, one.candidates) == (other.context, other.candidates)
+    same = replace(one, request_id="") == replace(other, request_id="")
     assert (codec.fingerprint(one) == codec.fingerprint(other)) == same
     assert codec.fingerprint(replace(one, request_id=other.request_id)) == codec.fingerprint(one)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, take_items
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import import_rows
+from topk_bandit.bandits.lifts import describe_lift, describe_shadow, in_shadow
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import BanditStats, HyperparameterStats, Kernel
 from topk_bandit.domain.errors import (
@@ -122,11 +123,21 @@ class Bandits:
         """Return up to `limit` bandits of a tenant whose id sorts after `after`."""
         return await self._store.list_bandits(tenant, after=after, limit=limit)
 
-    async def update_bandit(self, name: BanditName, change: Callable[[BanditSettings], BanditSettings]) -> BanditRecord:
+    async def take_off(self, name: BanditName, reason: str) -> bool:
+        """Put a bandit in shadow because its guardrail asks for that; return whether this call did it."""
+        before = await self._store.get_bandit(name)
+        if in_shadow(before.settings) == before.settings:
+            return False
+        updated = await self.update_bandit(name, in_shadow, reason=reason)
+        return updated.revision == before.revision + 1
+
+    async def update_bandit(
+        self, name: BanditName, change: Callable[[BanditSettings], BanditSettings], *, reason: str = ""
+    ) -> BanditRecord:
         """Apply `change` to the settings as they are now, again if somebody else is faster; return the bandit.
 
         What is overdue is closed under the old settings. When the call returns, this worker decides with the new
-        settings; the others hear of them within a moment.
+        settings; the others hear of them within a moment. The log has the reason of a guardrail's change.
         """
         await self._check_learner(name)
         await self._models.expire(name)
@@ -141,7 +152,9 @@ class Bandits:
                 await self._check_durability(changed.durability)
             settings, prior = await self._resolve_prior(name, changed)
             try:
-                updated = await self._store.update_settings(name, settings, revision=record.revision, prior=prior)
+                updated = await self._store.update_settings(
+                    name, settings, revision=record.revision, prior=prior, reason=reason
+                )
             except ConflictError:
                 continue
             await self._models.follow(name)
@@ -321,6 +334,8 @@ def _make_stats(
         has_reward_range=model.settings.reward_range is not None,
         selection_share=model.selection_share,
         reward_times=model.reward_times,
+        shadow=describe_shadow(model),
+        lift=describe_lift(model),
         damage=damage,
         noticed_changes=state.changes,
         set_aside=tally.set_aside,

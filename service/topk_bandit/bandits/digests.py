@@ -11,6 +11,7 @@ import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+from topk_bandit.bandits.comparison import NOTHING_COMPARED
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.digests import digest_state
 from topk_bandit.store.codec import encode_event, encode_settings
@@ -87,4 +88,6 @@ def _digest_of_log(model: Model) -> str:
     item_encoder = None if model.item_features is None else model.item_features.encoder
     encoders = [encoder for encoder in (model.encoder, item_encoder) if encoder is not None]
     content += [[[one.unknown, one.missing] for one in encoder.records] for encoder in encoders]
+    if model.comparison != NOTHING_COMPARED:
+        content.append(model.comparison.as_document())
     return blake2b(json.dumps(content).encode(), digest_size=_DIGEST_BYTES).hexdigest()

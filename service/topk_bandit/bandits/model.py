@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.bandits.comparison import NOTHING_COMPARED, Comparison
 from topk_bandit.bandits.contexts import fitting_features
 from topk_bandit.bandits.history import History, Totals
 from topk_bandit.bandits.items import Items
@@ -152,6 +153,8 @@ class Model:
     reward_curve
         By when slates have earned what they end up with. Snapshots of the first data version have none, and digests
         leave it out.
+    comparison
+        What it would have shown in shadow, and what its groups earn. Digests leave out one that knows nothing.
     skipped
         Positions of events that an operator had passed over. What comes after them may name slates and items that
         the model does not know.
@@ -172,6 +175,7 @@ class Model:
     aside_since_checkpoint: int = 0
     history: History = field(default_factory=History)
     reward_curve: RewardCurve = field(default_factory=RewardCurve)
+    comparison: Comparison = NOTHING_COMPARED
     skipped: frozenset[int] = frozenset()
 
     @property
@@ -359,6 +363,7 @@ def _begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         encoder=encoder,
         item_features=item_features,
         since_checkpoint=1,
+        comparison=Comparison(since_ms=first.at_ms if settings.control_share else 0),
     )
     model = replace(model, history=model.history.begin(first.at_ms, model.totals))
     return _adopt_prior(model, first.event.prior) if settings.prior_digest else model
@@ -382,6 +387,7 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
     after = replace(
         _time_rewards(_add_up(_apply(model, logged), before=model), logged, before=model),
         last=logged,
+        comparison=model.comparison.after(logged, model.settings),
         since_checkpoint=model.since_checkpoint + 1,
         aside_since_checkpoint=model.aside_since_checkpoint + _is_aside(logged.event),
     )
@@ -649,7 +655,11 @@ def _end_aside(model: Model, event: Rewarded | Expired) -> Model:
         aside_defaults=tally.aside_defaults + (isinstance(event, Expired) and reward is not None),
         aside_sum=tally.aside_sum + _usual_reward(model, reward),
     )
-    return replace(model, tally=counted)
+    if event.recommendation_id not in model.state.pending_ids:
+        return replace(model, tally=counted)
+    # It was set aside since it was shown, by a stage that learns nothing.
+    closed = model.state.closed(event.recommendation_id)
+    return replace(model, state=closed, tally=replace(counted, set_aside=counted.set_aside + 1))
 
 
 def _usual_reward(model: Model, reward: float | None) -> float:
@@ -696,7 +706,8 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
 
 def _revise_reward(model: Model, event: RewardRevised, logged: LoggedEvent) -> Model:
     """Learn a slate's provisional reward, or how it has changed; note a change of what is not known any more."""
-    has_places, tally = model.items.have_places(event.shown.slate), model.tally
+    learns = model.settings.stage.learns
+    has_places, tally = learns and model.items.have_places(event.shown.slate), model.tally
     defaults = event.is_default - event.was_default
     tally = replace(tally, expirations=tally.expirations + defaults, defaults=tally.defaults + defaults)
     if event.before is None:
@@ -704,7 +715,7 @@ def _revise_reward(model: Model, event: RewardRevised, logged: LoggedEvent) -> M
     state = _revised_state(model, event, event.before) if has_places else None
     if state is None:
         # Rewards of a kind that comes late are wild until enough of them were heard of.
-        value = event.value
+        value = event.value if learns else None
         heard = model.state if value is None or value == event.before else model.state.heard(value)
         return replace(model, state=heard, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     return replace(model, state=state, tally=replace(tally, voided=tally.voided + (event.value is None)))

@@ -184,9 +184,12 @@ class ModelCache:
 
     def count_lost(self) -> tuple[int, int]:
         """Count all that is known here of this worker's own bandits as lost; return how many events and rewards."""
-        own = {name: model for name, model in self._known().items() if self.ranks_first(str(name))}
-        counted = [count_lost(name, model, self._hooks) for name, model in own.items()]
+        counted = [count_lost(name, model, self._hooks) for name, model in self.find_own().items()]
         return sum(events for events, _ in counted), sum(rewards for _, rewards in counted)
+
+    def find_own(self) -> dict[BanditName, Model]:
+        """Return the models that are here of bandits that this worker owns."""
+        return {name: model for name, model in self._known().items() if self.ranks_first(str(name))}
 
     def _known(self) -> dict[BanditName, Model]:
         """Return the models that are here."""

@@ -21,6 +21,7 @@ import numpy as np
 from topk_bandit.bandits.contexts import check_context, complete_context
 from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.slate_rates import is_set_aside
+from topk_bandit.bandits.stages import baseline_of, check_baseline, gets_baseline, group_of, no_baseline
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import NOTHING_NAMED, Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
@@ -33,6 +34,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
+from topk_bandit.domain.stages import Group, Shadow, Stage
 from topk_bandit.learning.decisions import decide
 from topk_bandit.store.log import Correctable, RecordStatus
 
@@ -88,7 +90,8 @@ def choose_slate(model: Model, request: RecommendationRequest, *, strict_candida
 def choose(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> ChosenSlate:
     """Choose the slate for a request, and return how its context was taken.
 
-    Where too few candidates are left it is the baseline slate, if the bandit has one and all of it is available.
+    It is the baseline slate where the stage or the request's group asks for it. It is, too, where too few candidates
+    are left, if there is one and all of it is available. In shadow the bandit's own slate is chosen beside it.
 
     Parameters
     ----------
@@ -102,10 +105,12 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
     NotFoundError
         A candidate that is refused.
     NotReadyError
-        TOO_FEW_ITEMS: too few can be shown, and there is no baseline slate that can.
+        TOO_FEW_ITEMS: too few can be shown, and there is no baseline slate that can. NO_BASELINE: the stage or the
+        group asks for a baseline slate, and there is none that can be shown.
     """
     settings = model.settings
     check_context(settings, request.context)
+    check_baseline(model, request)
     context, odd = model.take(request.context)
     if request.candidates is not None and len(request.candidates) < settings.slate_size:
         problem = f"has {len(request.candidates)} items, the slate needs {settings.slate_size}"
@@ -113,12 +118,30 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
     if strict_candidates:
         model.items.check_candidates(request.candidates or ())
     eligible, passed_over = model.items.find_eligible(request.candidates)
-    if len(eligible) < settings.slate_size:
-        return ChosenSlate(_fall_back(model, request, context, n_left=len(eligible), passed_over=passed_over), odd)
+    group, is_enough = group_of(model, request), len(eligible) >= settings.slate_size
+    if is_enough and not gets_baseline(settings.stage, group):
+        shown = _choose_own(model, request, context, eligible, passed_over=passed_over)
+    else:
+        shown = _show_baseline(model, request, context, group, n_left=len(eligible), passed_over=passed_over)
+    if settings.stage is Stage.SHADOW and is_enough:
+        shown = replace(shown, shadow=_stay_in_shadow(model, request, context, eligible, shown))
+    is_usual = settings.stage is Stage.LIVE and group is Group.NONE
+    return ChosenSlate(shown if is_usual else replace(shown, stage=settings.stage, group=group), odd)
+
+
+def _choose_own(
+    model: Model,
+    request: RecommendationRequest,
+    context: NDArray[np.float64],
+    eligible: NDArray[np.int32],
+    *,
+    passed_over: int = 0,
+) -> Recommendation:
+    """Return the bandit's own slate."""
     seed = int.from_bytes(_digest(model.incarnation, request.request_id))
     rng = np.random.default_rng(seed)
-    decision = decide(model.state, settings.exploration, context=context, eligible=eligible, rng=rng)
-    recommendation = Recommendation(
+    decision = decide(model.state, model.settings.exploration, context=context, eligible=eligible, rng=rng)
+    return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=model.items.find_ids(decision.ranking),
         propensity=decision.propensity,
@@ -133,16 +156,40 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
         best_slate=() if decision.best is decision.ranking else model.items.find_ids(decision.best),
         passed_over=passed_over,
     )
-    return ChosenSlate(recommendation, odd)
 
 
-def _fall_back(
-    model: Model, request: RecommendationRequest, context: NDArray[np.float64], *, n_left: int, passed_over: int
+def _stay_in_shadow(
+    model: Model,
+    request: RecommendationRequest,
+    context: NDArray[np.float64],
+    eligible: NDArray[np.int32],
+    shown: Recommendation,
+) -> Shadow:
+    """Return the bandit's own slate beside the one that is shown, and what it would earn more."""
+    own = _choose_own(model, request, context, eligible).slate
+    if own == shown.slate:
+        return Shadow(own, 0.0, 0.0)
+    gain, variance = model.state.predict_difference(
+        context, model.items.find_indices(own), model.items.find_indices(shown.slate)
+    )
+    return Shadow(own, gain, math.sqrt(variance))
+
+
+def _show_baseline(
+    model: Model,
+    request: RecommendationRequest,
+    context: NDArray[np.float64],
+    group: Group,
+    *,
+    n_left: int,
+    passed_over: int,
 ) -> Recommendation:
     """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0."""
-    slate, state = model.settings.baseline_item_ids, model.state
+    slate, state = baseline_of(model, request), model.state
     if not slate or not model.items.available.issuperset(slate):
-        raise too_few_items(model, n_left=n_left, passed_over=passed_over)
+        if gets_baseline(model.settings.stage, group):
+            raise no_baseline(model, request, group)
+        raise too_few_items(model, request, n_left=n_left, passed_over=passed_over)
     moments = state.predict(context, model.items.find_indices(slate)[None], with_pending=False)
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
@@ -161,9 +208,12 @@ def _fall_back(
     )
 
 
-def too_few_items(model: Model, *, n_left: int, passed_over: int = 0) -> NotReadyError:
+def too_few_items(
+    model: Model, request: RecommendationRequest | None = None, *, n_left: int, passed_over: int = 0
+) -> NotReadyError:
     """Return the error TOO_FEW_ITEMS for a bandit of which so many items are left to be shown."""
-    needed, hidden = model.settings.slate_size, set(model.settings.baseline_item_ids) - model.items.available
+    baseline = model.settings.baseline_item_ids if request is None else baseline_of(model, request)
+    needed, hidden = model.settings.slate_size, set(baseline) - model.items.available
     problem = f"{n_left} items can be shown, {passed_over} were passed over, and the slate needs {needed}"
     if hidden:
         problem += f"; {len(hidden)} items of the baseline slate can't be shown either"
@@ -349,7 +399,7 @@ class Recommender:
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out, and read the features as the model's schema has them."""
         context = complete_context(model.settings, request.context)
-        return RecommendationRequest(request.request_id or self._new_id(), context, request.candidates)
+        return replace(request, request_id=request.request_id or self._new_id(), context=context)
 
     async def _decide(
         self, name: BanditName, request: RecommendationRequest, model: Model, *, strict_candidates: bool

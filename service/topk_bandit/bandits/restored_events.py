@@ -34,6 +34,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
 from topk_bandit.domain.paths import entry_of
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import OPEN_STATES, Recorded, find_item_values
@@ -103,8 +104,10 @@ def _rewards(restored: Event | Recorded) -> Iterator[float]:
     match restored:
         case Rewarded(value=value):
             yield value
-        case RewardAmended(value=value, before=before) | RewardRevised(value=value, before=before):
+        case RewardRevised(value=value, before=before):
             yield from (one for one in (value, before) if one is not None)
+        case RewardAmended(value=value, before=before, replaced=replaced):
+            yield from (one for one in (value, before, replaced) if one is not None)
         case RewardCollected(value=value) | Expired(default_reward=value):
             if value is not None:
                 yield value
@@ -153,6 +156,8 @@ def _check_settings(settings: BanditSettings) -> None:
         ("shares_fall_after", explored.shares_fall_after, MOST_SHARES_FALL_AFTER),
         ("learned_per_second", settings.learned_per_second, MOST_LEARNED_PER_SECOND),
         ("provisional_after_ms", settings.provisional_after_ms or 0, settings.reward_wait_ms),
+        ("control_share", settings.control_share, MAX_CONTROL_SHARE),
+        ("guardrail_margin", settings.guardrail_margin or 0.0, 1.0),
     ):
         _check_number(f"settings.{name}", value, most, least=0)
     rewards = (
@@ -182,6 +187,9 @@ def _check_recommendation(given: Recommendation) -> None:
         _check_number(f"recommendation.{name}", getattr(given, name), _MOST_COUNTED, least=0)
     for name in ("propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret"):
         _check_number(f"recommendation.{name}", getattr(given, name), _LARGEST_FIGURE)
+    if given.shadow is not None:
+        for name in ("gain", "gain_deviation"):
+            _check_number(f"recommendation.shadow.{name}", getattr(given.shadow, name), _LARGEST_FIGURE)
     for propensity in given.position_propensities:
         _check_number("recommendation.position_propensities", propensity, _LARGEST_FIGURE)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from topk_bandit.bandits.comparison import NOTHING_COMPARED, Comparison
 from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.history import History
 from topk_bandit.bandits.items import Items
@@ -202,6 +203,7 @@ def _describe_since_first(model: Model, checkpoint: Checkpoint) -> dict[str, Any
         "begun_at": checkpoint.begun_at,
         "names": checkpoint.recent.names,
         "reward_curve": [curve.sizes, curve.slates, curve.cohorts],
+        **({} if model.comparison == NOTHING_COMPARED else {"comparison": model.comparison.as_document()}),
     }
 
 
@@ -249,6 +251,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         items_position=header["items_position"],
         history=_read_history(header, arrays),
         reward_curve=RewardCurve.restore(*_first(RewardCurve, header.get("reward_curve", ()))),
+        comparison=Comparison.from_document(header["comparison"]) if "comparison" in header else NOTHING_COMPARED,
         skipped=frozenset(header["skipped"]),
     )
 

@@ -191,6 +191,8 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         fallback_size: int | None = None,
         min_model_version: int = 0,
         strict_candidates: bool = False,
+        baseline: Sequence[str] | None = None,
+        group_key: str | None = None,
         timeout: float | None = None,
     ) -> Recommendation:
         """Return the slate to show.
@@ -222,6 +224,12 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             before it.
         strict_candidates
             Whether a candidate that is unknown or retired is `NotFound`, instead of passed over and counted.
+        baseline
+            The shop's own slate, best first, for the control group and for a bandit in shadow or off; None for the
+            bandit's baseline slate.
+        group_key
+            What is drawn to a group, such as a visitor's pseudonym: equal keys stay in one group. None draws the
+            request.
         """
         asked = partial(
             self._operations.recommend,
@@ -232,6 +240,8 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             features=features,
             min_model_version=min_model_version,
             strict_candidates=strict_candidates,
+            baseline=baseline,
+            group_key=group_key,
         )
         if fallback is None:
             return self._fallbacks.came(bandit, await self._run(asked(), timeout))

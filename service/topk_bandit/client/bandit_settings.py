@@ -11,7 +11,9 @@ from topk_bandit.client.arguments import WRONG, message, refuse, texts
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import schema_message
 from topk_bandit.domain.bandits import Aggregation, RewardRange
+from topk_bandit.domain.stages import Stage
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
+from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +22,14 @@ if TYPE_CHECKING:
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Feature
 
-__all__ = ["AGGREGATIONS", "BanditChanges", "BanditSettings", "settings_mask", "settings_message"]
+__all__ = ["AGGREGATIONS", "STAGES", "BanditChanges", "BanditSettings", "settings_mask", "settings_message"]
+
+STAGES = {
+    Stage.LIVE: recommender_pb.STAGE_LIVE,
+    Stage.SHADOW: recommender_pb.STAGE_SHADOW,
+    Stage.FROZEN: recommender_pb.STAGE_FROZEN,
+    Stage.OFF: recommender_pb.STAGE_OFF,
+}
 
 AGGREGATIONS = {
     Aggregation.FIRST: bandit_pb.REWARD_AGGREGATION_FIRST,
@@ -69,6 +78,13 @@ class BanditSettings(TypedDict, total=False):
         How long after a slate its reward so far is first learned, or the default reward; None learns when it is final.
     default_item_value
         What an item counts that no reward of its slate names; None where nothing is known of such items.
+    stage
+        Whose slates are shown, and whether anything is learned.
+    control_share
+        Share of the requests that get the baseline slate, so that others are compared with them.
+    guardrail_margin
+        By which share of the control group's reward the bandit may be worse before it goes in shadow by itself; None
+        for no guardrail.
     """
 
     constant_beta: float | None
@@ -90,6 +106,9 @@ class BanditSettings(TypedDict, total=False):
     learned_per_second: int | None
     provisional_after: timedelta | None
     default_item_value: float | None
+    stage: Stage | None
+    control_share: float | None
+    guardrail_margin: float | None
 
 
 class BanditChanges(BanditSettings, total=False):
@@ -121,6 +140,9 @@ def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any)
     baseline, aggregation = get("baseline_item_ids"), get("reward_aggregation") or Aggregation.FIRST
     if aggregation not in AGGREGATIONS:
         raise refuse("reward_aggregation", aggregation)
+    stage = get("stage") or Stage.LIVE
+    if stage not in STAGES:
+        raise refuse("stage", stage)
     return message(
         bandit_pb.Bandit,
         exploration=_exploration(settings),
@@ -139,6 +161,9 @@ def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any)
         learned_per_second=get("learned_per_second"),
         provisional_after=_duration("provisional_after", get("provisional_after")),
         default_item_value=get("default_item_value"),
+        stage=STAGES[stage],
+        control_share=get("control_share"),
+        guardrail_margin=get("guardrail_margin"),
         **others,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from topk_bandit.client import imports
 from topk_bandit.client.arguments import filled, message, number, numbers, refuse, several, texts
 from topk_bandit.client.arguments import item_values as values_of_items
-from topk_bandit.client.bandit_settings import AGGREGATIONS, settings_mask, settings_message
+from topk_bandit.client.bandit_settings import AGGREGATIONS, STAGES, settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, no_answer
 from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
 from topk_bandit.client.imports import ImportProgress
@@ -23,15 +23,21 @@ from topk_bandit.client.values import (
     BanditStats,
     BatchOutcome,
     Durability,
+    Group,
+    GroupStats,
+    Interval,
     Item,
     Kernel,
+    LiftStats,
     Recommendation,
     RewardOutcome,
     RewardPoint,
     RewardRange,
     RewardReceipt,
     RewardTimes,
+    ShadowStats,
     Source,
+    Stage,
 )
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -70,6 +76,12 @@ _KERNELS = {
     bandit_pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
 }
 _AGGREGATIONS = {number: kind for kind, number in AGGREGATIONS.items()}
+_STAGES = {recommender_pb.STAGE_UNSPECIFIED: Stage.LIVE} | {number: stage for stage, number in STAGES.items()}
+_GROUPS = {
+    recommender_pb.GROUP_UNSPECIFIED: Group.NONE,
+    recommender_pb.GROUP_BANDIT: Group.BANDIT,
+    recommender_pb.GROUP_CONTROL: Group.CONTROL,
+}
 _KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items()}
 
 
@@ -146,6 +158,8 @@ class Operations:
         features: object,
         min_model_version: int,
         strict_candidates: bool,
+        baseline: Iterable[str] | None,
+        group_key: str | None,
     ) -> Operation[Recommendation]:
         """Ask for a slate."""
         request = message(
@@ -156,6 +170,8 @@ class Operations:
             request_id=request_id or self.new_request_id(),
             min_model_version=min_model_version,
             strict_candidates=strict_candidates,
+            baseline_item_ids=filled("baseline_item_ids", baseline, absent="the bandit's baseline slate"),
+            group_key=group_key,
             features=None if features is None else feature_values(features),
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _slate_in, hedged=True)
@@ -408,6 +424,8 @@ def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendat
         position_propensities=tuple(response.position_propensities),
         regret_confidence=response.regret_confidence,
         passed_over=response.passed_over_count,
+        stage=_STAGES[response.stage],
+        group=_GROUPS[response.group],
     )
 
 
@@ -481,6 +499,9 @@ def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
         learned_per_second=bandit.learned_per_second,
         provisional_after=bandit.provisional_after.ToTimedelta() if bandit.HasField("provisional_after") else None,
         default_item_value=bandit.default_item_value if bandit.HasField("default_item_value") else None,
+        stage=_STAGES[bandit.stage],
+        control_share=bandit.control_share,
+        guardrail_margin=bandit.guardrail_margin if bandit.HasField("guardrail_margin") else None,
     )
 
 
@@ -512,8 +533,39 @@ def _stats(response: bandit_pb.GetBanditStatsResponse) -> BanditStats:
         "context_features": tuple(map(feature_stats, response.context_features)),
         "item_features": tuple(map(feature_stats, response.item_features)),
         "reward_times": _reward_times(response.reward_times),
+        "shadow": _shadow(response.shadow),
+        "lift": _lift(response.lift) if response.HasField("lift") else None,
     }
     return BanditStats(**values | parts)
+
+
+def _shadow(shadow: bandit_pb.ShadowStats) -> ShadowStats:
+    return ShadowStats(shadow.slate_count, shadow.agreement_count, shadow.shared_item_mean, _interval(shadow, "gain"))
+
+
+def _lift(lift: bandit_pb.Lift) -> LiftStats:
+    return LiftStats(
+        since_ms=lift.since.ToMilliseconds(),
+        bandit=_group(lift.bandit),
+        control=_group(lift.control),
+        verdict=bandit_pb.LiftVerdict.Name(lift.verdict).removeprefix("LIFT_VERDICT_").replace("_", " ").lower(),
+        difference=_interval(lift, "difference"),
+        ratio=_interval(lift, "ratio"),
+        further_requests=lift.further_request_count if lift.HasField("further_request_count") else None,
+        has_odd_groups=lift.odd_groups,
+        confidence=lift.confidence,
+        guarded_position=lift.guarded_position,
+        guarded_reason=lift.guarded_reason,
+    )
+
+
+def _group(group: bandit_pb.GroupStats) -> GroupStats:
+    return GroupStats(group.drawn_count, group.counted_count, group.mean_reward)
+
+
+def _interval(holder: bandit_pb.ShadowStats | bandit_pb.Lift, name: str) -> Interval | None:
+    found: bandit_pb.Interval = getattr(holder, name)
+    return Interval(found.value, found.low, found.high) if holder.HasField(name) else None
 
 
 def _reward_times(times: bandit_pb.RewardTimes) -> RewardTimes:

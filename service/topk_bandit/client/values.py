@@ -16,6 +16,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
 )
 from topk_bandit.domain.durability import Durability
+from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, ShadowStats, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +34,12 @@ __all__ = [
     "BanditStats",
     "BatchOutcome",
     "Durability",
+    "Group",
+    "GroupStats",
+    "Interval",
     "Item",
     "Kernel",
+    "LiftStats",
     "OutboxStatus",
     "Recommendation",
     "Refusal",
@@ -43,7 +48,9 @@ __all__ = [
     "RewardRange",
     "RewardReceipt",
     "RewardTimes",
+    "ShadowStats",
     "Source",
+    "Stage",
     "Tls",
 ]
 
@@ -105,7 +112,7 @@ class Recommendation:
     explored
         Whether the slate was drawn at random by one of the exploration's shares.
     baseline
-        Whether it is the bandit's baseline slate, because too few candidates could be shown.
+        Whether it is the baseline slate: the stage or the group asks for it, or too few candidates could be shown.
     observations
         Rewards that the model had learned from.
     reward_deadline
@@ -118,6 +125,10 @@ class Recommendation:
         Probability with which `regret_bound` holds, if what the model believes does.
     passed_over
         How many candidates were passed over: unknown, retired or unavailable.
+    stage
+        Whose slates the bandit shows now, and whether it learns.
+    group
+        Whom the request was drawn to, if the bandit has a control group.
     """
 
     id: str
@@ -136,6 +147,8 @@ class Recommendation:
     position_propensities: tuple[float, ...]
     regret_confidence: float
     passed_over: int
+    stage: Stage = Stage.LIVE
+    group: Group = Group.NONE
 
     @property
     def degraded(self) -> bool:
@@ -248,6 +261,13 @@ class Bandit:
         How long after a slate its reward so far is first learned; None where it is learned when it is final.
     default_item_value
         What an item counts that no reward of its slate names; None where nothing is known of such items.
+    stage
+        Whose slates are shown, and whether anything is learned.
+    control_share
+        Share of the requests that get the baseline slate; 0 without a control group.
+    guardrail_margin
+        By which share of the control group's reward it may be worse before it goes in shadow by itself; None for no
+        guardrail.
     """
 
     name: str
@@ -275,6 +295,9 @@ class Bandit:
     learned_per_second: int
     provisional_after: timedelta | None
     default_item_value: float | None
+    stage: Stage
+    control_share: float
+    guardrail_margin: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,3 +386,5 @@ class BanditStats:
     damage: str
     selection_share: float
     reward_times: RewardTimes
+    shadow: ShadowStats
+    lift: LiftStats | None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.features import NO_FEATURES
+from topk_bandit.domain.stages import Group, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
     from topk_bandit.domain.reward_times import RewardTimes
+    from topk_bandit.domain.stages import LiftStats, Shadow, ShadowStats
 
 __all__ = [
     "DEFAULT_BETA_SCALE",
@@ -235,7 +237,8 @@ class BanditSettings:
     requires_activation
         Whether a recommendation may never be shown, and counts and is learned from only once it is activated.
     baseline_item_ids
-        The slate that is shown where too few candidates are left, best first; none for a bandit without one.
+        The slate that is shown where too few candidates are left, and where the stage or the group asks for it, best
+        first; none for a bandit without one.
     context_schema
         The features that contexts are encoded from; None for contexts that callers encode.
     item_schema
@@ -251,6 +254,14 @@ class BanditSettings:
     default_item_value
         What an item of a slate counts that none of its rewards names, and each item of one that ends with the default
         reward; None where nothing is known of such items.
+    stage
+        Whose slates are shown, and whether anything is learned.
+    control_share
+        Share of the requests, by their group keys, that get the baseline slate, so that others are compared with them;
+        0 for a bandit without a control group.
+    guardrail_margin
+        By which share of what the control group earns the bandit's group may earn less; once it is worse for sure, the
+        stage becomes SHADOW. None for a bandit without a guardrail.
     """
 
     item_capacity: int
@@ -273,6 +284,9 @@ class BanditSettings:
     learned_per_second: int = DEFAULT_LEARNED_PER_SECOND
     provisional_after_ms: int | None = None
     default_item_value: float | None = None
+    stage: Stage = Stage.LIVE
+    control_share: float = 0.0
+    guardrail_margin: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,11 +337,21 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class RecommendationRequest:
-    """What a storefront asks: a slate for this context, from these candidates (None: every available item)."""
+    """What a storefront asks: a slate for this context, from these candidates (None: every available item).
+
+    Attributes
+    ----------
+    baseline_item_ids
+        The caller's own slate, best first: it takes the place of the bandit's baseline slate. None if it is empty.
+    group_key
+        What is drawn to a group, such as a visitor: equal keys are in the same one. If it is empty, the request is.
+    """
 
     request_id: str
     context: Context
     candidates: tuple[str, ...] | None
+    baseline_item_ids: tuple[str, ...] = ()
+    group_key: str = ""
 
 
 REGRET_CONFIDENCE = 0.9
@@ -343,7 +367,8 @@ class Recommendation:
     slate
         Item ids, best first.
     propensity
-        Exact probability that this slate would be shown, given the model version and the request without its id.
+        Exact probability that this slate would be shown, given the model version, the group, and the request without
+        its id.
     mean, standard_deviation
         Posterior of the slate's expected reward, in reward units, by the rewards that have come. Until two of them
         differ these have no unit, and the mean is what all of them were: 0 before the first.
@@ -369,7 +394,11 @@ class Recommendation:
     passed_over
         Candidates that were passed over: unknown, retired or unavailable.
     baseline
-        True when too few candidates were left, and this is the bandit's baseline slate.
+        True when this is the baseline slate: too few candidates were left, or the stage or the group asks for it.
+    stage, group
+        Those of the request.
+    shadow
+        The slate that the bandit would have shown, in the stage that asks for it; else None.
     """
 
     recommendation_id: str
@@ -388,6 +417,9 @@ class Recommendation:
     best_slate: tuple[str, ...] = ()
     passed_over: int = 0
     baseline: bool = False
+    stage: Stage = Stage.LIVE
+    group: Group = Group.NONE
+    shadow: Shadow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,10 +484,14 @@ class BanditCreated:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged:
-    """New settings; only fields that may change differ from the old ones. `prior` is the new one, if it changed."""
+    """New settings; only fields that may change differ from the old ones. `prior` is the new one, if it changed.
+
+    `guarded` is why a guardrail changed them; empty where somebody asked for the change.
+    """
 
     settings: BanditSettings
     prior: Prior | None = None
+    guarded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,7 +560,7 @@ class RewardCollected:
 class Rewarded:
     """A slate's reward is known: one that arrived before its deadline, or what several such ones come to.
 
-    `item_values` are what is learned of its items; None where nothing is known of any.
+    `item_values` are what is learned of its items; None where nothing is known of any. `group` is its request's.
     """
 
     recommendation_id: str
@@ -532,6 +568,7 @@ class Rewarded:
     shown: Shown
     aside: bool = False
     item_values: ItemValues | None = None
+    group: Group = Group.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,6 +589,8 @@ class RewardRevised:
         What was learned of it before; None for the first time.
     item_values, item_values_before
         What is learned of its items, and what was before; None where nothing is known of any.
+    group
+        That of the slate's request.
     """
 
     recommendation_id: str
@@ -564,6 +603,7 @@ class RewardRevised:
     before: float | None = None
     item_values: ItemValues | None = None
     item_values_before: ItemValues | None = None
+    group: Group = Group.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,12 +612,15 @@ class RewardAmended:
 
     `before` is what it was, of a slate that was set aside: nobody else knows. None of one that was learned.
     `item_values` are what is known of its items from now on; None where that is nothing, and of one that was set aside.
+    `group` is that of the slate's request, and `replaced` what its reward was if it has a group.
     """
 
     recommendation_id: str
     value: float | None
     before: float | None = None
     item_values: ItemValues | None = None
+    group: Group = Group.NONE
+    replaced: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,7 +673,8 @@ class EventSkipped:
 class Expired:
     """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is.
 
-    `item_values` are what is learned of its items with it; None for nothing.
+    `item_values` are what is learned of its items with it; None for nothing. `group` is that of the slate's request;
+    NONE of a slate that is taken back.
     """
 
     recommendation_id: str
@@ -638,6 +682,7 @@ class Expired:
     shown: Shown | None
     aside: bool = False
     item_values: ItemValues | None = None
+    group: Group = Group.NONE
 
 
 SlateEvent: TypeAlias = Activated | Lapsed | RewardCollected | Rewarded | RewardAmended | RewardRevised | Expired
@@ -759,6 +804,10 @@ class BanditStats:
         Share of the slates that ended and are not learned, though all rewards that are learned are other than zero.
     reward_times
         By when slates have earned what they end up with.
+    shadow
+        What it would have shown in shadow.
+    lift
+        What its group earns beside the control group; None for a bandit that never had one.
     damage
         Why the log can't be learned from any further; empty while it can.
     set_aside
@@ -821,6 +870,8 @@ class BanditStats:
     has_reward_range: bool
     selection_share: float
     reward_times: RewardTimes
+    shadow: ShadowStats
+    lift: LiftStats | None
     damage: str
     noticed_changes: int
     set_aside: int

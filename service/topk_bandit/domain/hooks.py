@@ -99,6 +99,12 @@ class Hooks:
     def posterior(self, bandit: str, figures: ModelFigures) -> None:
         """Note what a model's figures are now."""
 
+    def compared(self, bandit: str, *, shortfall: float, has_odd_groups: bool) -> None:
+        """Note what a bandit's group earns beside its control group: which share less for sure, 0 if it may be none."""
+
+    def guarded(self) -> None:
+        """Note that a guardrail of this worker took a bandit off."""
+
     def doubted(self, kind: str, count: int) -> None:
         """Note rewards that are not learned, because they are wild, "reward", or their contexts, "context"."""
 

@@ -5,9 +5,9 @@ whole numbers have any size. So a sum is kept as one of them and a power, and no
 it. Floats would differ with the order of their addition, and 1 added to 1e100 and 1e100 taken off again would leave
 0.
 
-A sum of n numbers of at most `MAX_REWARD_MAGNITUDE`, however close to zero they are, has at most 1,074 + 333 + log2(n)
-binary digits, and one of their squares 2,148 + 665 + log2(n): squares are exact, too. A sum of clicks has as many as
-their count.
+A slate's reward comes to at most 32 times `MAX_REWARD_MAGNITUDE`. A sum of n of them, however close to zero they are,
+has at most 1,074 + 338 + log2(n) binary digits, and one of their squares 2,148 + 675 + log2(n): squares are exact, too.
+A sum of clicks has as many as their count.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from topk_bandit.domain.errors import InvalidArgumentError
 
 __all__ = ["MOST_CHARACTERS", "NO_SUM", "ExactSum"]
 
-MOST_CHARACTERS = 726
+MOST_CHARACTERS = 730
 """How long a sum's text is at most: squares of up to 2^63 rewards, in hexadecimal digits, with sign and power."""
 
-_TEXT = re.compile(r"(-?[0-9a-f]{1,719})p(0|-?[1-9][0-9]{0,3})")
+_TEXT = re.compile(r"(-?[0-9a-f]{1,723})p(0|-?[1-9][0-9]{0,3})")
 
 
 @dataclass(frozen=True, slots=True)

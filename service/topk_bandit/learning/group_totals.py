@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import MAX_REWARD_MAGNITUDE
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.exact_sums import NO_SUM, ExactSum
 
@@ -37,12 +36,10 @@ class GroupTotals:
 
     def plus(self, reward: float) -> GroupTotals:
         """Return the totals with one more request, and what it earned."""
-        _check(reward)
         return GroupTotals(self.count + 1, self.total.plus(reward), self.squares.plus_square(reward))
 
     def minus(self, reward: float) -> GroupTotals:
         """Return the totals without a request that is in them, which earned so much."""
-        _check(reward)
         if not self.count:
             raise InvalidArgumentError("reward", "there is no request to take off")
         return GroupTotals(self.count - 1, self.total.minus(reward), self.squares.minus_square(reward))
@@ -73,8 +70,3 @@ class GroupTotals:
 
 
 NO_REQUESTS = GroupTotals()
-
-
-def _check(reward: float) -> None:
-    if not abs(reward) <= MAX_REWARD_MAGNITUDE:  # NaN is refused as well
-        raise InvalidArgumentError("reward", f"expected a number of at most {MAX_REWARD_MAGNITUDE:g}, got {reward}")

@@ -369,6 +369,16 @@ class State:
             )
         )
 
+    def predict_difference(
+        self, context: NDArray[np.float64], first: NDArray[np.int32], second: NDArray[np.int32]
+    ) -> tuple[float, float]:
+        """Return mean and variance of what a ranking (k,) earns more than another, as `predict` does of one.
+
+        Until two rewards differ there is no unit, and no mean is larger.
+        """
+        mean, variance = self.posterior.predict_difference(self.encode(context), first, second)
+        return mean if self.posterior.rewards_vary else 0.0, variance * self.spread_factor**2
+
     def widen(self, moments: Moments) -> Moments:
         """Return moments of the posterior with a spread that holds of the latest rewards."""
         return moments._replace(variance=moments.variance * self.spread_factor**2)
@@ -725,7 +735,7 @@ class State:
             # It is the newest row, so it has to be the newest observation.
             recent = recent.move_to_the_end(index)
             posterior = posterior.observe(self.encode(recent.contexts[-1]), recent.rankings[-1], reward)
-        since_refit = self.since_refit + (verdict == Verdict.BELIEVED and not is_latest)
+        since_refit = self.since_refit + (bool(verdict == Verdict.BELIEVED) and not is_latest)
         return replace(self, posterior=self._scale(posterior), recent=recent, since_refit=since_refit)
 
     def _is_latest(self, index: int) -> bool:

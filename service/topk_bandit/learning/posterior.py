@@ -672,6 +672,40 @@ class Posterior:
             mean += self.slope * self.prior_mean.of_slates(point, orders)
         return Moments(mean, self.amplitude * variance + self._variances_of_prior_mean(point, orders))
 
+    def predict_difference(
+        self, context: ArrayLike, first: NDArray[np.int32], second: NDArray[np.int32]
+    ) -> tuple[float, float]:
+        """Return the mean and variance of what one ranking earns more than another in one context, by the rewards.
+
+        Parameters
+        ----------
+        context
+            Shape (C,).
+        first, second
+            Item indices, shape (k,).
+        """
+        point, orders = self._validated_context(context), np.stack([first, second])
+        signs, n = np.array([1.0, -1.0]), self.n_rows
+        cross = self._cross(point, orders, with_constant=False)[:n] @ signs
+        whitened = self._rows.whitener[:n, :n].T @ cross
+        prior = float(point @ point) * self.kernel.gram(orders, orders)
+        if self._known is not None:
+            prior -= self._known.cross(np.stack([point, point]), orders, point, orders, with_constant=False)
+        variance = self.amplitude * max(float(signs @ prior @ signs - whitened @ whitened), 0.0)
+        means = self.predict(point, orders, with_pending=False).mean
+        return float(means @ signs), variance + self._variance_of_prior_difference(point, orders, signs)
+
+    def _variance_of_prior_difference(self, context: FloatArray, orders: Rankings, signs: FloatArray) -> float:
+        """Return the variance of the difference of s h of two rankings in a context, which rewards do not narrow."""
+        items = np.unique(orders)
+        of_items = None if self.prior_mean is None else self.prior_mean.variances(context, items)
+        if self.prior_mean is None or of_items is None:
+            return 0.0
+        weights = np.zeros(len(items))
+        for sign, order in zip(signs, orders, strict=True):
+            weights[np.searchsorted(items, order)] += sign * self.prior_mean.position_weights
+        return float(self.slope**2 * (of_items @ weights**2))
+
     def _variances_of_prior_mean(self, context: FloatArray, orders: Rankings) -> FloatArray | float:
         """Return the variances of s h of rankings (A, k) in a context, which rewards do not narrow; shape (A,)."""
         believed = self.prior_mean

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.housekeeping import Housekeeper
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
@@ -58,7 +59,7 @@ from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
     from multiprocessing.connection import Connection
     from pathlib import Path
@@ -300,14 +301,18 @@ def _assemble(
     peers = Peers(spec.number, spec.peer_paths, hooks=metrics)
     models = _models(settings, store, threads.learning, metrics, peers, worker_id=connected.writer)
     designer = _designer(study_store, threads.designing, metrics)
-    _start(models, designer, Housekeeper(store, models) if spec.number == WATCHING_WORKER else None, stack)
     quotas = _quotas(settings, stack)
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
+    bandits = _bandits(settings, store, models, in_store, studies)
+    loops: list[Housekeeper | Guardrails] = [Guardrails(models, bandits, hooks=metrics)]
+    if spec.number == WATCHING_WORKER:
+        loops.append(Housekeeper(store, models))
+    _start(models, designer, loops, stack)
     use_cases = (
         Recommender(store, models, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
-        _bandits(settings, store, models, in_store, studies),
+        bandits,
         studies,
         _operators(store, models, in_store, threads.inspecting, metrics.latencies),
     )
@@ -331,13 +336,15 @@ def _assemble(
     return servers, peers, models
 
 
-def _start(models: ModelCache, designer: Designer, housekeeper: Housekeeper | None, stack: AsyncExitStack) -> None:
+def _start(
+    models: ModelCache, designer: Designer, loops: Sequence[Housekeeper | Guardrails], stack: AsyncExitStack
+) -> None:
     """Start what runs beside the calls, until `stack` ends; one worker of a service keeps house for all."""
     for one in (models, designer):
         stack.push_async_callback(one.stop)
         one.start()
-    if housekeeper is not None:
-        stack.callback(asyncio.get_running_loop().create_task(housekeeper.run()).cancel)
+    for loop in loops:
+        stack.callback(asyncio.get_running_loop().create_task(loop.run()).cancel)
 
 
 def _status_of(latencies: RecentLatencies) -> Callable[[], WorkerStatus]:

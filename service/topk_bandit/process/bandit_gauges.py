@@ -37,6 +37,8 @@ _LARGEST = {
     "topk_bandit_spread_factor": f"By how much spreads are widened to hold of the latest rewards: {_WORST}",
     "topk_bandit_missing_rewards": f"Rewards that slates since the newest reward usually get: {_WORST}",
     "topk_bandit_selection_share": f"Share of slates without a reward, where only buyers are learned from: {_WORST}",
+    "topk_bandit_lift_shortfall": f"Share that a bandit's group earns less than its control group for sure: {_WORST}",
+    "topk_bandit_odd_groups": f"Whether a bandit's groups are not as large as its control share asks: {_WORST}",
     "topk_bandit_reward_settled_seconds": f"After how long 99 % of what slates end up with has come: {_WORST}",
     "topk_bandit_snapshot_bytes": f"Size of a bandit's newest snapshot: {_WORST}",
 }
@@ -129,6 +131,12 @@ class BanditGauges:
             self._put_largest("topk_bandit_selection_share", bandit, figures.selection_share)
             self._put_largest("topk_bandit_reward_settled_seconds", bandit, figures.settled_seconds)
             self._show_sums()
+
+    def note_comparison(self, bandit: str, *, shortfall: float, has_odd_groups: bool) -> None:
+        """Keep what a bandit's group earns beside its control group."""
+        with self._lock:
+            self._put_largest("topk_bandit_lift_shortfall", bandit, shortfall)
+            self._put_largest("topk_bandit_odd_groups", bandit, float(has_odd_groups))
 
     def note_snapshot(self, bandit: str, *, unsaved_events: int, age_seconds: float, n_bytes: int) -> None:
         """Keep what is known of a bandit's newest snapshot; one of no bytes is none."""

@@ -269,6 +269,9 @@ class Metrics(Hooks):
         )
 
     def _register_residence(self) -> None:
+        self._guarded = self._counter(
+            "topk_bandit_guarded_total", "Bandits that a guardrail took off: they were worse than their control group."
+        )
         self._limit_gauge = self._gauge("topk_bandit_model_limit_bytes", "What one bandit's model may take in memory.")
         self._rested = self._counter(
             "topk_bandit_models_rested_total",
@@ -461,6 +464,14 @@ class Metrics(Hooks):
     def posterior(self, bandit: str, figures: ModelFigures) -> None:
         """Keep the figures of a bandit's model."""
         self._bandits.note_figures(bandit, figures)
+
+    def compared(self, bandit: str, *, shortfall: float, has_odd_groups: bool) -> None:
+        """Keep what a bandit's group earns beside its control group."""
+        self._bandits.note_comparison(bandit, shortfall=shortfall, has_odd_groups=has_odd_groups)
+
+    def guarded(self) -> None:
+        """Count a bandit that a guardrail took off."""
+        self._guarded.inc()
 
     def doubted(self, kind: str, count: int) -> None:
         """Count rewards that are not learned."""

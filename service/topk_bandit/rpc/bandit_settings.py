@@ -29,16 +29,18 @@ from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
 from topk_bandit.domain.nearest import find_nearest
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Stage
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.features import schema_from_proto, schema_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
+from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from topk_bandit.domain.features import FeatureSchema
 
-__all__ = ["duration", "masked_change", "settings_from_proto", "settings_to_proto"]
+__all__ = ["STAGES_ON_THE_WIRE", "duration", "masked_change", "settings_from_proto", "settings_to_proto"]
 
 _DEFAULT_REWARD_WAIT_MS = 24 * 60 * 60 * 1000
 _NANOS_PER_SECOND = 1_000_000_000
@@ -64,6 +66,15 @@ _AGGREGATIONS = {
 _AGGREGATIONS_ON_THE_WIRE = {
     kind: number for number, kind in _AGGREGATIONS.items() if number != pb.REWARD_AGGREGATION_UNSPECIFIED
 }
+
+_STAGES = {
+    recommender_pb.STAGE_UNSPECIFIED: Stage.LIVE,
+    recommender_pb.STAGE_LIVE: Stage.LIVE,
+    recommender_pb.STAGE_SHADOW: Stage.SHADOW,
+    recommender_pb.STAGE_FROZEN: Stage.FROZEN,
+    recommender_pb.STAGE_OFF: Stage.OFF,
+}
+STAGES_ON_THE_WIRE = {stage: number for number, stage in _STAGES.items() if number != recommender_pb.STAGE_UNSPECIFIED}
 
 _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
 _SHARES = ("uniform_share", "near_share")
@@ -98,6 +109,9 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         learned_per_second=_learned_per_second(bandit),
         provisional_after_ms=_provisional_after_ms(bandit),
         default_item_value=_default_item_value(bandit),
+        stage=_stage(bandit),
+        control_share=_control_share(bandit),
+        guardrail_margin=_guardrail_margin(bandit),
     )
     return _check_together(settings)
 
@@ -123,6 +137,9 @@ def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
         learned_per_second=settings.learned_per_second,
         provisional_after=None if settings.provisional_after_ms is None else duration(settings.provisional_after_ms),
         default_item_value=settings.default_item_value,
+        stage=STAGES_ON_THE_WIRE[settings.stage],
+        control_share=settings.control_share,
+        guardrail_margin=settings.guardrail_margin,
     )
 
 
@@ -279,8 +296,30 @@ def _provisional_after_ms(bandit: pb.Bandit) -> int | None:
     return _milliseconds("bandit.provisional_after", bandit.provisional_after, (MAX_REWARD_WAIT_MS, "90 days"))
 
 
+def _stage(bandit: pb.Bandit) -> Stage:
+    stage = _STAGES.get(bandit.stage)
+    if stage is None:
+        raise InvalidArgumentError("bandit.stage", f"is no stage that this service knows: {bandit.stage}")
+    return stage
+
+
+def _control_share(bandit: pb.Bandit) -> float:
+    return fields.number("bandit.control_share", bandit.control_share, low=0.0, high=MAX_CONTROL_SHARE)
+
+
+def _guardrail_margin(bandit: pb.Bandit) -> float | None:
+    if not bandit.HasField("guardrail_margin"):
+        return None
+    return fields.number("bandit.guardrail_margin", bandit.guardrail_margin, low=0.0, high=1.0)
+
+
 def _check_together(settings: BanditSettings) -> BanditSettings:
-    """Return settings whose default reward could be posted, and whose rewards are provisional before they are final."""
+    """Return settings whose default reward could be posted, and whose rewards are provisional before they are final.
+
+    A guardrail has a control group to compare with.
+    """
+    if settings.guardrail_margin is not None and not settings.control_share:
+        raise InvalidArgumentError("bandit.guardrail_margin", "needs a control_share, to compare with")
     after_ms = settings.provisional_after_ms
     if after_ms is not None and after_ms >= settings.reward_wait_ms:
         problem = f"must be less than the bandit's reward_wait, {settings.reward_wait_ms} milliseconds, not {after_ms}"
@@ -330,6 +369,9 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "item_schema": {"item_schema": _item_schema},
     "durability": {"durability": _durability},
     "learned_per_second": {"learned_per_second": _learned_per_second},
+    "stage": {"stage": _stage},
+    "control_share": {"control_share": _control_share},
+    "guardrail_margin": {"guardrail_margin": _guardrail_margin},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS, "context_schema")
 

@@ -21,9 +21,16 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
+from topk_bandit.domain.stages import Group
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.bandit_settings import duration, masked_change, settings_from_proto, settings_to_proto
+from topk_bandit.rpc.bandit_settings import (
+    STAGES_ON_THE_WIRE,
+    duration,
+    masked_change,
+    settings_from_proto,
+    settings_to_proto,
+)
 from topk_bandit.rpc.features import feature_stats_to_proto, features_from_proto, features_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.reward_times import RewardTimes
+    from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, ShadowStats
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.v1 import operator_service_pb2 as operator_pb
 
@@ -99,6 +107,19 @@ _DURABILITIES = {
 }
 
 
+_GROUPS = {
+    Group.NONE: recommender_pb.GROUP_UNSPECIFIED,
+    Group.BANDIT: recommender_pb.GROUP_BANDIT,
+    Group.CONTROL: recommender_pb.GROUP_CONTROL,
+}
+
+_VERDICTS = {
+    "too early": bandit_pb.LIFT_VERDICT_TOO_EARLY,
+    "undecided": bandit_pb.LIFT_VERDICT_UNDECIDED,
+    "better": bandit_pb.LIFT_VERDICT_BETTER,
+    "worse": bandit_pb.LIFT_VERDICT_WORSE,
+}
+
 _ACTIVATIONS = {
     ActivationOutcome.ACTIVATED: recommender_pb.ACTIVATION_OUTCOME_ACTIVATED,
     ActivationOutcome.DUPLICATE: recommender_pb.ACTIVATION_OUTCOME_DUPLICATE,
@@ -117,6 +138,8 @@ def recommendation_request(
         request_id=request.request_id,
         context=context_from_proto("", request),
         candidates=fields.item_ids("candidate_item_ids", request.candidate_item_ids) or None,
+        baseline_item_ids=fields.item_ids("baseline_item_ids", request.baseline_item_ids),
+        group_key=fields.opaque_id("group_key", request.group_key) if request.group_key else "",
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
 
@@ -150,6 +173,8 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         position_propensities=recommendation.position_propensities,
         regret_confidence=REGRET_CONFIDENCE,
         passed_over_count=recommendation.passed_over,
+        stage=STAGES_ON_THE_WIRE[recommendation.stage],
+        group=_GROUPS[recommendation.group],
     )
 
 
@@ -373,6 +398,8 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         has_reward_range=stats.has_reward_range,
         selection_share=stats.selection_share,
         reward_times=_reward_times_to_proto(stats.reward_times),
+        shadow=_shadow_to_proto(stats.shadow),
+        lift=None if stats.lift is None else _lift_to_proto(stats.lift),
         damage=stats.damage,
         noticed_change_count=stats.noticed_changes,
         set_aside_count=stats.set_aside,
@@ -390,6 +417,39 @@ def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
         item_features=map(feature_stats_to_proto, stats.item_features),
         **asdict(stats.hyperparameters),
     )
+
+
+def _shadow_to_proto(shadow: ShadowStats) -> bandit_pb.ShadowStats:
+    return bandit_pb.ShadowStats(
+        slate_count=shadow.slates,
+        agreement_count=shadow.agreements,
+        shared_item_mean=shadow.shared_items,
+        gain=_interval_to_proto(shadow.gain),
+    )
+
+
+def _lift_to_proto(lift: LiftStats) -> bandit_pb.Lift:
+    return bandit_pb.Lift(
+        since=timestamp(lift.since_ms),
+        bandit=_group_to_proto(lift.bandit),
+        control=_group_to_proto(lift.control),
+        verdict=_VERDICTS[lift.verdict],
+        difference=_interval_to_proto(lift.difference),
+        ratio=_interval_to_proto(lift.ratio),
+        further_request_count=lift.further_requests,
+        odd_groups=lift.has_odd_groups,
+        confidence=lift.confidence,
+        guarded_position=lift.guarded_position,
+        guarded_reason=lift.guarded_reason,
+    )
+
+
+def _group_to_proto(group: GroupStats) -> bandit_pb.GroupStats:
+    return bandit_pb.GroupStats(drawn_count=group.drawn, counted_count=group.counted, mean_reward=group.mean_reward)
+
+
+def _interval_to_proto(interval: Interval | None) -> bandit_pb.Interval | None:
+    return None if interval is None else bandit_pb.Interval(**asdict(interval))
 
 
 def _reward_times_to_proto(times: RewardTimes) -> bandit_pb.RewardTimes:

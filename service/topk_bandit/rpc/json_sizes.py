@@ -64,6 +64,7 @@ MOST_OF_FIELDS: dict[str, int] = {
     "PastObservation.item_values": MAX_SLATE_SIZE,
     "RankingAnswer.item_ids": MAX_LIST_SIZE,
     "RatingsAnswer.ratings": MAX_LIST_SIZE,
+    "RecommendRequest.baseline_item_ids": MAX_SLATE_SIZE,
     "RecommendRequest.candidate_item_ids": fields.MAX_ITEMS,
     "RecommendRequest.context": MAX_CONTEXT_DIMENSION,
     "RecommendRequest.features": MAX_FEATURES,

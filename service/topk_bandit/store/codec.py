@@ -50,6 +50,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Group, Shadow, Stage
 from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import (
     DataVersion,
@@ -84,7 +85,7 @@ from topk_bandit.store.log import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import Event, ItemValues
+    from topk_bandit.domain.bandits import Event
     from topk_bandit.domain.features import Context
     from topk_bandit.store.documents import Decoder, Document
 
@@ -127,10 +128,10 @@ def canonical(value: float) -> str:
 
 
 def fingerprint(request: RecommendationRequest) -> str:
-    """Return a digest of a request's context and candidates: equal for equal ones, whatever the request's id."""
+    """Return a digest of all that a request asks: equal for equal ones, whatever the request's id."""
     context = request.context
     document = context_document(context) if isinstance(context, Features) else [canonical(one) for one in context]
-    asked = b"[%b,%b]" % (pack(document), text_of(request.candidates))
+    asked = b"[%b,%b%b]" % (pack(document), text_of(request.candidates), _asked_beside(request))
     return blake2b(asked, digest_size=16).hexdigest()
 
 
@@ -188,14 +189,29 @@ _AVAILABLE = {b"available": True, b"unavailable": False}
 
 def encode_recommended(event: Recommended, version: int = OLDEST) -> tuple[bytes, bytes]:
     """Return an event's recommendation as bytes, and the event."""
-    asked, recommendation = event.request, pack(event.recommendation)
+    asked, recommendation = event.request, _pack_recommendation(event.recommendation)
     # Of a request only the context has numbers: no other part needs to be searched for what is not finite.
     parts = (text_of(asked.request_id), pack(context_document(asked.context)), text_of(asked.candidates))
-    request = b'{"request_id":%b,"context":%b,"candidates":%b}' % parts
+    request = b'{"request_id":%b,"context":%b,"candidates":%b%b}' % (*parts, _asked_beside(asked))
     aside = b',"aside":true' if event.aside else b""
     return _RECORDED % (version, recommendation[1:]), _RECOMMENDED % (version, request, recommendation, aside)
 
 
+def _asked_beside(asked: RecommendationRequest) -> bytes:
+    """Return what most requests leave out, each part behind a comma."""
+    baseline = b',"baseline_item_ids":%b' % text_of(asked.baseline_item_ids) if asked.baseline_item_ids else b""
+    return baseline + (b',"group_key":%b' % text_of(asked.group_key) if asked.group_key else b"")
+
+
+def _pack_recommendation(given: Recommendation) -> bytes:
+    """Return a recommendation as bytes, without what most of them don't have: a shadow, another stage, a group."""
+    if given.shadow is not None:
+        return pack(given)
+    is_usual = given.stage is Stage.LIVE and given.group is Group.NONE
+    return pack(given, without=[_NO_SHADOW, _USUAL_STAGE] if is_usual else [_NO_SHADOW])
+
+
+_NO_SHADOW, _USUAL_STAGE = b',"shadow":null', b',"stage":"live","group":""'
 _RECORDED = b'{"v":%d,%b'
 _RECOMMENDED = b'{"v":%d,"type":"recommended","request":%b,"recommendation":%b%b}'
 
@@ -281,6 +297,9 @@ def _settings_document(settings: BanditSettings) -> Document:
         "item_schema": None if items is None else schema_document(items),
         "durability": None if settings.durability is None else str(settings.durability),
         "provisional_after_ms": settings.provisional_after_ms,
+        "stage": None if settings.stage is Stage.LIVE else settings.stage,
+        "control_share": plain(settings.control_share) or None,
+        "guardrail_margin": None if settings.guardrail_margin is None else plain(settings.guardrail_margin),
         "default_item_value": None if settings.default_item_value is None else plain(settings.default_item_value),
         "learned_per_second": None
         if settings.learned_per_second == DEFAULT_LEARNED_PER_SECOND
@@ -338,6 +357,9 @@ class _Settings(Layout):
     learned_per_second: Annotated[int, Meta(gt=0)] | UnsetType = UNSET
     provisional_after_ms: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     default_item_value: float | UnsetType = UNSET
+    stage: Stage | UnsetType = UNSET
+    control_share: Annotated[float, Meta(gt=0, le=MAX_CONTROL_SHARE)] | UnsetType = UNSET
+    guardrail_margin: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
 
     def read(self) -> BanditSettings:
         if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
@@ -346,6 +368,8 @@ class _Settings(Layout):
             refuse("reward_aggregation", self.reward_aggregation.value)
         if self.learned_per_second == DEFAULT_LEARNED_PER_SECOND:
             refuse("learned_per_second", self.learned_per_second)
+        if self.stage is Stage.LIVE:
+            refuse("stage", self.stage.value)
         beta = ConstantBeta(self.beta) if self.beta_schedule == "constant" else PaperBeta(self.beta)
         return BanditSettings(
             item_capacity=self.item_capacity,
@@ -370,6 +394,9 @@ class _Settings(Layout):
             learned_per_second=read_optional(self.learned_per_second) or DEFAULT_LEARNED_PER_SECOND,
             provisional_after_ms=read_optional(self.provisional_after_ms),
             default_item_value=read_optional(self.default_item_value),
+            stage=read_optional(self.stage) or Stage.LIVE,
+            control_share=read_optional(self.control_share) or 0.0,
+            guardrail_margin=read_optional(self.guardrail_margin),
         )
 
 
@@ -410,8 +437,15 @@ class _Item(Layout, array_like=True):
         return Item(self.item_id, self.available, features)
 
 
-def _request(request_id: str, context: ContextLayout, candidates: tuple[str, ...] | None) -> RecommendationRequest:
-    return RecommendationRequest(request_id, read_context(context), candidates)
+def _request(request_id: str, context: ContextLayout, *beside: Any) -> RecommendationRequest:  # noqa: ANN401, what may be left out
+    candidates, baseline, group_key = map(read_optional, beside)
+    return RecommendationRequest(request_id, read_context(context), candidates, baseline or (), group_key or "")
+
+
+def _recommendation(*values: Any) -> Recommendation:  # noqa: ANN401, what may be left out
+    *known, stage, group, shadow = values
+    placed = (read_optional(stage) or Stage.LIVE, read_optional(group) or Group.NONE, read(read_optional(shadow)))
+    return Recommendation(*[*known, *placed])
 
 
 def _make_shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> Shown:
@@ -422,22 +456,21 @@ def _past_slate(context: ContextLayout, slate: tuple[str, ...], reward: float, *
     return PastSlate(read_context(context), slate, reward, *map(read_optional, beside))
 
 
-def _make_expired(
-    recommendation_id: str,
-    default: float | None,
-    shown: Shown | None,
-    aside: Literal[True] | None,
-    item_values: ItemValues | None,
-) -> Expired:
-    if (shown is None) != (default is None):
+def _maker(kind: type[Any]) -> Callable[..., Any]:
+    """Return what makes an event of its fields: None stands for not set aside, and for no group or reason."""
+    usual = [{"aside": False, "group": Group.NONE, "guarded": ""}.get(name) for name in kind.__dataclass_fields__]
+
+    def make(*values: object) -> Any:  # noqa: ANN401, as kinds are
+        return kind(*(known if value is None else value for value, known in zip(values, usual, strict=True)))
+
+    return make
+
+
+def _make_expired(*values: Any) -> Expired:  # noqa: ANN401, what may be left out
+    expired: Expired = _maker(Expired)(*values)
+    if (expired.shown is None) != (expired.default_reward is None):
         raise CorruptDataError("of the stored fields default_reward and shown one is null")
-    return Expired(recommendation_id, default, shown, bool(aside), item_values)
-
-
-def _with_aside(kind: type[Any]) -> Callable[..., Any]:
-    """Return what makes an event of its fields, one of which is whether its slate was set aside."""
-    place = [*kind.__dataclass_fields__].index("aside")
-    return lambda *values: kind(*values[:place], bool(values[place]), *values[place + 1 :])
+    return expired
 
 
 _PARTS = {
@@ -445,10 +478,14 @@ _PARTS = {
     "BanditSettings": _Settings,
     "Prior": _Prior,
     "Item": _Item,
-    "Recommendation": derive(Recommendation),
+    "Shadow": derive(Shadow),
 }
+_RECOMMENDATION_LEFT_OUT = ("stage", "group", "shadow")
 _PARTS |= {
-    "RecommendationRequest": derive(RecommendationRequest, of=_request, parts=_PARTS),
+    "Recommendation": derive(Recommendation, of=_recommendation, parts=_PARTS, left_out=_RECOMMENDATION_LEFT_OUT),
+    "RecommendationRequest": derive(
+        RecommendationRequest, of=_request, parts=_PARTS, left_out=("baseline_item_ids", "group_key")
+    ),
     "Shown": derive(Shown, of=_make_shown, parts=_PARTS),
     "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity", "item_values")),
 }
@@ -468,9 +505,19 @@ _TAGS: dict[type[Event], str] = {
     Imported: "imported",
     EventSkipped: "event_skipped",
 }
-_LEFT_OUT = ("prior", "aside", "before", "item_values", "item_values_before")
+_LEFT_OUT = ("prior", "aside", "before", "item_values", "item_values_before", "group", "replaced", "guarded")
 _MAKERS: dict[type[Event], Callable[..., Any]] = {
-    kind: _with_aside(kind) for kind in (Recommended, Activated, RewardCollected, Rewarded, Lapsed)
+    kind: _maker(kind)
+    for kind in (
+        SettingsChanged,
+        Recommended,
+        Activated,
+        RewardCollected,
+        Rewarded,
+        RewardAmended,
+        RewardRevised,
+        Lapsed,
+    )
 }
 _MAKERS[Expired] = _make_expired
 _LAYOUTS = {
@@ -486,13 +533,15 @@ _HEADS = {
     for kind in (Recommended, Activated, Lapsed, RewardCollected, RewardAmended, RewardRevised, Rewarded)
 }
 _decode_settings: Decoder[BanditSettings] = decoder(_StampedSettings)
-_decode_recorded: Decoder[Recommendation] = decoder(derive(Recommendation, Stamped))
+_decode_recorded: Decoder[Recommendation] = decoder(
+    derive(Recommendation, Stamped, of=_recommendation, parts=_PARTS, left_out=_RECOMMENDATION_LEFT_OUT)
+)
 _decode_features: Decoder[FeaturesLayout] = decoder(Annotated[FeaturesLayout, Meta(min_length=1)])
 
 
 def _event_document(event: Event) -> Document:
     values = ((name, getattr(event, name)) for name in event.__dataclass_fields__)
-    kept = {name: value for name, value in values if name not in _LEFT_OUT or not (value is None or value is False)}
+    kept = {name: value for name, value in values if name not in _LEFT_OUT or value or isinstance(value, float)}
     return {name: _write_value(value) for name, value in kept.items()}
 
 

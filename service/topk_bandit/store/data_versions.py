@@ -10,21 +10,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import NotReadyError
+from topk_bandit.domain.stages import Group, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topk_bandit.domain.bandits import BanditSettings, ItemValues
+    from topk_bandit.domain.bandits import BanditSettings, ItemValues, Recommendation, RecommendationRequest
 
-__all__ = ["FIRST", "NEWEST", "OLDEST", "check_data_version", "check_item_values"]
+__all__ = [
+    "FIRST",
+    "NEWEST",
+    "OLDEST",
+    "check_data_version",
+    "check_item_values",
+    "check_recommendation",
+    "check_request",
+]
 
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
-It is the first with item values, too: their setting, in events, and in what is kept of slates.
+It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
+groups: their settings, in requests, recommendations and events, and in what is kept of slates.
 """
 
 NEWEST = 2
@@ -40,6 +50,26 @@ def check_data_version(settings: BanditSettings, version: int) -> None:
         _check_in_force("provisional_after", _PROVISIONAL, version)
     if settings.default_item_value is not None:
         _check_in_force("default_item_value", _ITEM_VALUES, version)
+    if settings.stage is not Stage.LIVE:
+        _check_in_force("stage", _STAGES, version)
+    if settings.control_share:
+        _check_in_force("control_share", _STAGES, version)
+    if settings.guardrail_margin is not None:
+        _check_in_force("guardrail_margin", _STAGES, version)
+
+
+def check_request(request: RecommendationRequest, version: int) -> None:
+    """Refuse a request that a data version can't say, as `check_data_version` does."""
+    if request.baseline_item_ids:
+        _check_in_force("baseline_item_ids", _STAGES, version)
+    if request.group_key:
+        _check_in_force("group_key", _STAGES, version)
+
+
+def check_recommendation(given: Recommendation, version: int) -> None:
+    """Refuse a recommendation that a data version can't say, as `check_data_version` does."""
+    if given.stage is not Stage.LIVE or given.group is not Group.NONE or given.shadow is not None:
+        _check_in_force("recommendation", _STAGES, version)
 
 
 def check_item_values(version: int, *item_values: Mapping[str, float] | ItemValues | None) -> None:

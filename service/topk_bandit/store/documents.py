@@ -12,7 +12,20 @@ import json
 from dataclasses import fields
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, Protocol, TypeVar, get_type_hints
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    Protocol,
+    TypeVar,
+    Union,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -22,7 +35,7 @@ from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.store.data_versions import FIRST, NEWEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
     "DataVersion",
@@ -115,7 +128,7 @@ def derive(
     parts
         Layouts by the names that stand for them in the type's annotations.
     left_out
-        Fields that documents have only where they are not None, or are true.
+        Fields that documents have only where they are not None, false or empty.
     """
     types = get_type_hints(kind, localns=dict(parts or {}))
     declared: list[Any] = []
@@ -128,8 +141,11 @@ def derive(
 
 
 def _or_unset(kind: Any) -> Any:  # noqa: ANN401, a type
-    """Return the type of a field that is left out where it is None, or false."""
-    return Literal[True] | UnsetType if kind is bool else any_of({UnsetType, *kind.__args__} - {type(None)})
+    """Return the type of a field that is left out where it is None, false or empty."""
+    if kind is bool:
+        return Literal[True] | UnsetType
+    is_union = isinstance(kind, UnionType) or get_origin(kind) is Union
+    return any_of({UnsetType, *kind.__args__} - {type(None)}) if is_union else kind | UnsetType
 
 
 def any_of(types: Iterable[Any]) -> Any:  # noqa: ANN401, a type
@@ -217,9 +233,17 @@ def message_of(document: object) -> bytes:
     return msgspec.msgpack.encode(document)
 
 
-def pack(document: object) -> bytes:
-    """Return a document as bytes, or raise `ValueError` if a number in it is not finite."""
+def pack(document: object, *, without: Sequence[bytes] = ()) -> bytes:
+    """Return a document as bytes, or raise `ValueError` if a number in it is not finite.
+
+    Parameters
+    ----------
+    without
+        Last fields that are left out, from the last one on, each with the comma before it.
+    """
     data = text_of(document)
+    for fields_left_out in without:
+        data = data[: -len(fields_left_out) - 1] + b"}"
     if b"null" in data:
         json.dumps(msgspec.to_builtins(document, enc_hook=_as_plain), allow_nan=False)
     return data

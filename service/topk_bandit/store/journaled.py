@@ -17,7 +17,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.paths import entry_of
-from topk_bandit.store.data_versions import check_item_values
+from topk_bandit.store.data_versions import check_item_values, check_request
 from topk_bandit.store.log import (
     Appended,
     Expiry,
@@ -197,13 +197,13 @@ class JournaledStore(Store):
         return None
 
     async def update_settings(
-        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None, reason: str = ""
     ) -> BanditRecord:
         """See `Store.update_settings`."""
         await self._decide(
             name,
             Sought(),
-            lambda known: bandits.change_settings(known, settings, revision=revision, prior=prior),
+            lambda known: bandits.change_settings(known, settings, revision=revision, prior=prior, reason=reason),
             hands_on=False,
         )
         return await self.get_bandit(name)
@@ -287,6 +287,7 @@ class JournaledStore(Store):
         aside: bool = False,
     ) -> Written[RecordOutcome]:
         """See `Store.record_recommendation`."""
+        check_request(request, self.data_version)
 
         def rule(known: Known) -> Decision[RecordOutcome]:
             return slates.record(

@@ -527,11 +527,12 @@ class Store(Protocol):
         ...
 
     async def update_settings(
-        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None
+        self, name: BanditName, settings: BanditSettings, *, revision: int, prior: Prior | None = None, reason: str = ""
     ) -> BanditRecord:
         """Append `SettingsChanged` if the bandit is still at `revision`; `prior` is the new one, if it changed.
 
-        Settings equal to the ones in place change nothing and are no conflict, whatever the revision.
+        `reason` is why a guardrail changes them. Settings equal to the ones in place change nothing and are no
+        conflict, whatever the revision.
 
         Raises
         ------

@@ -39,7 +39,12 @@ from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.archive_lines import LATEST_MS, ArchivedImport, End
 from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart
 from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
-from topk_bandit.store.data_versions import check_data_version, check_item_values
+from topk_bandit.store.data_versions import (
+    check_data_version,
+    check_item_values,
+    check_recommendation,
+    check_request,
+)
 from topk_bandit.store.line_imports import take_lines
 from topk_bandit.store.recorded import (
     NO_ITEMS,
@@ -137,6 +142,10 @@ def _check_line(restore: Restore, line: Line, version: int, check: Check) -> Non
     elif restore.settings and isinstance(checked, Recorded | _CHECKED):
         check(settings_of(restore), checked)
         check_item_values(version, *find_item_values(checked))
+        if isinstance(checked, Recommended):
+            check_request(checked.request, version)
+        if isinstance(checked, Recommended | Recorded):
+            check_recommendation(checked.recommendation, version)
 
 
 def _take_line(step: RestoreStep, restored: Restored, line: Line) -> None:

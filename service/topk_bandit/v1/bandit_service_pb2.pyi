@@ -2,6 +2,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from topk_bandit.v1 import features_pb2 as _features_pb2
+from topk_bandit.v1 import recommender_service_pb2 as _recommender_service_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -32,6 +33,14 @@ class Kernel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     KERNEL_CONVOLUTIONAL: _ClassVar[Kernel]
     KERNEL_WEIGHTED: _ClassVar[Kernel]
     KERNEL_ADAPTIVE: _ClassVar[Kernel]
+
+class LiftVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LIFT_VERDICT_UNSPECIFIED: _ClassVar[LiftVerdict]
+    LIFT_VERDICT_TOO_EARLY: _ClassVar[LiftVerdict]
+    LIFT_VERDICT_UNDECIDED: _ClassVar[LiftVerdict]
+    LIFT_VERDICT_BETTER: _ClassVar[LiftVerdict]
+    LIFT_VERDICT_WORSE: _ClassVar[LiftVerdict]
 REWARD_AGGREGATION_UNSPECIFIED: RewardAggregation
 REWARD_AGGREGATION_FIRST: RewardAggregation
 REWARD_AGGREGATION_LAST: RewardAggregation
@@ -46,9 +55,14 @@ KERNEL_WEIGHTED_CONVOLUTIONAL: Kernel
 KERNEL_CONVOLUTIONAL: Kernel
 KERNEL_WEIGHTED: Kernel
 KERNEL_ADAPTIVE: Kernel
+LIFT_VERDICT_UNSPECIFIED: LiftVerdict
+LIFT_VERDICT_TOO_EARLY: LiftVerdict
+LIFT_VERDICT_UNDECIDED: LiftVerdict
+LIFT_VERDICT_BETTER: LiftVerdict
+LIFT_VERDICT_WORSE: LiftVerdict
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second", "provisional_after", "default_item_value")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second", "provisional_after", "default_item_value", "stage", "control_share", "guardrail_margin")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +84,9 @@ class Bandit(_message.Message):
     LEARNED_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     PROVISIONAL_AFTER_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_ITEM_VALUE_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_SHARE_FIELD_NUMBER: _ClassVar[int]
+    GUARDRAIL_MARGIN_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -91,7 +108,10 @@ class Bandit(_message.Message):
     learned_per_second: int
     provisional_after: _duration_pb2.Duration
     default_item_value: float
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_item_value: _Optional[float] = ...) -> None: ...
+    stage: _recommender_service_pb2.Stage
+    control_share: float
+    guardrail_margin: float
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_item_value: _Optional[float] = ..., stage: _Optional[_Union[_recommender_service_pb2.Stage, str]] = ..., control_share: _Optional[float] = ..., guardrail_margin: _Optional[float] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")
@@ -267,7 +287,7 @@ class GetBanditStatsRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ...) -> None: ...
 
 class GetBanditStatsResponse(_message.Message):
-    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "item_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count", "content_share", "lost_event_count", "lost_reward_count", "imported_count", "forgotten_count", "noticed_change_count", "store_bytes", "set_aside_count", "outlier_context_count", "spread_factor", "has_reward_range", "damage", "selection_share", "reward_times")
+    __slots__ = ("log_position", "model_version", "recommendation_count", "observation_count", "default_count", "expiration_count", "late_reward_count", "pending_count", "item_count", "available_item_count", "posterior_row_count", "pending_row_count", "mean_reward", "regret_bound_sum", "estimated_regret_sum", "explored_count", "noise_variance", "prior_variance", "snapshot_position", "memory_bytes", "memory_limit_bytes", "prior_slope", "rank_weight_power", "log_digest", "posterior_digest", "arithmetic", "outlier_count", "pair_scale", "constant_variance", "shared_context", "edges_reached", "context_features", "item_features", "passed_over_count", "place_count", "unplaced_reward_count", "clamped_reward_count", "inactive_count", "lapsed_count", "shown_otherwise_count", "corrected_reward_count", "missed_correction_count", "content_share", "lost_event_count", "lost_reward_count", "imported_count", "forgotten_count", "noticed_change_count", "store_bytes", "set_aside_count", "outlier_context_count", "spread_factor", "has_reward_range", "damage", "selection_share", "reward_times", "shadow", "lift")
     LOG_POSITION_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -324,6 +344,8 @@ class GetBanditStatsResponse(_message.Message):
     DAMAGE_FIELD_NUMBER: _ClassVar[int]
     SELECTION_SHARE_FIELD_NUMBER: _ClassVar[int]
     REWARD_TIMES_FIELD_NUMBER: _ClassVar[int]
+    SHADOW_FIELD_NUMBER: _ClassVar[int]
+    LIFT_FIELD_NUMBER: _ClassVar[int]
     log_position: int
     model_version: int
     recommendation_count: int
@@ -380,7 +402,67 @@ class GetBanditStatsResponse(_message.Message):
     damage: str
     selection_share: float
     reward_times: RewardTimes
-    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ..., set_aside_count: _Optional[int] = ..., outlier_context_count: _Optional[int] = ..., spread_factor: _Optional[float] = ..., has_reward_range: bool = ..., damage: _Optional[str] = ..., selection_share: _Optional[float] = ..., reward_times: _Optional[_Union[RewardTimes, _Mapping]] = ...) -> None: ...
+    shadow: ShadowStats
+    lift: Lift
+    def __init__(self, log_position: _Optional[int] = ..., model_version: _Optional[int] = ..., recommendation_count: _Optional[int] = ..., observation_count: _Optional[int] = ..., default_count: _Optional[int] = ..., expiration_count: _Optional[int] = ..., late_reward_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., item_count: _Optional[int] = ..., available_item_count: _Optional[int] = ..., posterior_row_count: _Optional[int] = ..., pending_row_count: _Optional[int] = ..., mean_reward: _Optional[float] = ..., regret_bound_sum: _Optional[float] = ..., estimated_regret_sum: _Optional[float] = ..., explored_count: _Optional[int] = ..., noise_variance: _Optional[float] = ..., prior_variance: _Optional[float] = ..., snapshot_position: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_limit_bytes: _Optional[int] = ..., prior_slope: _Optional[float] = ..., rank_weight_power: _Optional[float] = ..., log_digest: _Optional[str] = ..., posterior_digest: _Optional[str] = ..., arithmetic: _Optional[str] = ..., outlier_count: _Optional[int] = ..., pair_scale: _Optional[float] = ..., constant_variance: _Optional[float] = ..., shared_context: _Optional[float] = ..., edges_reached: _Optional[_Iterable[str]] = ..., context_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., item_features: _Optional[_Iterable[_Union[_features_pb2.FeatureStats, _Mapping]]] = ..., passed_over_count: _Optional[int] = ..., place_count: _Optional[int] = ..., unplaced_reward_count: _Optional[int] = ..., clamped_reward_count: _Optional[int] = ..., inactive_count: _Optional[int] = ..., lapsed_count: _Optional[int] = ..., shown_otherwise_count: _Optional[int] = ..., corrected_reward_count: _Optional[int] = ..., missed_correction_count: _Optional[int] = ..., content_share: _Optional[float] = ..., lost_event_count: _Optional[int] = ..., lost_reward_count: _Optional[int] = ..., imported_count: _Optional[int] = ..., forgotten_count: _Optional[int] = ..., noticed_change_count: _Optional[int] = ..., store_bytes: _Optional[int] = ..., set_aside_count: _Optional[int] = ..., outlier_context_count: _Optional[int] = ..., spread_factor: _Optional[float] = ..., has_reward_range: bool = ..., damage: _Optional[str] = ..., selection_share: _Optional[float] = ..., reward_times: _Optional[_Union[RewardTimes, _Mapping]] = ..., shadow: _Optional[_Union[ShadowStats, _Mapping]] = ..., lift: _Optional[_Union[Lift, _Mapping]] = ...) -> None: ...
+
+class ShadowStats(_message.Message):
+    __slots__ = ("slate_count", "agreement_count", "shared_item_mean", "gain")
+    SLATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AGREEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SHARED_ITEM_MEAN_FIELD_NUMBER: _ClassVar[int]
+    GAIN_FIELD_NUMBER: _ClassVar[int]
+    slate_count: int
+    agreement_count: int
+    shared_item_mean: float
+    gain: Interval
+    def __init__(self, slate_count: _Optional[int] = ..., agreement_count: _Optional[int] = ..., shared_item_mean: _Optional[float] = ..., gain: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
+
+class Lift(_message.Message):
+    __slots__ = ("since", "bandit", "control", "verdict", "difference", "ratio", "further_request_count", "odd_groups", "confidence", "guarded_position", "guarded_reason")
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
+    RATIO_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ODD_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    GUARDED_POSITION_FIELD_NUMBER: _ClassVar[int]
+    GUARDED_REASON_FIELD_NUMBER: _ClassVar[int]
+    since: _timestamp_pb2.Timestamp
+    bandit: GroupStats
+    control: GroupStats
+    verdict: LiftVerdict
+    difference: Interval
+    ratio: Interval
+    further_request_count: int
+    odd_groups: bool
+    confidence: float
+    guarded_position: int
+    guarded_reason: str
+    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., bandit: _Optional[_Union[GroupStats, _Mapping]] = ..., control: _Optional[_Union[GroupStats, _Mapping]] = ..., verdict: _Optional[_Union[LiftVerdict, str]] = ..., difference: _Optional[_Union[Interval, _Mapping]] = ..., ratio: _Optional[_Union[Interval, _Mapping]] = ..., further_request_count: _Optional[int] = ..., odd_groups: bool = ..., confidence: _Optional[float] = ..., guarded_position: _Optional[int] = ..., guarded_reason: _Optional[str] = ...) -> None: ...
+
+class GroupStats(_message.Message):
+    __slots__ = ("drawn_count", "counted_count", "mean_reward")
+    DRAWN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEAN_REWARD_FIELD_NUMBER: _ClassVar[int]
+    drawn_count: int
+    counted_count: int
+    mean_reward: float
+    def __init__(self, drawn_count: _Optional[int] = ..., counted_count: _Optional[int] = ..., mean_reward: _Optional[float] = ...) -> None: ...
+
+class Interval(_message.Message):
+    __slots__ = ("value", "low", "high")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    low: float
+    high: float
+    def __init__(self, value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class RewardTimes(_message.Message):
     __slots__ = ("slate_count", "points", "half_by", "nine_tenths_by", "almost_all_by", "reward_wait")

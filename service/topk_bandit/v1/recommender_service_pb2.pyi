@@ -8,6 +8,20 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STAGE_UNSPECIFIED: _ClassVar[Stage]
+    STAGE_LIVE: _ClassVar[Stage]
+    STAGE_SHADOW: _ClassVar[Stage]
+    STAGE_FROZEN: _ClassVar[Stage]
+    STAGE_OFF: _ClassVar[Stage]
+
+class Group(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GROUP_UNSPECIFIED: _ClassVar[Group]
+    GROUP_BANDIT: _ClassVar[Group]
+    GROUP_CONTROL: _ClassVar[Group]
+
 class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MODE_UNSPECIFIED: _ClassVar[Mode]
@@ -35,6 +49,14 @@ class Durability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DURABILITY_MEMORY: _ClassVar[Durability]
     DURABILITY_FSYNC: _ClassVar[Durability]
     DURABILITY_REPLICATED: _ClassVar[Durability]
+STAGE_UNSPECIFIED: Stage
+STAGE_LIVE: Stage
+STAGE_SHADOW: Stage
+STAGE_FROZEN: Stage
+STAGE_OFF: Stage
+GROUP_UNSPECIFIED: Group
+GROUP_BANDIT: Group
+GROUP_CONTROL: Group
 MODE_UNSPECIFIED: Mode
 MODE_EXPLOITED: Mode
 MODE_EXPLORED: Mode
@@ -53,7 +75,7 @@ DURABILITY_FSYNC: Durability
 DURABILITY_REPLICATED: Durability
 
 class RecommendRequest(_message.Message):
-    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates")
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates", "baseline_item_ids", "group_key")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +90,8 @@ class RecommendRequest(_message.Message):
     MIN_MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     STRICT_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    BASELINE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_KEY_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -75,10 +99,12 @@ class RecommendRequest(_message.Message):
     min_model_version: int
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
     strict_candidates: bool
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ...) -> None: ...
+    baseline_item_ids: _containers.RepeatedScalarFieldContainer[str]
+    group_key: str
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
-    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count")
+    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count", "stage", "group")
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     PROPENSITY_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +120,8 @@ class RecommendResponse(_message.Message):
     POSITION_PROPENSITIES_FIELD_NUMBER: _ClassVar[int]
     REGRET_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     PASSED_OVER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     recommendation_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     propensity: float
@@ -109,7 +137,9 @@ class RecommendResponse(_message.Message):
     position_propensities: _containers.RepeatedScalarFieldContainer[float]
     regret_confidence: float
     passed_over_count: int
-    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ...) -> None: ...
+    stage: Stage
+    group: Group
+    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ..., stage: _Optional[_Union[Stage, str]] = ..., group: _Optional[_Union[Group, str]] = ...) -> None: ...
 
 class ActivateRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "shown_item_ids")

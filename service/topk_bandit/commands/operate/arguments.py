@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.numbers import count, number, position
 from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.domain.stages import Stage
 
 if TYPE_CHECKING:
     import argparse
@@ -165,6 +166,11 @@ def _add_changeable(command: argparse.ArgumentParser) -> None:
     command.add_argument("--default-item-value", type=number, metavar="VALUE", help=text)
     command.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
     command.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
+    command.add_argument("--stage", choices=[*Stage], help="whose slates are shown, and whether it learns")
+    text = "share of requests that get the baseline slate, to compare with"
+    command.add_argument("--control-share", type=number, metavar="P", help=text)
+    text = "goes in shadow once it earns less than the control group by more than this share"
+    command.add_argument("--guardrail-margin", type=number, metavar="SHARE", help=text)
     command.add_argument("--uniform-share", type=number, metavar="P", help="share of slates drawn from all")
     command.add_argument(
         "--near-share", type=number, metavar="P", help="share of slates drawn from those near the best"

@@ -13,6 +13,7 @@ from topk_bandit.domain.bandits import Aggregation, RewardRange
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
+from topk_bandit.domain.stages import Stage
 from topk_bandit.domain.values import read_number, shorten
 from topk_bandit.rpc.features import schema_from_json
 
@@ -143,6 +144,8 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
             "default_item_value",
             "requires_activation",
             "prior_study",
+            "control_share",
+            "guardrail_margin",
         )
     },
     "reward_wait": _seconds("reward_wait"),
@@ -153,5 +156,6 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
     "context_schema": _schema("context_schema"),
     "item_schema": _schema("item_schema"),
     "durability": _durability,
+    "stage": lambda given: Stage(given.stage),
 }
 """What each flag is to the client; a flag that is not given leaves its setting to the service."""

@@ -19,6 +19,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import Activated, Recommendation, RecommendationRequest, Recommended
+from topk_bandit.domain.stages import Group
 from topk_bandit.store.codec import canonical, decode_event, encode_context, encode_recommended
 from topk_bandit.store.recorded import (
     NO_ITEMS,
@@ -44,7 +45,8 @@ _NOW, _DEADLINE = "\2", "\3"
 _NOTHING, _ASIDE = b"-", b"+"
 _KINDS = ("default", "reward")
 _STATES = (RecordState.REWARDED, RecordState.EXPIRED, RecordState.LAPSED, RecordState.VOID)
-_OTHER_SLATE, _SET_ASIDE = 8, 16
+_OTHER_SLATE, _SET_ASIDE, _IN_GROUP = 8, 16, 32
+_GROUPS = (Group.NONE, Group.BANDIT, Group.CONTROL)
 _FINGERPRINT_DIGITS, _SLATE_DIGITS, _REWARD_BYTES = 8, 6, 8
 _ITEMS_BYTES = len(UNKNOWN_ITEMS) // 2
 _NO_DIGEST = b"\xff" * _ITEMS_BYTES
@@ -193,12 +195,12 @@ class Filed(Recorded):
 def read_filed(key: str, filed: Sequence[Any], logged: bytes) -> Filed:
     """Return what is left of a recommendation; its slate where `logged` is the event that gave it out."""
     kind, fingerprint, slate, deadline_ms, position_logged, position, *rewards = filed
-    state = int(kind)
+    placed, state = divmod(int(kind), _IN_GROUP)
     given = read_logged(logged, key) if logged else _gone(key)
     return Filed(
         fingerprint=f"{int(fingerprint):0{_FINGERPRINT_DIGITS}x}",
         context=(),
-        recommendation=replace(given, deadline_ms=int(deadline_ms)),
+        recommendation=replace(given, deadline_ms=int(deadline_ms), group=_GROUPS[placed]),
         at_ms=0,
         state=_STATES[state % _OTHER_SLATE - 1],
         rewards=tuple(_read_filed_reward(*one) for one in rewards),
@@ -241,6 +243,7 @@ def closed_parts(recorded: Recorded) -> list[Document | int | str]:
     is_filed = isinstance(recorded, Filed)
     state = _STATES.index(recorded.state) + 1
     state += (_OTHER_SLATE if recorded.instead else 0) + (_SET_ASIDE if recorded.aside else 0)
+    state += _IN_GROUP * _GROUPS.index(recorded.recommendation.group)
     slate = recorded.slate_digest if isinstance(recorded, Filed) else _slate_digest(recorded.slate)
     rewards: list[Any] = [
         [

@@ -36,13 +36,15 @@ __all__ = [
 ]
 
 
-def change_settings(known: Known, settings: BanditSettings, *, revision: int, prior: Prior | None) -> Decision[None]:
+def change_settings(
+    known: Known, settings: BanditSettings, *, revision: int, prior: Prior | None, reason: str
+) -> Decision[None]:
     """Decide what becomes of settings; see `Store.update_settings`."""
     if known.settings == settings:
         return Decision(None, Commit())
     if known.revision != revision:
         raise refusal("revision_changed", known.name)
-    return Decision(None, Commit((SettingsChanged(settings, prior),), settings=settings, revises=True))
+    return Decision(None, Commit((SettingsChanged(settings, prior, reason),), settings=settings, revises=True))
 
 
 def reset(known: Known, request_id: str) -> Decision[None]:

@@ -65,6 +65,7 @@ def _revision(recorded: Recorded, now: Provisional | None, *, is_final: bool) ->
         before=None if learned is None else learned.value,
         item_values=None if now is None else now.item_values,
         item_values_before=None if learned is None else learned.item_values,
+        group=recorded.recommendation.group,
     )
 
 

@@ -16,7 +16,7 @@ void       refuses it, unless it is the same once more       counts it as late
 Before the table counts what was posted before: the same reward once more changes nothing, in time and after it, and
 another value in its place is refused, as other item values are. A slate that is set aside goes the same way, and each
 of its events has `aside`. A deadline has passed for a reward by the store's clock; for a correction, once the slate has
-ended. See decisions 6, 23, 26, 27 and 62.
+ended. See decisions 6, 23, 26, 27, 62 and 78.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from topk_bandit.domain.bandits import (
     RewardOutcome,
     RewardReceipt,
 )
+from topk_bandit.domain.stages import Group
 from topk_bandit.store.codec import canonical, fingerprint
 from topk_bandit.store.log import MOST_REWARDS, RecordOutcome, RecordStatus
 from topk_bandit.store.recorded import (
@@ -78,8 +79,10 @@ def record(
     given = recall(known, request, recommendation.recommendation_id)
     if given is not None:
         return Decision(RecordOutcome(RecordStatus.REPEATED, given))
-    if (known.incarnation, known.items_position) != (incarnation, items_position):
+    placed = (incarnation, items_position, recommendation.stage)
+    if (known.incarnation, known.items_position, known.settings.stage) != placed:
         return Decision(RecordOutcome(RecordStatus.STALE))
+    aside = aside or not recommendation.stage.learns
     state = RecordState.INACTIVE if known.settings.requires_activation else RecordState.PENDING
     opened = Recorded(fingerprint(request), request.context, recommendation, 0, state, aside=aside, logged=appended(0))
     commit = Commit(
@@ -330,7 +333,10 @@ def _corrected(
     state = RecordState.VOID if left is None else RecordState.REWARDED
     is_learned = left is not None and not recorded.aside
     item_values = aggregate_items(settings, after.rewards) if is_learned else None
-    return replace(after, state=state, position=appended(0)), [RewardAmended(key, left, before, item_values)]
+    group = recorded.recommendation.group
+    replaced = None if group is Group.NONE else aggregate(kind, recorded.rewards)
+    amended = RewardAmended(key, left, before, item_values, group, replaced)
+    return replace(after, state=state, position=appended(0)), [amended]
 
 
 def expire(known: Known) -> Decision[int]:
@@ -356,6 +362,7 @@ def expire(known: Known) -> Decision[int]:
 
 def _look_at_due(known: Known, recorded: Recorded, *, place: int) -> tuple[Recorded, Sequence[Event]]:
     """Return what becomes of a slate that is due, and what is appended."""
+    recorded = _set_aside(known, recorded)
     if not recorded.is_open:
         return recorded, ()
     if known.now_ms >= recorded.recommendation.deadline_ms:
@@ -380,14 +387,15 @@ def _end(settings: BanditSettings, recorded: Recorded, *, place: int) -> tuple[R
         return replace(recorded, state=RecordState.LAPSED), Lapsed(key, recorded.aside)
     value = aggregate(settings.reward_aggregation, recorded.rewards)
     item_values = aggregate_items(settings, recorded.rewards)
+    group = recorded.recommendation.group
     if value is not None:
         ended = replace(recorded, state=RecordState.REWARDED, position=appended(place))
-        return ended, Rewarded(key, value, recorded.shown, recorded.aside, item_values)
+        return ended, Rewarded(key, value, recorded.shown, recorded.aside, item_values, group)
     default = settings.default_reward
     if default is None:
-        expired = Expired(key, None, None, recorded.aside)
+        expired = Expired(key, None, None, recorded.aside, group=group)
     else:
-        expired = Expired(key, default + 0.0, recorded.shown, recorded.aside, item_values)
+        expired = Expired(key, default + 0.0, recorded.shown, recorded.aside, item_values, group)
     return replace(recorded, state=RecordState.EXPIRED), expired
 
 
@@ -406,7 +414,13 @@ def _recorded(known: Known, key: str) -> Recorded:
     recorded = known.slates[key]
     if recorded is None:
         raise refusal("no_recommendation", known.name, key)
-    return recorded
+    return _set_aside(known, recorded)
+
+
+def _set_aside(known: Known, recorded: Recorded) -> Recorded:
+    """Return an open slate as set aside where the stage learns nothing, unless something of it is learned already."""
+    is_kept = known.settings.stage.learns or not recorded.is_open or recorded.state is RecordState.PROVISIONAL
+    return recorded if is_kept else replace(recorded, aside=True)
 
 
 def _with_rewards(recorded: Recorded, rewards: Sequence[PostedReward]) -> Recorded:

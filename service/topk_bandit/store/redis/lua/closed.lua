@@ -4,7 +4,7 @@
 -- Meta has of them in `closed`: which one records go into, from 1 on; and of each when it began, if it is that one, or when it
 -- ended, 0 if it has no records; and how many buckets it has. A slice is a hash of buckets, from 0 on, and a bucket its
 -- entries, joined: 9 bytes of the SHA-1 of a recommendation's id, and a MessagePack list of
---   a string of state, whether another slate was shown and whether it was set aside (1 byte), digest of the request (4), of the slate that was shown
+--   a string of state, whether another slate was shown, whether it was set aside, and its group (1 byte), digest of the request (4), of the slate that was shown
 --   (3), and deadline_ms (6), logged, by how much the position is behind that, 0 for none,
 --   and for each reward a list of 8 bytes of the SHA-1 of its id, "" for none; its value as it was posted; as it counts, true for
 --   the same and false for none; its position, true for the record's; and what it says of items, if it does: as posted and as it

@@ -1,0 +1,71 @@
+"""Whose slate a request gets: the bandit's own, or a baseline slate, by the bandit's stage and the request's group.
+
+A group is drawn by a hash of the request's group key: it is the same in every worker and service, and after a restart.
+Where the control share grows, keys move from the bandit to the control group, and none the other way; see decision 79.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import InvalidArgumentError, NotReadyError
+from topk_bandit.domain.stages import Group, Stage
+
+if TYPE_CHECKING:
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import RecommendationRequest
+
+__all__ = ["baseline_of", "check_baseline", "gets_baseline", "group_of", "no_baseline"]
+
+_BITS = 64
+
+
+def group_of(model: Model, request: RecommendationRequest) -> Group:
+    """Return the group that a request is drawn to; NONE where there is no control group, or no slate is the bandit's.
+
+    A request without a group key is drawn by its id.
+    """
+    share = model.settings.control_share
+    if not (share and model.settings.stage.shows_own):
+        return Group.NONE
+    key = (request.group_key or request.request_id).encode()
+    drawn = blake2b(key, key=model.incarnation.encode()[:64], person=b"group", digest_size=_BITS // 8).digest()
+    return Group.CONTROL if int.from_bytes(drawn) < share * 2**_BITS else Group.BANDIT
+
+
+def gets_baseline(stage: Stage, group: Group) -> bool:
+    """Return whether the baseline slate is shown whatever the bandit would choose."""
+    return group is Group.CONTROL or not stage.shows_own
+
+
+def baseline_of(model: Model, request: RecommendationRequest) -> tuple[str, ...]:
+    """Return the baseline slate for a request: the caller's own, or the bandit's; empty without one."""
+    return request.baseline_item_ids or model.settings.baseline_item_ids
+
+
+def check_baseline(model: Model, request: RecommendationRequest) -> None:
+    """Refuse a caller's own slate that is none of this bandit.
+
+    Raises
+    ------
+    InvalidArgumentError
+        On ``baseline_item_ids``: it has another size.
+    """
+    size = model.settings.slate_size
+    if len(request.baseline_item_ids) not in {0, size}:
+        problem = f"has {len(request.baseline_item_ids)} items, a slate shows {size}"
+        raise InvalidArgumentError("baseline_item_ids", problem)
+
+
+def no_baseline(model: Model, request: RecommendationRequest, group: Group) -> NotReadyError:
+    """Return the error NO_BASELINE for a request that is to get a baseline slate, and has none that can be shown."""
+    why = "the request is in the control group" if group is Group.CONTROL else f"the bandit is {model.settings.stage}"
+    slate = baseline_of(model, request)
+    hidden = [item for item in slate if item not in model.items.available]
+    problem = f"item {hidden[0][:128]!r} of it can't be shown" if hidden else "neither of them has one"
+    return NotReadyError(
+        "NO_BASELINE",
+        f"{why}, and a baseline slate is needed, of the request or the bandit: {problem}",
+        hidden=len(hidden),
+    )

@@ -1,0 +1,136 @@
+"""How much of a shop a bandit decides: its stage, and the two groups that its worth is measured by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["MAX_CONTROL_SHARE", "Group", "GroupStats", "Interval", "LiftStats", "Shadow", "ShadowStats", "Stage"]
+
+MAX_CONTROL_SHARE: Final = 0.9
+"""At least a tenth of the requests is left to the bandit: with fewer it would be in shadow."""
+
+
+class Stage(StrEnum):
+    """Whose slates are shown, and whether anything is learned.
+
+    LIVE shows the bandit's slates and learns from them. SHADOW shows baseline slates, learns from them, and records the
+    bandit's own slate beside each. FROZEN shows the bandit's slates and learns nothing. OFF shows baseline slates,
+    computes nothing and learns nothing.
+    """
+
+    LIVE = "live"
+    SHADOW = "shadow"
+    FROZEN = "frozen"
+    OFF = "off"
+
+    @property
+    def shows_own(self) -> bool:
+        """Whether the bandit's own slates are shown, but for those of a control group."""
+        return self in {Stage.LIVE, Stage.FROZEN}
+
+    @property
+    def learns(self) -> bool:
+        """Whether rewards are learned."""
+        return self in {Stage.LIVE, Stage.SHADOW}
+
+
+class Group(StrEnum):
+    """Whom a request was drawn to: the bandit, or the control group, which gets baseline slates."""
+
+    NONE = ""
+    BANDIT = "bandit"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """The slate that a bandit in shadow would have shown.
+
+    Attributes
+    ----------
+    slate
+        Item ids, best first.
+    gain, gain_deviation
+        Posterior mean and standard deviation of its expected reward less that of the slate that was shown, in reward
+        units. Both are 0 where the slates are the same.
+    """
+
+    slate: tuple[str, ...]
+    gain: float
+    gain_deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate, and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowStats:
+    """What a bandit in shadow would have shown.
+
+    Attributes
+    ----------
+    slates, agreements
+        How many of its slates were recorded beside what was shown, and how many of them were the same.
+    shared_items
+        How many items of a slate were shown as well, in the mean.
+    gain
+        What its slates are expected to earn more than those shown, in the mean; None before the first.
+    """
+
+    slates: int
+    agreements: int
+    shared_items: float
+    gain: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """How many requests were drawn to a group, how many of their slates count by now, and what these earned."""
+
+    drawn: int
+    counted: int
+    mean_reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiftStats:
+    """What a bandit's group earns beside its control group.
+
+    Attributes
+    ----------
+    since_ms
+        When the control share was set, by the store's clock.
+    verdict
+        One of "too early", "undecided", "better" and "worse".
+    difference, ratio
+        Reward per request of the bandit's group less that of the control group, and over it; None where they can't be
+        said yet.
+    further_requests
+        How many more decide it; None where that can't be said.
+    has_odd_groups
+        Whether the groups are not as large as was asked.
+    confidence
+        Of the intervals, at all times at once.
+    guarded_position, guarded_reason
+        Where the guardrail took the bandit off last, and why; 0 and empty if it never did.
+    """
+
+    since_ms: int
+    bandit: GroupStats
+    control: GroupStats
+    verdict: str
+    difference: Interval | None
+    ratio: Interval | None
+    further_requests: int | None
+    has_odd_groups: bool
+    confidence: float
+    guarded_position: int
+    guarded_reason: str
