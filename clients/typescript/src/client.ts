@@ -60,6 +60,10 @@ export interface RecommendOptions<F> extends Call {
   readonly minModelVersion?: number;
   /** Whether a candidate that is unknown or retired is NOT_FOUND, instead of passed over and counted. */
   readonly strictCandidates?: boolean;
+  /** The shop's own slate, best first, for the control group and for a bandit in shadow or off; by default the bandit's. */
+  readonly baseline?: readonly string[];
+  /** What is drawn to a group, such as a visitor's pseudonym: equal keys stay in one group. The request itself by default. */
+  readonly groupKey?: string;
 }
 
 export interface ActivateOptions extends Call {

@@ -91,5 +91,7 @@ function ownSlate(items: readonly string[]): Recommendation {
     positionPropensities: [],
     regretConfidence: 0,
     passedOver: 0,
+    stage: "live",
+    group: null,
   };
 }

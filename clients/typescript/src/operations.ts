@@ -17,7 +17,7 @@ import type {
   VoidRewardRequestJson,
   VoidRewardResponseJson,
 } from "./gen/topk_bandit/v1/recommender_service_pb.js";
-import type { ActivationReceipt, ItemValues, Recommendation, RewardReceipt } from "./values.js";
+import type { ActivationReceipt, Group, ItemValues, Recommendation, RewardReceipt, Stage } from "./values.js";
 
 export interface Operation<T> {
   readonly method: "Recommend" | "Activate" | "Reward" | "BatchReward" | "AmendReward" | "VoidReward";
@@ -32,6 +32,8 @@ export interface RecommendFields {
   readonly requestId: string;
   readonly minModelVersion?: number | undefined;
   readonly strictCandidates?: boolean | undefined;
+  readonly baseline?: readonly string[] | undefined;
+  readonly groupKey?: string | undefined;
 }
 
 export function recommendOperation(bandit: string, asked: RecommendFields): Operation<Recommendation> {
@@ -42,6 +44,8 @@ export function recommendOperation(bandit: string, asked: RecommendFields): Oper
     ...listOf("candidateItemIds", asked.candidates, "every available item"),
     minModelVersion: String(asked.minModelVersion ?? 0),
     strictCandidates: asked.strictCandidates ?? false,
+    ...listOf("baselineItemIds", asked.baseline, "the bandit's baseline slate"),
+    groupKey: asked.groupKey ?? "",
     features: featureValues(asked.features ?? {}),
   };
   return { method: "Recommend", request, read: recommendationOf };
@@ -139,6 +143,20 @@ export function voidOperation(bandit: string, recommendationId: string, rewardId
   return { method: "VoidReward", request, read: receiptOf };
 }
 
+const STAGES: Readonly<Record<NonNullable<RecommendResponseJson["stage"]>, Stage>> = {
+  STAGE_UNSPECIFIED: "live",
+  STAGE_LIVE: "live",
+  STAGE_SHADOW: "shadow",
+  STAGE_FROZEN: "frozen",
+  STAGE_OFF: "off",
+};
+
+const GROUPS: Readonly<Record<NonNullable<RecommendResponseJson["group"]>, Group | null>> = {
+  GROUP_UNSPECIFIED: null,
+  GROUP_BANDIT: "bandit",
+  GROUP_CONTROL: "control",
+};
+
 function recommendationOf(answer: RecommendResponseJson): Recommendation {
   return {
     id: answer.recommendationId ?? "",
@@ -157,6 +175,8 @@ function recommendationOf(answer: RecommendResponseJson): Recommendation {
     positionPropensities: (answer.positionPropensities ?? []).map(Number),
     regretConfidence: Number(answer.regretConfidence ?? 0),
     passedOver: answer.passedOverCount ?? 0,
+    stage: STAGES[answer.stage ?? "STAGE_UNSPECIFIED"],
+    group: GROUPS[answer.group ?? "GROUP_UNSPECIFIED"],
   };
 }
 

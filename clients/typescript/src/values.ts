@@ -23,7 +23,7 @@ export interface Recommendation {
   readonly estimatedRegret: number;
   /** Whether the slate was drawn at random by one of the exploration's shares. */
   readonly explored: boolean;
-  /** Whether it is the bandit's baseline slate, because too few candidates could be shown. */
+  /** Whether it is the baseline slate: the stage or the group asks for it, or too few candidates could be shown. */
   readonly baseline: boolean;
   /** Position of the log that the model had learned from. */
   readonly modelVersion: number;
@@ -38,7 +38,17 @@ export interface Recommendation {
   readonly regretConfidence: number;
   /** How many candidates were passed over: unknown, retired or unavailable. */
   readonly passedOver: number;
+  /** Whose slates the bandit shows now, and whether it learns. */
+  readonly stage: Stage;
+  /** Whom the request was drawn to; null if the bandit has no control group, and for the shop's own ranking. */
+  readonly group: Group | null;
 }
+
+/** Whose slates are shown, and whether anything is learned. */
+export type Stage = "live" | "shadow" | "frozen" | "off";
+
+/** Who gets the bandit's slates, and who gets baseline slates. */
+export type Group = "bandit" | "control";
 
 /** What single items of a slate did, by their ids. */
 export type ItemValues = Readonly<Record<string, number>>;

@@ -55,6 +55,8 @@ test("a slate has what the service says of it", async () => {
     positionPropensities: told.positionPropensities,
     regretConfidence: 0.9,
     passedOver: 0,
+    stage: "live",
+    group: null,
   });
   assert.equal(slate.items.length, 3);
   assert.ok(slate.propensity > 0 && slate.positionPropensities.every((one) => one > 0 && one <= 1));
@@ -96,6 +98,26 @@ test("features that are missing, empty or of no kind", async () => {
   assert.equal(await refused({ likes: ["a", 1] }), 'features["likes"]');
   await assert.rejects(asked({ user: { age: 3 } }), /features\["user"\]: expected a number, .* got Object: write nested features flat/);
   assert.equal((await asked({ price: "12.5", likes: "milk|tea" })).source, "service");
+});
+
+test("a control group gets the shop's own slate, and a key stays in its group", async () => {
+  const change = (settings, mask) => service.post("BanditService/UpdateBandit", { bandit: { name: "tenants/acme/bandits/held", ...settings }, updateMask: mask });
+  await service.post("BanditService/CreateBandit", { bandit: { name: "tenants/acme/bandits/held", slateSize: 2, itemCapacity: 9, controlShare: 0.5 } });
+  await service.post("BanditService/UpsertItems", { bandit: "tenants/acme/bandits/held", items: ["a", "b", "c", "d"].map((itemId) => ({ itemId })) });
+  const asked = (visitor) => client().recommend({ bandit: "held", baseline: ["d", "c"], groupKey: `visitor-${visitor}` });
+  const groups = [];
+  for (let visitor = 0; visitor < 24; visitor++) {
+    const [slate, again] = [await asked(visitor), await asked(visitor)];
+    assert.equal(slate.group, again.group);
+    if (slate.group === "control") assert.deepEqual(slate.items, ["d", "c"]);
+    groups.push(slate.group);
+  }
+  assert.deepEqual([...new Set(groups)].sort(), ["bandit", "control"]);
+  await change({ stage: "STAGE_OFF" }, "stage");
+  const off = await client().recommend({ bandit: "held", baseline: ["a", "b"] });
+  assert.deepEqual([off.items, off.stage, off.baseline, off.group], [["a", "b"], "off", true, null]);
+  await assert.rejects(client().recommend({ bandit: "held" }), { code: "FAILED_PRECONDITION" });
+  await assert.rejects(client().recommend({ bandit: "held", baseline: [] }), /baseline_item_ids: must not be empty/);
 });
 
 test("contexts of numbers, and candidates", async () => {
