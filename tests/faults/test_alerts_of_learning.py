@@ -23,7 +23,7 @@ from tests.servers import free_port, running_server, valkey_binary
 from tests.test_watching import watching
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.client import AsyncClient
+from topk_bandit.client import AsyncClient, Group, Stage
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.codec import decode_snapshot
 from topk_bandit.store.redis.keys import KeySpace
@@ -222,6 +222,31 @@ def buyers_only(shop: Shop) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def worse_than_before(shop: Shop) -> Iterator[None]:
+    """A bandit whose slates earn less than the shop's own is taken off by its guardrail."""
+    with shop.service.client(tenant="acme") as client:
+        client.create_bandit("worse", slate_size=2, item_capacity=6, control_share=0.5, guardrail_margin=0.1)
+        client.upsert_items("worse", [f"i{number}" for number in range(6)])
+        for number in range(500):
+            given = client.recommend("worse", baseline=("i1", "i0"))
+            client.reward("worse", given.id, 0.25 * (number % 2) + (given.group is Group.CONTROL))
+        yield
+        assert client.get_bandit("worse").stage is Stage.SHADOW
+
+
+@contextlib.contextmanager
+def one_key_for_all(shop: Shop) -> Iterator[None]:
+    """A caller sends the same group key with each request, and learns better."""
+    with shop.service.client(tenant="acme") as client:
+        client.create_bandit("keys", slate_size=2, item_capacity=6, control_share=0.5)
+        client.upsert_items("keys", [f"i{number}" for number in range(6)])
+        for _ in range(120):
+            client.recommend("keys", baseline=("i1", "i0"), group_key="nobody")
+        yield
+        client.update_bandit("keys", control_share=0.4)
+
+
+@contextlib.contextmanager
 def unsteady_client(shop: Shop) -> Iterator[None]:
     """A client posts rewards that vary three and a half times as much as before, and mends its code."""
     rng = np.random.default_rng(3)
@@ -255,6 +280,8 @@ FAULTS = [
     Fault(backlog, {"RewardsLate"}),
     Fault(erring_client, {"Outliers"}, {"Outliers"}),
     Fault(buyers_only, {"BuyersOnly"}, {"BuyersOnly"}),
+    Fault(worse_than_before, {"Guarded"}),
+    Fault(one_key_for_all, {"OddGroups"}, {"OddGroups"}),
     Fault(unsteady_client, {"SpreadsTooSmall"}, {"SpreadsTooSmall"}),
     Fault(damaged_event, {"LearnerLags", "ModelOld"}, {"LearnerLags", "ModelOld"}),
     Fault(spoiled_snapshot, {"SnapshotsFail"}),

@@ -22,7 +22,7 @@ from tests.rpc.keys import key, ring, shown
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.client import Aggregation
+from topk_bandit.client import Aggregation, Group, Stage
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.keys import print_keys
 
@@ -343,6 +343,47 @@ def test_it_shows_by_when_rewards_come(shop: Shop, browser: Chrome) -> None:
             told = facts(browser, "rewards")
             assert (told["Half has come by"], told["99 % by"], told["Slates wait"]) == ("1 s", "1 s", "1 s")
             assert rows(browser, "#rewards") == [["1 s", "100.0 %"]]
+            assert browser.get_log("browser") == []
+        finally:
+            client.delete_bandit("home")
+
+
+def test_it_shows_what_a_bandit_is_worth(shop: Shop, browser: Chrome) -> None:
+    """From the first look to the guardrail, of a bandit whose slates earn less than the baseline slate."""
+    with shop.service.client(tenant="worth") as client:
+        client.create_bandit("home", slate_size=2, item_capacity=4, baseline_item_ids=("a", "b"))
+        client.upsert_items("home", list("abcd"))
+        try:
+            opened(browser, shop.service, "#/tenants/worth/bandits/home")
+            assert "Nothing to compare with" in browser.find_element(By.ID, "worth").text
+            client.update_bandit("home", stage=Stage.SHADOW)
+            for _ in range(3):
+                client.recommend("home")
+            client.update_bandit("home", stage=Stage.LIVE, control_share=0.5)
+            opened(browser, shop.service, "#/tenants/worth/bandits/home")
+            told = facts(browser, "worth")
+            assert (told["Slates in shadow"], told["Verdict"]) == (
+                "3",
+                "too early: each group needs 100 slates that count",
+            )
+            for number in range(700):
+                given = client.recommend("home")
+                client.reward("home", given.id, 0.25 * (number % 2) + (given.group is Group.CONTROL))
+            until(lambda: client.stats("home").lift.verdict == "worse", what="the lift is decided")
+            opened(browser, shop.service, "#/tenants/worth/bandits/home")
+            assert facts(browser, "worth")["Verdict"] == "decided: the bandit's group earns less"
+            bandit, control = rows(browser, "#worth")
+            lift = client.stats("home").lift
+            assert bandit[:3] == ["Bandit", str(lift.bandit.drawn), str(lift.bandit.counted)]
+            assert control[:3] == ["Control", str(lift.control.drawn), str(lift.control.counted)]
+            assert (float(bandit[3]), float(control[3])) == pytest.approx(
+                (lift.bandit.mean_reward, lift.control.mean_reward), rel=1e-3
+            )
+            client.update_bandit("home", guardrail_margin=0.2)
+            until(lambda: client.get_bandit("home").stage is Stage.SHADOW, what="the guardrail takes it off")
+            until(
+                lambda: [one for one in remarks(browser) if "guardrail put it in shadow" in one], what="it is remarked"
+            )
             assert browser.get_log("browser") == []
         finally:
             client.delete_bandit("home")

@@ -53,6 +53,9 @@ PROMISED = {
     "topk_bandit_missing_rewards": "gauge",
     "topk_bandit_outlier_share": "gauge",
     "topk_bandit_spread_factor": "gauge",
+    "topk_bandit_lift_shortfall": "gauge",
+    "topk_bandit_odd_groups": "gauge",
+    "topk_bandit_guarded_total": "counter",
     "topk_bandit_selection_share": "gauge",
     "topk_bandit_reward_settled_seconds": "gauge",
     "topk_bandit_observations": "gauge",
@@ -376,6 +379,17 @@ def test_store_calls_are_timed_by_operation_and_failures_counted(bench: Bench) -
     bench.metrics.store_called("read_log", 0.5, failed=True)
     assert bench.value("topk_bandit_store_seconds_sum", operation="read_log") == 0.75
     assert bench.value("topk_bandit_store_failures_total") == 1
+
+
+def test_groups_are_shown_for_the_worst_bandit_until_it_is_forgotten(bench: Bench) -> None:
+    bench.metrics.compared("a", shortfall=0.25, has_odd_groups=False)
+    bench.metrics.compared("b", shortfall=0.0, has_odd_groups=True)
+    bench.metrics.guarded()
+    assert bench.value("topk_bandit_lift_shortfall") == 0.25
+    assert bench.value("topk_bandit_odd_groups") == 1
+    assert bench.value("topk_bandit_guarded_total") == 1
+    bench.metrics.forgotten("b")
+    assert bench.value("topk_bandit_odd_groups") == 0
 
 
 def test_sizes_are_summed_over_bandits_until_they_are_forgotten(bench: Bench) -> None:

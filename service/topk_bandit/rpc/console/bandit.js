@@ -4,6 +4,7 @@ import { history, newestEvents, stats, topSlates } from "./calls.js";
 import { chart } from "./charts.js";
 import { element, facts, replace, section, soft, table } from "./elements.js";
 import { bytes, count, duration, instant, number, share } from "./figures.js";
+import { worth, worthRemarks } from "./worth.js";
 
 const MOST_ITEMS = 15, MOST_RECENT = 20;
 
@@ -102,7 +103,7 @@ export function remarksOn(current) {
   const [rewards, contexts] = [Number(current.outlierCount), Number(current.outlierContextCount)];
   if (!current.hasRewardRange) remarks.push("It takes rewards of any size. With a reward_range a wrong one is refused: topk-bandit bandits update --reward-range LOW:HIGH.");
   if (current.selectionShare) remarks.push(`It learns from visitors who buy alone: ${share(current.selectionShare)} of its slates end without a reward and are not learned. It needs a default reward: topk-bandit bandits update --default-reward 0.`);
-  remarks.push(...waiting(current.rewardTimes));
+  remarks.push(...worthRemarks(current), ...waiting(current.rewardTimes));
   if (rewards + contexts) remarks.push(`Far from all others, and not learned: ${count(rewards)} rewards, and those of ${count(contexts)} contexts.`);
   if (current.spreadFactor > 1) remarks.push(`The latest rewards lay farther from what was expected than was stated: spreads are ${number(current.spreadFactor)} times as wide.`);
   if (current.itemFeatures?.length && !current.contentShare) remarks.push("The items' features count for nothing now. That is chosen anew as rewards come.");
@@ -174,12 +175,13 @@ export class Bandit {
       event.preventDefault();
       if (id.value.trim()) location.hash = `#/${name}/recommendations/${encodeURIComponent(id.value.trim())}`;
     };
-    this.places = Object.fromEntries(["over-time", "remarks", "figures", "rewards", "best", "shown", "newest"].map((place) => [place, element("div")]));
+    this.places = Object.fromEntries(["over-time", "remarks", "figures", "worth", "rewards", "best", "shown", "newest"].map((place) => [place, element("div")]));
     parent.replaceChildren(
       element("h1", {}, this.title),
       section("Over time", "over-time", this.places["over-time"]),
       section("Remarks", "remarks", this.places.remarks),
       section("Now", "figures", this.places.figures),
+      section("What it is worth", "worth", this.places.worth),
       section("By when rewards come", "rewards", this.places.rewards),
       section("Best slates", "best", this.places.best),
       section("Most shown items", "shown", this.places.shown),
@@ -206,6 +208,7 @@ export class Bandit {
       element("div", {}, element("h3", {}, "What it did"), did(current, points.at(-1))),
       element("div", {}, element("h3", {}, "Model"), made(current)),
       element("div", {}, element("h3", {}, "Hyperparameters"), hyperparameters(current))));
+    replace(this.places.worth, ...worth(current));
     replace(this.places.rewards, ...came(current.rewardTimes));
   }
 

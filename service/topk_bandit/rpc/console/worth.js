@@ -1,0 +1,55 @@
+// What a bandit is worth: its lift over the control group, and what it would have shown in shadow.
+
+import { element, facts, soft, table } from "./elements.js";
+import { count, instant, number, share, signed } from "./figures.js";
+
+const VERDICTS = {
+  LIFT_VERDICT_TOO_EARLY: "too early: each group needs 100 slates that count",
+  LIFT_VERDICT_UNDECIDED: "not decided yet",
+  LIFT_VERDICT_BETTER: "decided: the bandit's group earns more",
+  LIFT_VERDICT_WORSE: "decided: the bandit's group earns less",
+};
+
+const between = ({ value, low, high } = {}, show = signed) => (value === undefined ? "–" : `${show(value)} (${show(low)} to ${show(high)})`);
+const percent = (ratio) => `${ratio > 1 ? "+" : ""}${share(ratio - 1)}`;
+
+function further(lift) {
+  if (lift.furtherRequestCount === undefined) return "not to be said yet";
+  return Number(lift.furtherRequestCount) ? `about ${count(lift.furtherRequestCount)} more requests` : "none";
+}
+
+function lifted(lift) {
+  const rows = [["Bandit", lift.bandit], ["Control", lift.control]].map(([name, group]) =>
+    [name, count(group.drawnCount), count(group.countedCount), Number(group.countedCount) ? number(group.meanReward) : "–"]);
+  return [
+    facts([
+      ["Verdict", VERDICTS[lift.verdict]],
+      ["Lift", between(lift.ratio, percent)],
+      ["Difference a request", between(lift.difference)],
+      ["Until it is decided", further(lift)],
+      ["Compared since", instant(lift.since)],
+    ]),
+    soft(`The intervals hold at all times at once with ${share(lift.confidence)}: look as often as you like.`),
+    table("Groups", ["Group", "#Requests", "#Count by now", "#Mean reward"], rows),
+  ];
+}
+
+const shadowed = (shadow) => facts([
+  ["Slates in shadow", count(shadow.slateCount)],
+  ["As shown", share(Number(shadow.agreementCount) / Number(shadow.slateCount))],
+  ["Items in common", number(shadow.sharedItemMean)],
+  ["Expected gain a slate", between(shadow.gain)],
+]);
+
+export function worth({ lift, shadow }) {
+  const parts = [...(lift ? lifted(lift) : []), ...(Number(shadow?.slateCount) ? [element("h3", {}, "In shadow"), shadowed(shadow)] : [])];
+  return parts.length ? parts : [soft("Nothing to compare with: topk-bandit bandits update --control-share 0.1 --stage live, or --stage shadow.")];
+}
+
+export function worthRemarks({ lift }) {
+  if (!lift) return [];
+  const remarks = [];
+  if (lift.oddGroups) remarks.push("Its groups are not as large as the control share asks: something draws or drops requests of one group.");
+  if (Number(lift.guardedPosition)) remarks.push(`Its guardrail put it in shadow, at ${count(lift.guardedPosition)} of the log: ${lift.guardedReason}. topk-bandit bandits update --stage live shows its slates again.`);
+  return remarks;
+}
