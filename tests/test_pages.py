@@ -14,6 +14,8 @@ from tests.examples.patient import PATIENT_CLIENTS, WITHOUT_CHANCE
 from tests.faults.service import COMMAND, Service, clean_environment, serving
 from tests.waiting import PATIENCE
 
+from topk_bandit.client import Stage
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -93,6 +95,19 @@ def test_each_recipe_for_rewards_is_taken(service: Service, data: Path, tmp_path
     with service.client(tenant="shop", timeout=PATIENCE) as client:
         assert client.stats("minutes").recommendation_count == 2
         assert client.get_bandit("orders").provisional_after == timedelta(minutes=30)
+
+
+@pytest.mark.slow
+def test_a_running_shop_has_its_lift_on_screen(service: Service, data: Path, tmp_path: Path) -> None:
+    printed = run_page("stages.md", service, tmp_path, data)
+    assert re.search(r"in shadow: \d+ of 60 as shown, gain Interval", printed)
+    [(verdict, drawn, of)] = re.findall(r"lift: ([a-z ]+), .* (\d+) of (\d+) held back", printed)
+    assert (verdict, of) == ("better", "1500")
+    assert 100 < int(drawn) < 200
+    assert re.search(r"^lift.verdict +better$", printed, flags=re.MULTILINE)
+    with service.client(tenant="shop", timeout=PATIENCE) as client:
+        assert client.get_bandit("front").guardrail_margin == 0.05
+        assert client.recommend("front", baseline=["tea", "coffee", "milk"]).stage is Stage.OFF
 
 
 @pytest.mark.slow
