@@ -31,6 +31,7 @@ from topk_bandit.commands.operate.events import tail_log
 from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
 from topk_bandit.commands.tables import flatten, table
 from topk_bandit.domain.bandits import BanditName, LoggedEvent, Rewarded, Shown
+from topk_bandit.domain.stages import Group
 from topk_bandit.store.archives import write_line
 from topk_bandit.store.log import Snapshot
 from topk_bandit.store.memory.bandits import MemoryStore
@@ -63,6 +64,11 @@ class Running:
         """Make another bandit."""
         work = self.client.create_bandit(bandit, slate_size=1, item_capacity=2)
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE)
+
+    def recommend(self, bandit: str, **asked: Any) -> Any:  # noqa: ANN401 - as for the client
+        """Ask for a slate."""
+        work = self.client.recommend(bandit, **asked)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE)
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._stack.aclose(), self._loop).result(timeout=PATIENCE)
@@ -110,6 +116,32 @@ def test_an_explanation_is_a_table_whose_parts_add_up(running: Running, ask: Ask
     assert lines[last + 2].split()[:3] == ["slate", "mean", "±"]
     assert lines[last + 3].startswith("shown  ")
     assert len(lines[last + 4 :]) == 10
+
+
+def test_an_explanation_says_why_a_baseline_slate_was_shown(running: Running, ask: Ask) -> None:
+    ask("bandits", "create", "acme/watched", "--slate-size=2", "--item-capacity=9", "--stage=shadow")
+    ask("items", "create", "acme/watched", "a", "b", "c", "d")
+    own = {"baseline": ["d", "a"]}
+
+    def explained(**asked: Any) -> tuple[str, str]:  # noqa: ANN401 - as for the client
+        given = running.recommend("watched", **own, **asked)
+        said = reversed(ask("explain", "acme/watched", given.id))  # what is said first counts
+        lines = {line[:15].strip(): line[15:].strip() for line in said}
+        assert lines["slate"] == "d, a"
+        return lines["how"], lines.get("best slate", "")
+
+    how, best = explained()
+    assert how == "the baseline slate, since the bandit was in shadow"
+    assert len(best.split(", ")) == 2
+    assert explained(candidates=["a", "x", "y"]) == (how, "")
+    ask("bandits", "update", "acme/watched", "--stage=off")
+    assert explained() == ("the baseline slate, since the bandit was off", "")
+    ask("bandits", "update", "acme/watched", "--stage=live", "--control-share=0.9")
+    key = next(key for key in "abcdefgh" if running.recommend("watched", **own, group_key=key).group is Group.CONTROL)
+    assert explained(group_key=key) == ("the baseline slate, since the request was in the control group", "")
+    ask("bandits", "update", "acme/watched", "--control-share=0")
+    assert explained(candidates=["a", "x"]) == ("the baseline slate, since too few candidates were left", "")
+    ask("bandits", "delete", "acme/watched", "--yes")
 
 
 def test_what_is_answered_is_json_for_programs(running: Running, ask: Ask) -> None:

@@ -60,7 +60,11 @@ def check_baseline(model: Model, request: RecommendationRequest) -> None:
 
 def no_baseline(model: Model, request: RecommendationRequest, group: Group) -> NotReadyError:
     """Return the error NO_BASELINE for a request that is to get a baseline slate, and has none that can be shown."""
-    why = "the request is in the control group" if group is Group.CONTROL else f"the bandit is {model.settings.stage}"
+    why = (
+        "the request is in the control group"
+        if group is Group.CONTROL
+        else f"the bandit is {model.settings.stage.phrase}"
+    )
     slate = baseline_of(model, request)
     hidden = [item for item in slate if item not in model.items.available]
     problem = f"item {hidden[0][:128]!r} of it can't be shown" if hidden else "neither of them has one"

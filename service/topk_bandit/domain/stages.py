@@ -31,6 +31,11 @@ class Stage(StrEnum):
         return self in {Stage.LIVE, Stage.FROZEN}
 
     @property
+    def phrase(self) -> str:
+        """What a bandit in it is."""
+        return "in shadow" if self is Stage.SHADOW else self.value
+
+    @property
     def learns(self) -> bool:
         """Whether rewards are learned."""
         return self in {Stage.LIVE, Stage.SHADOW}

@@ -21,6 +21,7 @@ from topk_bandit.v1 import operator_service_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import (
         BanditOverview,
@@ -94,12 +95,17 @@ def explanation_to_proto(explanation: Explanation) -> pb.ExplainRecommendationRe
         features=features_to_proto(context) if isinstance(context, Features) else None,
         candidate_item_ids=request.candidates or (),
         recommendation=recommendation_to_proto(explanation.recommendation),
-        best_item_ids=explanation.recommendation.best_slate,
+        best_item_ids=_own_slate(explanation.recommendation),
         log_position=explanation.position,
         recommend_time=timestamp(explanation.at_ms),
         model_source=_SOURCES[explanation.source],
         reasons=None if explanation.reasons is None else _reasons(explanation.reasons),
     )
+
+
+def _own_slate(given: Recommendation) -> tuple[str, ...]:
+    """Return what the bandit itself would have shown, where something else was."""
+    return given.best_slate if given.shadow is None else given.shadow.slate
 
 
 def _reasons(reasons: Reasons) -> pb.Reasons:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.client import ModelSource
 from topk_bandit.commands.tables import facts, number, table
+from topk_bandit.domain.stages import Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +62,14 @@ def _describe_record(explanation: Explanation) -> Iterator[tuple[str, object]]:
 
 def _mode(given: Recommendation) -> str:
     if given.baseline:
-        return "the baseline slate, since too few candidates were left"
+        return f"the baseline slate, since {_why_baseline(given)}"
     return "drawn by a share of the exploration" if given.explored else "the best slate that was found"
+
+
+def _why_baseline(given: Recommendation) -> str:
+    if given.group is Group.CONTROL:
+        return "the request was in the control group"
+    return "too few candidates were left" if given.stage.shows_own else f"the bandit was {given.stage.phrase}"
 
 
 def _parts(reasons: Reasons) -> Iterator[str]:

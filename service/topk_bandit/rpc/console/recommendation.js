@@ -4,7 +4,15 @@ import { explanation, lifeOf, stats } from "./calls.js";
 import { element, facts, replace, section, shape, soft, table } from "./elements.js";
 import { count, instant, number, share, signed } from "./figures.js";
 
-const MODES = { MODE_EXPLOITED: "highest upper bound", MODE_EXPLORED: "drawn by a share of the exploration", MODE_BASELINE: "baseline slate: too few candidates" };
+const MODES = { MODE_EXPLOITED: "highest upper bound", MODE_EXPLORED: "drawn by a share of the exploration", MODE_BASELINE: "baseline slate" };
+const STAGES = { STAGE_SHADOW: ": the bandit was in shadow", STAGE_OFF: ": the bandit was off" };
+
+function chosenBy({ mode, stage, group }) {
+  const known = MODES[mode] ?? mode.replace("MODE_", "").toLowerCase();
+  if (mode !== "MODE_BASELINE") return known;
+  return known + (group === "GROUP_CONTROL" ? ": the request was in the control group" : STAGES[stage] ?? ": too few candidates");
+}
+
 const SOURCES = {
   MODEL_SOURCE_LIVE: "the model in memory, which has learned nothing since",
   MODEL_SOURCE_REPLAYED: "the model that decided, folded again from the log",
@@ -86,7 +94,7 @@ function about(explained) {
   const { recommendation } = explained;
   return facts([
     ["Slate", recommendation.itemIds.join(", ")],
-    ["Chosen by", MODES[recommendation.mode] ?? recommendation.mode.replace("MODE_", "").toLowerCase()],
+    ["Chosen by", chosenBy(recommendation)],
     ["Best slate instead", explained.bestItemIds.join(", ") || "the same"],
     ["Context", shownFor(explained)],
     ["Candidates", explained.candidateItemIds.length ? explained.candidateItemIds.join(", ") : "every available item"],
