@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from tests.preferences.plain_designs import scatter_matrix
 
+from topk_bandit.lab.paper import sampled_frank_wolfe
 from topk_bandit.lab.paper.sampled_frank_wolfe import GAMMA, SampledFrankWolfe, random_subsets
 from topk_bandit.preferences.designs.optimal import d_optimal_subsets
 
@@ -45,6 +46,27 @@ def test_dopewolfe_as_written_keeps_its_inverse_and_climbs_to_the_optimum() -> N
     assert (np.diff(log_dets) >= -1e-5).all()
     best = d_optimal_subsets(features, subset_size=4, gap_tolerance=1e-3, rng=np.random.default_rng(0))
     assert best.log_det - 0.05 <= log_dets[-1] <= best.log_det + best.gap + 3 * GAMMA * np.trace(run.inverse)
+
+
+@pytest.mark.parametrize("d", [6, 30, 50])
+def test_after_a_thousand_steps_the_inverse_and_the_gap_are_those_of_dense_algebra(
+    monkeypatch: pytest.MonkeyPatch, d: int
+) -> None:
+    monkeypatch.setattr(sampled_frank_wolfe, "MOST_SAMPLED", 2000)
+    features = np.random.default_rng(d).normal(size=(100, d))
+    run = SampledFrankWolfe(features, 3, np.random.default_rng(1))
+    for _ in range(1000):
+        run.iterate()
+    dense = information(features, run.weights)
+    assert np.abs(run.inverse @ dense - np.eye(d)).max() <= 1e-6
+    assert gap(features, run.inverse) == pytest.approx(gap(features, np.linalg.inv(dense)), abs=1e-6)
+
+
+def gap(features: np.ndarray, inverse: np.ndarray) -> float:
+    """Return the largest gradient of all triples, less d."""
+    gram = features @ inverse @ features.T
+    pairs = np.diag(gram)[:, None] + np.diag(gram) - gram - gram.T
+    return float((pairs[:, :, None] + pairs[:, None] + pairs[None]).max()) - len(inverse)
 
 
 def test_a_step_moves_to_the_best_subset_that_was_drawn_by_the_best_share() -> None:

@@ -106,7 +106,9 @@ class SampledFrankWolfe:
     def _move(self, subset: tuple[int, ...], differences: Floats, share: float) -> None:
         scaled, step = self.inverse / (1.0 - share), math.sqrt(share) * differences
         image = scaled @ step
-        self.inverse = scaled - image @ np.linalg.solve(np.eye(step.shape[1]) + step.T @ image, image.T)
+        kept = scaled - image @ np.linalg.solve(np.eye(step.shape[1]) + step.T @ image, image.T)
+        # `image.T` stands for step' V^-1: the inverse would else drift from symmetry, and from V.
+        self.inverse = 0.5 * (kept + kept.T)
         self.weights = {one: (1.0 - share) * weight for one, weight in self.weights.items()}
         self.weights[subset] = self.weights.get(subset, 0.0) + share
 
