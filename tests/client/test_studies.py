@@ -86,6 +86,12 @@ def test_items_may_be_ids_alone_and_more_than_the_features_that_one_has(client: 
     assert client.get_study("taste").items == dict.fromkeys(liked, ())
 
 
+def test_a_design_may_be_of_features_alone(client: EitherClient) -> None:
+    created(client, features_alone=True)
+    client.wait_for_design("taste")
+    assert client.get_study("taste").features_alone
+
+
 def test_a_study_from_start_to_end(client: EitherClient) -> None:
     created(client)
     seen = []

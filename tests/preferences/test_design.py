@@ -408,10 +408,10 @@ def test_a_list_to_be_ranked_has_two_items() -> None:
 def test_a_climb_that_rounding_ends_gives_the_best_design_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, reported = Information.of, list[Progress]()
 
-    def of(rows: Floats, weights: Floats, *, ridge: float = 0.0) -> Information:
+    def of(rows: Floats, weights: Floats, *, prior: Floats) -> Information:
         if len(reported) > 2:
             raise np.linalg.LinAlgError("Matrix is not positive definite")
-        return whole(rows, weights, ridge=ridge)
+        return whole(rows, weights, prior=prior)
 
     def watch(progress: Progress) -> bool:
         reported.append(progress)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -12,7 +14,8 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences import sampling
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.spans import span_of_differences, span_of_values
-from topk_bandit.preferences.inference import PRIOR_VARIANCES, learn_utilities
+from topk_bandit.preferences.inference import OWN_VARIANCES, PRIOR_VARIANCES, learn_utilities
+from topk_bandit.preferences.models.own_parts import OwnPartsAnswers
 
 
 def answered(utilities: np.ndarray, count: int, rng: np.random.Generator) -> Orderings:
@@ -23,7 +26,7 @@ def answered(utilities: np.ndarray, count: int, rng: np.random.Generator) -> Ord
 def test_evidence_of_pairs_is_near_the_integral() -> None:
     rows = np.array([[0.8], [-0.3], [-1.1]])
     pairs = np.array([[0, 1], [0, 2], [1, 2], [2, 1], [0, 2], [0, 1]] * 8)
-    found = learn_utilities(rows, Orderings.from_pairs(pairs, n_items=3))
+    found = learn_utilities(rows, Orderings.from_pairs(pairs, n_items=3), own_parts=False)
 
     def likelihood(theta: float) -> float:
         return float(np.exp(log_expit((rows[pairs[:, 0], 0] - rows[pairs[:, 1], 0]) * theta).sum()))
@@ -36,20 +39,45 @@ def test_evidence_of_pairs_is_near_the_integral() -> None:
     np.testing.assert_allclose(found.log_marginal_likelihood, np.log(exact[found.prior_variance]), atol=0.05)
 
 
-def test_evidence_of_ratings_is_the_density_of_the_ratings() -> None:
+def test_evidence_of_pairs_of_two_items_with_own_parts_is_near_the_integral() -> None:
+    """The one difference of utilities has the variance v |z1 - z2|^2 + 2 w."""
+    rows, won, lost = np.array([[0.8], [-0.5]]), 45, 15
+    pairs = np.array([[0, 1]] * won + [[1, 0]] * lost)
+    answers = OwnPartsAnswers(rows, np.arange(2), Orderings.from_pairs(pairs, n_items=2))
+    for variance in PRIOR_VARIANCES:
+        for own in OWN_VARIANCES[1:6]:
+            spread = np.sqrt(variance * 1.3**2 + 2.0 * own)
+            exact = quad(
+                lambda t, sd=spread: np.exp(won * log_expit(t) + lost * log_expit(-t)) * norm.pdf(t, scale=sd),
+                *(-4, 4),
+                points=[1.1],
+            )[0]
+            assert answers.maximise(variance, own).log_marginal_likelihood == pytest.approx(np.log(exact), abs=0.02)
+
+
+@pytest.mark.parametrize("own_parts", [False, True])
+def test_utilities_from_ratings_are_the_mixture_over_all_priors(*, own_parts: bool) -> None:
+    """By densities and conditional distributions of the ratings themselves; two of the items are never rated."""
     rng = np.random.default_rng(5)
-    rows = rng.normal(size=(6, 2))
-    items = rng.integers(6, size=15)
-    values = rows[items] @ [1.0, -2.0] + 0.5 * rng.normal(size=15)
-    found = learn_utilities(rows, Ratings.of(items.tolist(), values.tolist(), n_items=6))
-    above = values - values.mean()
-    shape = np.eye(15) + found.prior_variance * rows[items] @ rows[items].T
-    noise = float(above @ np.linalg.solve(shape, above)) / 15
-    np.testing.assert_allclose(
-        found.log_marginal_likelihood, multivariate_normal(np.zeros(15), noise * shape).logpdf(above)
-    )
-    expected = np.linalg.solve(rows[items].T @ rows[items] + np.eye(2) / found.prior_variance, rows[items].T @ above)
-    np.testing.assert_allclose(found.utilities(rows).mean, values.mean() + rows @ expected)
+    rows, items = rng.normal(size=(9, 2)), rng.integers(7, size=40)
+    values = rows[items] @ [1.0, -2.0] + rng.normal(size=9)[items] + 0.5 * rng.normal(size=40)
+    found = learn_utilities(rows, Ratings.of(items.tolist(), values.tolist(), n_items=9), own_parts=own_parts)
+    above, parts = values - values.mean(), []
+    for ratio, own in product(PRIOR_VARIANCES, OWN_VARIANCES if own_parts else (0.0,)):
+        prior = ratio * rows @ rows.T + own * np.eye(9)
+        shape = np.eye(40) + prior[np.ix_(items, items)]
+        noise = float(above @ np.linalg.solve(shape, above)) / 40
+        density = multivariate_normal(np.zeros(40), noise * shape).logpdf(above) + np.log(np.sqrt(own) if own else 1.1)
+        gain = np.linalg.solve(shape, prior[items]).T
+        variances = noise * np.diag(prior - gain @ prior[items])
+        parts.append((density, gain @ above, variances))
+    densities, means, variances = (np.array(one) for one in zip(*parts, strict=True))
+    weights = np.exp(densities - densities.max())[:, None] / np.exp(densities - densities.max()).sum()
+    mean = (weights * means).sum(axis=0)
+    spread = np.sqrt((weights * (variances + (means - mean) ** 2)).sum(axis=0))
+    utilities = found.utilities(rows)
+    np.testing.assert_allclose(utilities.mean, values.mean() + mean, atol=1e-2)
+    np.testing.assert_allclose(utilities.standard_deviation, spread, rtol=2e-2)
 
 
 def test_people_who_agree_get_a_wider_prior_than_people_who_toss_coins() -> None:

@@ -7,18 +7,19 @@ import pytest
 
 from topk_bandit.preferences.answers import Orderings
 from topk_bandit.preferences.designs.optimal import Feedback, SubsetDesign, ranking_matrices, rating_matrices
-from topk_bandit.preferences.inference import learn_utilities
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 
 
-def pool(feedback: Feedback = Feedback.RANKING, *, n_queries: int = 0, seed: int = 0) -> QuestionPool:
+def pool(
+    feedback: Feedback = Feedback.RANKING, *, n_queries: int = 0, seed: int = 0, features_alone: bool = True
+) -> QuestionPool:
     rng = np.random.default_rng(seed)
     queries = rng.normal(size=(n_queries, 2)) if n_queries else None
-    return QuestionPool.of(rng.normal(size=(9, 3)), queries, feedback=feedback)
+    return QuestionPool.of(rng.normal(size=(9, 3)), queries, feedback=feedback, features_alone=features_alone)
 
 
 def design_of(of: QuestionPool, size: int = 3) -> SubsetDesign:
-    return of.design(list_size=size, relative_gap=0.01, rng=np.random.default_rng(1))
+    return of.design(list_size=size, budget=50, rng=np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("feedback", list(Feedback))
@@ -87,17 +88,17 @@ def test_many_questions_gather_what_the_design_would(feedback: Feedback) -> None
     of_one = of.information(design.subsets, design.weights)
     chosen = choose_next_lists(of, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=300)
     have = of.information(design.subsets[chosen], np.ones(300))
-    assert of.measure_efficiency(have, of_one, budget=300) > 0.99
+    assert of.measure_efficiency(have, of_one, budget=300, list_size=3) > 0.99
 
 
 def test_gathered_grows_from_nothing_to_all_in_step_with_the_answers() -> None:
     of = pool()
     design = design_of(of)
     of_one = of.information(design.subsets, design.weights)
-    shares = [of.measure_efficiency(count * of_one, of_one, budget=40) for count in range(41)]
+    shares = [of.measure_efficiency(count * of_one, of_one, budget=40, list_size=3) for count in range(41)]
     np.testing.assert_allclose(shares, np.arange(41) / 40, atol=1e-9)
-    assert of.measure_efficiency(of.information(design.subsets[:1], [1.0]), of_one, budget=40) < 0.01
-    assert of.measure_efficiency(100 * of_one, of_one, budget=40) == 1.0
+    assert of.measure_efficiency(of.information(design.subsets[:1], [1.0]), of_one, budget=40, list_size=3) < 0.01
+    assert of.measure_efficiency(100 * of_one, of_one, budget=40, list_size=3) == 1.0
 
 
 def test_utilities_are_those_of_each_query() -> None:
@@ -111,7 +112,7 @@ def test_utilities_are_those_of_each_query() -> None:
         for query in range(4)
         for _ in range(30)
     ]
-    found = of.predict_utilities(learn_utilities(rows, Orderings.from_rankings(rankings, n_items=36)))
+    found = of.predict_utilities(of.learn(Orderings.from_rankings(rankings, n_items=36)))
     assert len(found) == 4
     for of_query, expected in zip(found, truth.reshape(4, 9), strict=True):
         assert np.corrcoef(of_query.mean, expected)[0, 1] > 0.95

@@ -36,7 +36,7 @@ queries = rng.normal(size=(3, 2))
 for feedback in Feedback:
     for size in (2, 3, 4, 7):
         pool = QuestionPool.of(rng.normal(size=(9, 4)), queries, feedback=feedback)
-        design = pool.design(list_size=size, relative_gap=0.01, rng=rng)
+        design = pool.design(list_size=size, budget=20, rng=rng)
         choose_next_lists(pool, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=3)
         rows = pool.span.coordinates
         learn_utilities(rows, Orderings.from_choices([0, 4], [[0, 1, 2], [3, 4]], n_items=27))

@@ -169,6 +169,15 @@ def test_a_study_is_returned_as_it_was_created(stub: PreferenceServiceStub, oper
     assert listed == made
 
 
+def test_a_study_says_whether_its_design_is_of_features_alone(
+    stub: PreferenceServiceStub, operations: OperationsStub
+) -> None:
+    create(stub, features_alone=True)
+    wait(operations)
+    assert get(stub).features_alone
+    assert refused(stub.CreateStudy, pb.CreateStudyRequest(study=study())).reason == "STUDY_EXISTS"
+
+
 def test_utilities_are_learned_for_each_query_in_pages(stub: PreferenceServiceStub, operations: OperationsStub) -> None:
     create(stub, queries=UNIT)
     wait(operations)

@@ -83,6 +83,7 @@ def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
         answer_kind=draw(st.sampled_from(AnswerKind)),
         list_size=draw(st.integers(1, 12)),
         budget=draw(st.integers(1, 10**5)),
+        features_alone=draw(st.booleans()),
     )
 
 
@@ -119,6 +120,16 @@ def test_any_event_is_whole_after_a_round_trip(event: StudyEvent) -> None:
     read = codec.decode_study_event(codec.encode_study_event(event))
     assert read == event
     assert type(read) is type(event)
+
+
+def test_settings_of_a_design_for_own_parts_have_the_bytes_of_the_version_before() -> None:
+    """Which never knew of features_alone."""
+    settings = study_settings()
+    stored = codec.encode_study_event(StudyCreated(settings), 1)
+    assert b"features_alone" not in stored
+    alone = replace(settings, features_alone=True)
+    assert b'"features_alone":true' in codec.encode_study_event(StudyCreated(alone), 2)
+    assert codec.settings_digest(alone) != codec.settings_digest(settings)
 
 
 @given(settings_of_any_kind())

@@ -162,7 +162,7 @@ def test_counts_and_information_are_those_of_each_answer_by_itself(settings: Stu
     assert counts.tolist() == [2, 1]
     expected = np.zeros_like(besides)
     for rows in lists[3:]:
-        x = pool.span.coordinates[rows]
+        x = pool.directions[rows]
         if settings.answer_kind is AnswerKind.RATINGS:
             expected += x.T @ x
         else:

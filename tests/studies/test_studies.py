@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores
 from tests.rpc.studies import HeldExecutor, studies_of
@@ -18,7 +19,7 @@ from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.domain.bandits import ItemUtility
-from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, TopkBanditError
+from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, NotReadyError, TopkBanditError
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.studies import (
     AnswerKind,
@@ -37,7 +38,7 @@ from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.studies.model import begin, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from tests.servers import RunningServer
 
@@ -139,20 +140,59 @@ def test_the_first_questions_tell_of_every_direction() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("kind", [AnswerKind.RANKING, AnswerKind.RATINGS])
-def test_what_was_gathered_is_the_efficiency_of_the_answers(kind: AnswerKind) -> None:
-    settings = replace(PLAIN, answer_kind=kind)
+def test_a_design_of_features_alone_passes_over_items_that_others_ask_about() -> None:
+    items = tuple(StudyItem(f"i{n}", tuple(row)) for n, row in enumerate(RNG.normal(size=(30, 3)).tolist()))
 
-    def information(lists: list[list[str]], weights: np.ndarray) -> np.ndarray:
-        rows = {item.item_id: np.array([*item.features, 1.0]) for item in settings.items}
-        total = np.zeros((4, 4))
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
+        studies, _designer = studies_of(store, executor)
+        asked = {}
+        for alone in (False, True):
+            name = StudyName("shop", f"alone-{alone}".lower())
+            await opened(studies, replace(PLAIN, items=items, features_alone=alone), name)
+            batch = await studies.next_questions(name, count=40, request_id="")
+            asked[alone] = {item for question in batch.questions for item in question.item_ids}
+        assert len(asked[False]) == 30
+        assert len(asked[True]) < 20
+
+    run(scenario)
+
+
+def test_a_design_of_features_alone_needs_data_version_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
+        studies, _designer = studies_of(store, executor)
+        with pytest.raises(NotReadyError, match=r"^study.features_alone needs data version 2") as refused:
+            await studies.create_study(TASTE, replace(PLAIN, features_alone=True))
+        assert refused.value.reason == "DATA_VERSION"
+        with pytest.raises(NotFoundError):
+            await studies.get_study(TASTE)
+        await opened(studies)
+
+    monkeypatch.setattr("topk_bandit.store.memory.studies.NEWEST", 1)
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", [AnswerKind.RANKING, AnswerKind.RATINGS])
+def test_what_was_gathered_is_the_part_of_the_budget_that_tells_as_much(kind: AnswerKind) -> None:
+    """By log determinants of the items' utilities: their prior covariance, and what answers tell of each of them."""
+    settings = replace(PLAIN, answer_kind=kind)
+    within = ITEMS - ITEMS.mean(axis=0)
+    prior = within @ within.T * len(ITEMS) / np.sum(within**2) + 0.25 * (np.eye(len(ITEMS)) - 1.0 / len(ITEMS))
+    # A ranking of three is a choice of three and one of two: 2/3 of 1/3 and 1/2 of 1 pair each, of 3 pairs.
+    share = 1.0 if kind is AnswerKind.RATINGS else (1 / 2 + 2 / 3) / 6
+    if kind is AnswerKind.RATINGS:
+        prior += 1.0
+
+    def information(lists: Iterable[Sequence[str]], weights: Iterable[float]) -> np.ndarray:
+        total = np.zeros((len(ITEMS),) * 2)
         for ids, weight in zip(lists, weights, strict=True):
-            if kind is AnswerKind.RATINGS:
-                total += weight * sum(np.outer(rows[one], rows[one]) for one in ids)
-            else:
-                pairs = [(rows[a] - rows[b]) for n, a in enumerate(ids) for b in ids[n + 1 :]]
-                total += weight * sum(np.outer(pair, pair) for pair in pairs)
-        return total if kind is AnswerKind.RATINGS else total[:3, :3]
+            places = np.eye(len(ITEMS))[[int(one[1:]) for one in ids]]
+            pairs = [places[a] - places[b] for a in range(len(ids)) for b in range(a)]
+            rows = places if kind is AnswerKind.RATINGS else np.array(pairs)
+            total += weight * share * rows.T @ rows
+        return total
+
+    def told(total: np.ndarray) -> float:
+        return float(np.linalg.slogdet(np.eye(len(ITEMS)) + prior @ total)[1])
 
     async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
@@ -160,14 +200,10 @@ def test_what_was_gathered_is_the_efficiency_of_the_answers(kind: AnswerKind) ->
         design = await design_of(store)
         asked = await answered(studies, settings, 25)
         now = await studies.next_questions(TASTE, count=1, request_id="")
-        lists = [[f"i{number}" for number in one.items] for one in design.lists]
-        one_question = information(lists, np.array(design.weights))
-        have = information([list(question.item_ids) for question in asked.questions], np.ones(25))
-        prior = 1e-3 * one_question
-        determinants = [np.linalg.slogdet(v)[1] for v in (have + prior, 40 * one_question + prior, prior)]
-        d = len(prior)
-        share = np.expm1((determinants[0] - determinants[2]) / d) / np.expm1((determinants[1] - determinants[2]) / d)
-        assert now.gathered == pytest.approx(share, rel=1e-6)
+        one_question = information([[f"i{number}" for number in one.items] for one in design.lists], design.weights)
+        have = information([question.item_ids for question in asked.questions], np.ones(25))
+        worth = brentq(lambda n: told(n * one_question) - told(have), 0.0, 100.0)
+        assert now.gathered == pytest.approx(worth / 40, rel=1e-6)
         assert (now.asked, now.answered) == (26, 25)
         assert 0.5 < now.gathered < 0.7
 
@@ -200,11 +236,11 @@ def test_a_prior_of_a_study_with_queries_has_its_utilities_in_every_context(kind
         prior = await studies.prior("shop", "taste", context_dim=2)
         learned = await studies.get_preferences(TASTE, after=0, queries=9, items=999)
         slopes = np.array([one.slopes for one in prior.utilities])
-        assert [one.constant for one in prior.utilities] == [0.0] * len(ITEMS)
+        own = np.array([one.constant for one in prior.utilities])
         for query, of_query in zip(QUERIES, learned.queries, strict=True):
             by_id = {one.item_id: one.utility for one in of_query.items}
             utilities = np.array([by_id[item.item_id] for item in settings.items])
-            assert slopes @ query == pytest.approx(utilities - utilities.mean(), abs=1e-9)
+            assert own + slopes @ query == pytest.approx(utilities - utilities.mean(), abs=1e-9)
         # And in a context that nobody was asked about they are the ones of the weights that people had.
         context = np.array([0.3, -0.8])
         assert np.corrcoef(slopes @ context, ITEMS @ (context @ THETA))[0, 1] > 0.7

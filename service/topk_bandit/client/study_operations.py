@@ -93,6 +93,7 @@ class StudyOperations:
         budget: int,
         queries: Mapping[str, Iterable[float]] | None,
         item_schema: Iterable[Feature] | None,
+        features_alone: bool,
     ) -> Operation[Design]:
         """Create a study."""
         if answer_kind not in _KINDS_ON_THE_WIRE:
@@ -106,6 +107,7 @@ class StudyOperations:
             answer_kind=_KINDS_ON_THE_WIRE[AnswerKind(answer_kind)],
             list_size=list_size,
             budget=budget,
+            features_alone=features_alone,
         )
         return Operation(PreferenceServiceStub, "CreateStudy", pb.CreateStudyRequest(study=made), _design)
 
@@ -250,6 +252,7 @@ def _study(study: pb.Study) -> Study:
         create_time=study.create_time.ToDatetime(tzinfo=UTC),
         items=_features((item.item_id, item.features) for item in study.items),
         queries=_features((query.query_id, query.features) for query in study.queries),
+        features_alone=study.features_alone,
     )
 
 

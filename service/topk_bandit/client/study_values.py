@@ -61,6 +61,8 @@ class Study:
         How far its design is, or was when it ended; None before anything is known of it.
     items, queries
         Features by id; empty in lists of studies.
+    features_alone
+        Whether the design is for what features tell alone; False in lists of studies.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Study:
     create_time: datetime
     items: Mapping[str, tuple[float, ...]]
     queries: Mapping[str, tuple[float, ...]]
+    features_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class Studies(BaseClient):
         list_size: int = 0,
         queries: Mapping[str, Iterable[float]] | None = None,
         item_schema: Iterable[Feature] | None = None,
+        features_alone: bool = False,
         timeout: float | None = None,
     ) -> Design:
         """Create a study and begin its design, or return the design of the equal one that is there.
@@ -72,6 +73,9 @@ class Studies(BaseClient):
         item_schema
             As of a bandit: then items have named features, each a mapping by name or a dataclass, as for
             `Client.upsert_items`. The study has them as the numbers that a bandit makes of them.
+        features_alone
+            Ask for what features tell alone: then many items may never be asked about, and what is particular to them
+            stays unknown. By default each of at most 300 items is asked about for its own part, too.
         """
         operation = self._studies.create_study(
             study,
@@ -81,6 +85,7 @@ class Studies(BaseClient):
             budget=budget,
             queries=queries,
             item_schema=item_schema,
+            features_alone=features_alone,
         )
         return self._run(operation, timeout)
 

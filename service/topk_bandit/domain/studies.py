@@ -114,6 +114,8 @@ class StudySettings:
         K: how many items a question shows; 2 for PAIR.
     budget
         How many questions are asked at most.
+    features_alone
+        Whether the design is for what features tell alone, so that many items may never be asked about.
     """
 
     items: tuple[StudyItem, ...]
@@ -121,6 +123,7 @@ class StudySettings:
     answer_kind: AnswerKind
     list_size: int
     budget: int
+    features_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

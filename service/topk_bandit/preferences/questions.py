@@ -1,14 +1,15 @@
 """What can be asked about items, and the queries they are shown for: a design, what to ask next, how much is known.
 
 A list is K items of one query. Row q N + i stands for item i under query q, with the features vec(query item'); without
-queries row i is item i. Designs are made in the coordinates of `spans`, where every list that can be asked about tells
-something of every direction that can be learned at all.
+queries row i is item i. Designs are made in directions: the coordinates of `spans`, in which what features tell can be
+learned, and beside them each item's own part (`designs.own_parts`), unless a design is wanted for features alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,32 +17,41 @@ from numpy.typing import NDArray
 
 from topk_bandit.preferences.designs.exact_questions import choose_most_informative, contrasts, ranking_information
 from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_subsets, rating_matrices
+from topk_bandit.preferences.designs.own_parts import directions_of, questions_worth
 from topk_bandit.preferences.designs.spans import Span, cross_features, span_of_differences, span_of_values
+from topk_bandit.preferences.inference import learn_utilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
+    from topk_bandit.preferences.answers import Orderings, Ratings
     from topk_bandit.preferences.designs.optimal import SubsetDesign, Watch
     from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.preferences.utilities import FloatArray, Utilities
 
-__all__ = ["RELATIVE_GAP", "QuestionPool", "choose_next_lists", "count_answers"]
+__all__ = ["MOST_OWN_PARTS", "RELATIVE_GAP", "QuestionPool", "choose_next_lists", "count_answers"]
 
 IntArray = NDArray[np.int64]
 
 RELATIVE_GAP = 0.01
 """The gap at which a study's design is done, relative to the number of directions that can be learned."""
 
+MOST_OWN_PARTS = 300
+"""Designs are for the own parts of so many items: the time that they take grows with more than the square."""
+
 _UNKNOWN = 1e-3
 """What is known of every direction beforehand, as a share of one question's information."""
+
+_TOLD = 1e-8
+"""What is left of an item's indicator is rounding below this."""
 
 _LISTS_AT_ONCE = 1000
 """How many lists have their matrices in memory at once: 25 MB with the most directions and the longest lists."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class QuestionPool:
     """The items and queries of a study, in the coordinates that its design is made in.
 
@@ -55,6 +65,8 @@ class QuestionPool:
         N, and Q: 1 without queries.
     feedback
         What people say about a list.
+    features_alone
+        Whether designs are for what features tell alone, so that many items may never be asked about.
     """
 
     span: Span
@@ -62,9 +74,12 @@ class QuestionPool:
     n_items: int
     n_queries: int
     feedback: Feedback
+    features_alone: bool = False
 
     @classmethod
-    def of(cls, items: FloatArray, queries: FloatArray | None, *, feedback: Feedback) -> QuestionPool:
+    def of(
+        cls, items: FloatArray, queries: FloatArray | None, *, feedback: Feedback, features_alone: bool = False
+    ) -> QuestionPool:
         """Return the pool of items with features (N, d_i) and of queries with features (Q, d_q).
 
         Raises
@@ -76,38 +91,76 @@ class QuestionPool:
         rows = items if queries is None else cross_features(queries, items)
         groups = np.repeat(np.arange(n_queries), len(items))
         span = span_of_values(rows) if feedback is Feedback.RATING else span_of_differences(rows, groups=groups)
-        return cls(span, groups, len(items), n_queries, feedback)
+        return cls(span, groups, len(items), n_queries, feedback, features_alone)
 
     def design(
-        self, *, list_size: int, relative_gap: float, rng: np.random.Generator, watch: Watch | None = None
+        self,
+        *,
+        list_size: int,
+        budget: int,
+        rng: np.random.Generator,
+        relative_gap: float = RELATIVE_GAP,
+        watch: Watch | None = None,
     ) -> SubsetDesign:
-        """Return the design over all lists of a size, to a gap of `relative_gap` times r; see `d_optimal_subsets`."""
+        """Return the design of a budget of questions over all lists of a size; see `d_optimal_subsets`.
+
+        With own parts it depends on the budget, and log det is that of what is believed before joined with a question's
+        information.
+        """
+        prior = np.eye(self.rank) / (budget * self.information_share(list_size)) if self.asks_for_own_parts else None
         return d_optimal_subsets(
-            self.span.coordinates,
+            self.directions,
             subset_size=list_size,
-            gap_tolerance=relative_gap * self.span.rank,
+            gap_tolerance=self.target_gap(list_size, budget, relative_gap),
             rng=rng,
             feedback=self.feedback,
             groups=self.groups,
+            prior=prior,
             watch=watch,
         )
 
+    def target_gap(self, list_size: int, budget: int, relative_gap: float = RELATIVE_GAP) -> float:
+        """Return the gap that a design aims at: a part of the directions that the budget can tell."""
+        told = budget * (list_size if self.feedback is Feedback.RATING else list_size - 1)
+        return relative_gap * (min(self.rank, told) if self.asks_for_own_parts else self.rank)
+
+    @property
+    def asks_for_own_parts(self) -> bool:
+        """Whether designs are for items' own parts, too."""
+        return not self.features_alone and self.n_items <= MOST_OWN_PARTS and self.has_own_parts
+
+    @cached_property
+    def directions(self) -> FloatArray:
+        """What designs tell rows apart by, shape (Q N, d)."""
+        rows = self.span.coordinates
+        return directions_of(rows, self.items) if self.asks_for_own_parts else rows
+
+    @property
+    def rank(self) -> int:
+        """How many directions there are, d."""
+        return int(self.directions.shape[1])
+
+    def information_share(self, list_size: int) -> float:
+        """Return c: an answer about a list is expected to have the information c A_i A_i'."""
+        return 1.0 if self.feedback is Feedback.RATING else ranking_information(list_size)
+
     def information(self, lists: IntArray, weights: ArrayLike) -> FloatArray:
-        """Return sum_i w_i A_i A_i' of lists of rows (L, K), shape (r, r)."""
+        """Return sum_i w_i A_i A_i' of lists of rows (L, K), shape (d, d)."""
         matrices = self.matrices(lists)
         weighed = np.asarray(weights, dtype=np.float64)[:, None, None] * matrices
         return np.asarray(np.tensordot(weighed, matrices, axes=([0, 2], [0, 2])), dtype=np.float64)
 
     def matrices(self, lists: IntArray) -> FloatArray:
-        """Return A_i of lists of rows (L, K), shape (L, r, M), with the A_i A_i' of `design` and M at most K."""
-        rows = self.span.coordinates[lists]
+        """Return A_i of lists of rows (L, K), shape (L, d, M), with the A_i A_i' of `design` and M at most K."""
+        rows = self.directions[lists]
         return rating_matrices(rows) if self.feedback is Feedback.RATING else contrasts(rows)
 
-    def measure_efficiency(self, answered: FloatArray, design: FloatArray, *, budget: int) -> float:
+    def measure_efficiency(self, answered: FloatArray, design: FloatArray, *, budget: int, list_size: int) -> float:
         """Return the share of the information of a budget of questions that was gathered, from 0 to 1.
 
         It is the D-efficiency (det(V_answered) / det(budget V_design))^(1/r), with a thousandth of a question's
-        information added to both; answers to n questions as the design has them gather about n / budget.
+        information added to both; answers to n questions as the design has them gather about n / budget. With own parts
+        it is the share of the budget that would tell as much of all utilities (`questions_worth`).
 
         Parameters
         ----------
@@ -116,11 +169,33 @@ class QuestionPool:
         design
             Information of one question drawn from the design.
         """
+        if self.asks_for_own_parts:
+            share = self.information_share(list_size)
+            return min(questions_worth(share * answered, share * design) / budget, 1.0)
         before = _UNKNOWN * design
         have, want = np.linalg.slogdet(answered + before)[1], np.linalg.slogdet(budget * design + before)[1]
         nothing = np.linalg.slogdet(before)[1]
-        share = np.expm1((have - nothing) / self.span.rank) / np.expm1((want - nothing) / self.span.rank)
+        share = np.expm1((have - nothing) / self.rank) / np.expm1((want - nothing) / self.rank)
         return float(np.clip(share, 0.0, 1.0))
+
+    @property
+    def items(self) -> IntArray:
+        """Item of each row, shape (Q N,)."""
+        return np.tile(np.arange(self.n_items), self.n_queries)
+
+    @cached_property
+    def has_own_parts(self) -> bool:
+        """Whether items may have parts that coordinates do not tell: not where these tell each item from all others."""
+        rows = self.span.coordinates
+        if rows.shape[1] < self.n_items - 1:
+            return True
+        indicators = np.eye(self.n_items)[self.items] - 1.0 / self.n_items
+        explained = rows @ np.linalg.lstsq(rows, indicators)[0]
+        return bool(np.abs(indicators - explained).max() > _TOLD)
+
+    def learn(self, answers: Orderings | Ratings) -> UtilityPosterior:
+        """Return what answers about lists of rows tell of utilities; errors as those of `learn_utilities`."""
+        return learn_utilities(self.span.coordinates, answers, items=self.items, own_parts=self.has_own_parts)
 
     def predict_utilities(self, learned: UtilityPosterior) -> tuple[Utilities, ...]:
         """Return the utilities of all items for each query."""
@@ -140,11 +215,11 @@ def count_answers(
 
     Returns
     -------
-    Counts, shape (S,), and information, shape (r, r): what `choose_next_lists` takes as `asked` and `besides`.
+    Counts, shape (S,), and information, shape (d, d): what `choose_next_lists` takes as `asked` and `besides`.
     """
     number_of = {tuple(sorted(one)): number for number, one in enumerate(design.subsets.tolist())}
     counts = np.zeros(len(design.weights), dtype=np.int64)
-    besides = np.zeros((pool.span.rank,) * 2)
+    besides = np.zeros((pool.rank,) * 2)
     others: defaultdict[int, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
     for rows, count in Counter(tuple(sorted(one)) for one in lists).items():
         if rows in number_of:
@@ -175,7 +250,7 @@ def choose_next_lists(
     count
         How many lists, at least 0.
     besides
-        Information of whatever else was asked, shape (r, r).
+        Information of whatever else was asked, shape (d, d).
 
     Returns
     -------
@@ -195,11 +270,10 @@ def choose_next_lists(
 
 
 def _choose_most_informative(pool: QuestionPool, design: SubsetDesign, *, gathered: FloatArray, count: int) -> IntArray:
-    rating = pool.feedback is Feedback.RATING
-    share = 1.0 if rating else ranking_information(design.subsets.shape[1])
-    rows = pool.span.coordinates.reshape(pool.n_queries, pool.n_items, -1)
-    within = (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, pool.span.rank)
-    covariance = np.linalg.inv(np.eye(pool.span.rank) + share * gathered)
+    share = pool.information_share(design.subsets.shape[1])
+    rows = pool.directions.reshape(pool.n_queries, pool.n_items, -1)
+    within = (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, pool.rank)
+    covariance = np.linalg.inv(np.eye(pool.rank) + share * gathered)
     return choose_most_informative(
         np.sqrt(share) * pool.matrices(design.subsets),
         scatter=within.T @ within / len(within),

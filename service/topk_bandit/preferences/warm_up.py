@@ -6,7 +6,6 @@ import numpy as np
 
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.inference import learn_utilities
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 
 __all__ = ["warm_up"]
@@ -25,8 +24,8 @@ def warm_up() -> None:
         (Feedback.RANKING, 5),
     ):
         pool = QuestionPool.of(items, None, feedback=feedback)
-        design = pool.design(list_size=list_size, relative_gap=0.01, rng=np.random.default_rng(0))
+        design = pool.design(list_size=list_size, budget=20, rng=np.random.default_rng(0))
         choose_next_lists(pool, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=2)
-    coordinates = QuestionPool.of(items, None, feedback=Feedback.RANKING).span.coordinates
-    learn_utilities(coordinates, Orderings.from_rankings([[0, 1, 2, 3], [3, 2, 1, 0]], n_items=12))
-    learn_utilities(coordinates, Ratings.of([0, 1, 2], [1.0, 2.0, 3.0], n_items=12))
+    ranked, rated = (QuestionPool.of(items, None, feedback=one) for one in (Feedback.RANKING, Feedback.RATING))
+    ranked.learn(Orderings.from_rankings([[0, 1, 2, 3], [3, 2, 1, 0]], n_items=12))
+    rated.learn(Ratings.of([0, 1, 2], [1.0, 2.0, 3.0], n_items=12))

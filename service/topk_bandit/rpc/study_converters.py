@@ -124,6 +124,7 @@ def study_creation(request: pb.CreateStudyRequest) -> tuple[StudyName, StudySett
         answer_kind=kind,
         list_size=_list_size(study, kind),
         budget=fields.integer("study.budget", study.budget, low=1, high=MAX_BUDGET),
+        features_alone=study.features_alone,
     )
 
 
@@ -204,6 +205,7 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None) -
         create_time=timestamp(record.created_ms),
     )
     if settings is not None:
+        study.features_alone = settings.features_alone
         study.items.extend(pb.StudyItem(item_id=item.item_id, features=item.features) for item in settings.items)
         study.queries.extend(
             pb.StudyQuery(query_id=query.query_id, features=query.features) for query in settings.queries

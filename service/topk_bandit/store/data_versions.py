@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topk_bandit.domain.bandits import BanditSettings, ItemValues, Recommendation, RecommendationRequest
+    from topk_bandit.domain.studies import StudySettings
 
 __all__ = [
     "FIRST",
@@ -25,16 +26,18 @@ __all__ = [
     "check_item_values",
     "check_recommendation",
     "check_request",
+    "check_study_version",
 ]
 
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
-groups: their settings, in requests, recommendations and events, and in what is kept of slates.
+groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
+designs are for features alone.
 """
 
 NEWEST = 2
@@ -70,6 +73,12 @@ def check_recommendation(given: Recommendation, version: int) -> None:
     """Refuse a recommendation that a data version can't say, as `check_data_version` does."""
     if given.stage is not Stage.LIVE or given.group is not Group.NONE or given.shadow is not None:
         _check_in_force("recommendation", _STAGES, version)
+
+
+def check_study_version(settings: StudySettings, version: int) -> None:
+    """Refuse settings of a study that a data version can't say, as `check_data_version` does."""
+    if settings.features_alone:
+        _check_in_force("study.features_alone", _FEATURES_ALONE, version)
 
 
 def check_item_values(version: int, *item_values: Mapping[str, float] | ItemValues | None) -> None:

@@ -10,7 +10,7 @@ import base64
 import binascii
 import struct
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import astuple
@@ -149,6 +149,7 @@ class _Features(Layout):
 
 
 def _settings_document(settings: StudySettings) -> Document:
+    alone: Document = {"features_alone": True} if settings.features_alone else {}
     return {
         "items": [item.item_id for item in settings.items],
         "item_features": _features_document([item.features for item in settings.items]),
@@ -157,6 +158,7 @@ def _settings_document(settings: StudySettings) -> Document:
         "answer_kind": settings.answer_kind,
         "list_size": settings.list_size,
         "budget": settings.budget,
+        **alone,
     }
 
 
@@ -168,11 +170,19 @@ class _Settings(Layout):
     answer_kind: AnswerKind
     list_size: int
     budget: int
+    features_alone: Literal[True] | UnsetType = UNSET
 
     def read(self) -> StudySettings:
         items = map(StudyItem, self.items, self.item_features.rows(len(self.items)))
         queries = map(StudyQuery, self.queries, self.query_features.rows(len(self.queries)))
-        return StudySettings(tuple(items), tuple(queries), self.answer_kind, self.list_size, self.budget)
+        return StudySettings(
+            items=tuple(items),
+            queries=tuple(queries),
+            answer_kind=self.answer_kind,
+            list_size=self.list_size,
+            budget=self.budget,
+            features_alone=self.features_alone is True,
+        )
 
 
 def _design_document(design: StudyDesign) -> Document:

@@ -140,6 +140,11 @@ class StudyLogSlice:
 class StudyStore(Protocol):
     """Studies and their logs."""
 
+    @property
+    def data_version(self) -> int:
+        """The data version in force, which is what this store writes."""
+        ...
+
     async def create_study(
         self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
     ) -> StudyRecord:

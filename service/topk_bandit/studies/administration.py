@@ -22,6 +22,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.studies import AnswerOutcome, DesignCancelled, DesignState, QuestionBatch, StudyName
+from topk_bandit.store.data_versions import check_study_version
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
 from topk_bandit.studies.exports import read_study_page
 from topk_bandit.studies.given_answers import read_answer
@@ -101,6 +102,7 @@ class Studies:
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
         """Create a study and begin its design, or return the equal one; its design begins again if it had no result."""
+        check_study_version(settings, self._store.data_version)
         await self._in_thread(partial(build_pool, settings))
         quota = self._quotas.limit(name.tenant, Quota.STUDIES)
         record = await self._store.create_study(name, settings, incarnation=self._new_id(), quota=quota)

@@ -17,7 +17,6 @@ from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, No
 from topk_bandit.domain.studies import AnswerKind, ChoiceAnswer, RankingAnswer, RatingsAnswer
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import SubsetDesign
-from topk_bandit.preferences.inference import learn_utilities
 from topk_bandit.preferences.questions import choose_next_lists, count_answers
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ class StudyAnalysis:
             self.pool.information(design.subsets, imported + self._count(self._answered_lists)) + besides,
             self.pool.information(design.subsets, design.weights),
             budget=self.model.settings.budget,
+            list_size=self.model.settings.list_size,
         )
 
     def learn(self) -> UtilityPosterior:
@@ -78,7 +78,7 @@ class StudyAnalysis:
             PREFERENCES_UNDETERMINED: they do not determine utilities.
         """
         try:
-            return learn_utilities(self.pool.span.coordinates, self._read_answers())
+            return self.pool.learn(self._read_answers())
         except InvalidArgumentError as error:
             raise NotReadyError("PREFERENCES_UNDETERMINED", f"the answers do not tell utilities: {error}") from error
 

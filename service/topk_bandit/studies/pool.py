@@ -13,7 +13,7 @@ import numpy as np
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import AnswerKind, QuestionList, StudyDesign
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.questions import RELATIVE_GAP, QuestionPool
+from topk_bandit.preferences.questions import QuestionPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def build_pool(settings: StudySettings) -> QuestionPool:
     queries = np.array([query.features for query in settings.queries]) if settings.queries else None
     feedback = Feedback.RATING if settings.answer_kind is AnswerKind.RATINGS else Feedback.RANKING
     try:
-        return QuestionPool.of(items, queries, feedback=feedback)
+        return QuestionPool.of(items, queries, feedback=feedback, features_alone=settings.features_alone)
     except InvalidArgumentError as error:
         raise InvalidArgumentError("study.items", error.problem) from error
 
@@ -66,11 +66,11 @@ def design_study(
         Naming ``study.items``: they allow no design.
     """
     pool = build_pool(settings)
-    target = RELATIVE_GAP * pool.span.rank
+    target = pool.target_gap(settings.list_size, settings.budget)
     try:
         found = pool.design(
             list_size=settings.list_size,
-            relative_gap=RELATIVE_GAP,
+            budget=settings.budget,
             rng=rng,
             watch=lambda progress: watch(progress, target),
         )

@@ -89,4 +89,5 @@ def _make_slopes(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple[It
     items, features = analysis.model.settings.items, features_of_items(analysis.model.settings)
     weights = (analysis.pool.span.basis @ learned.posterior.mean).reshape(-1, features.shape[1])
     slopes = ((features - features.mean(axis=0)) @ weights.T).tolist()
-    return tuple(ItemUtility(item.item_id, 0.0, tuple(row)) for item, row in zip(items, slopes, strict=True))
+    own = (learned.own.mean - learned.own.mean.mean()).tolist()  # what an item has for every query alike
+    return tuple(ItemUtility(item.item_id, *row) for item, *row in zip(items, own, map(tuple, slopes), strict=True))

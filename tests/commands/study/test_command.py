@@ -87,6 +87,15 @@ def test_from_items_to_questions_to_a_ranking_with_its_spread(
     assert "So far 92% of what 65 such questions can tell is known." in printed
 
 
+def test_items_that_are_not_asked_about_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["study", "ask", *Shop(tmp_path).words, f"--out={tmp_path}"]
+    assert main(words) == 0
+    assert "12 of 12 items are in these lists.\n" in capsys.readouterr().out
+    assert main([*words, "--size=2", "--features-alone"]) == 0
+    printed = capsys.readouterr().out
+    assert "of 12 items are in these lists. Of the others only what their features tell will be known." in printed
+
+
 def test_utilities_depend_on_the_query(tmp_path: Path) -> None:
     shop, out = Shop(tmp_path, n_queries=3), tmp_path
     assert main(["study", "ask", *shop.words, "--count=80", f"--out={out}"]) == 0

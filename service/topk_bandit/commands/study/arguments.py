@@ -97,6 +97,11 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
         parser.add_argument(
             "--count", type=whole(1, MAX_BUDGET), default=20, metavar="COUNT", help="questions to write (default: 20)"
         )
+        parser.add_argument(
+            "--features-alone",
+            action="store_true",
+            help="ask for what features tell alone: many items may never be asked about then",
+        )
         parser.add_argument("--seed", type=natural, default=0, metavar="NUMBER", help="of the search's random starts")
 
 

@@ -21,8 +21,7 @@ from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.studies import AnswerKind
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.inference import learn_utilities
-from topk_bandit.preferences.questions import RELATIVE_GAP, QuestionPool, choose_next_lists, count_answers
+from topk_bandit.preferences.questions import QuestionPool, choose_next_lists, count_answers
 
 if TYPE_CHECKING:
     import argparse
@@ -78,7 +77,8 @@ class _Study:
         self._queries = read_described(given.queries, kind="query") if given.queries else None
         feedback = Feedback.RATING if self._kind is AnswerKind.RATINGS else Feedback.RANKING
         features = self._queries.features if self._queries else None
-        self._pool = QuestionPool.of(self._items.features, features, feedback=feedback)
+        alone: bool = getattr(given, "features_alone", False)  # `learn` has no design
+        self._pool = QuestionPool.of(self._items.features, features, feedback=feedback, features_alone=alone)
 
     def _make_folder(self) -> None:
         """Make the folder to write to: before what takes long, and after all that may be wrong with the files."""
@@ -99,7 +99,7 @@ class _Study:
         """Write and show the utilities that answers tell of."""
         self._make_folder()
         with self._console.status(f"Learning from {len(answers)} answers ..."):
-            found = learn_utilities(self._pool.span.coordinates, self._as_arrays(answers))
+            found = self._pool.learn(self._as_arrays(answers))
             utilities = self._pool.predict_utilities(found)
         titles = self._queries.ids if self._queries else (f"{len(answers)} answers",)
         self._write(
@@ -124,7 +124,7 @@ class _Study:
     def ask(self, answers: Sequence[Answered], size: int) -> None:
         """Write which lists of so many items to ask about next, given the answers so far."""
         of, count = self._pool, self._given.count
-        design = self._choose_design(size)
+        design = self._choose_design(size, len(answers) + count)
         of_one = of.information(design.subsets, design.weights)
         asked, besides = count_answers(of, design, self._rows(answers))
         have = of.information(design.subsets, asked) + besides
@@ -138,13 +138,22 @@ class _Study:
             f"information larger by more than {design.gap:.2g}.",
             highlight=False,
         )
+        self._describe_items_asked(design)
         if answers:
-            share = of.measure_efficiency(have, of_one, budget=len(answers) + count)
+            share = of.measure_efficiency(have, of_one, budget=len(answers) + count, list_size=size)
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
 
-    def _choose_design(self, size: int) -> SubsetDesign:
+    def _describe_items_asked(self, design: SubsetDesign) -> None:
+        """Say how many items the lists have, and what is not learned of the others."""
+        count = len(np.unique(design.subsets % self._pool.n_items))
+        line = f"{count} of {self._pool.n_items} items are in these lists."
+        if count < self._pool.n_items and not self._pool.asks_for_own_parts and self._pool.has_own_parts:
+            line += " Of the others only what their features tell will be known."
+        self._console.print(line, highlight=False, soft_wrap=True)
+
+    def _choose_design(self, size: int, budget: int) -> SubsetDesign:
         self._make_folder()
-        target = RELATIVE_GAP * self._pool.span.rank
+        target = self._pool.target_gap(size, budget)
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task("Choosing lists", total=1.0, state="")
@@ -157,7 +166,7 @@ class _Study:
                 return False
 
             rng = np.random.default_rng(self._given.seed)
-            return self._pool.design(list_size=size, relative_gap=RELATIVE_GAP, rng=rng, watch=show)
+            return self._pool.design(list_size=size, budget=budget, rng=rng, watch=show)
 
     def _rows(self, answers: Sequence[Answered]) -> list[list[int]]:
         return [[answer.query * self._pool.n_items + item for item in answer.items] for answer in answers]

@@ -23,7 +23,6 @@ from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.preferences import sampling
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.inference import learn_utilities
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 
 if TYPE_CHECKING:
@@ -96,12 +95,12 @@ def studied_slopes(shop: Shop, study: Study, rng: np.random.Generator) -> FloatA
     noise = study.feature_noise / np.sqrt(shop.items.shape[1])
     features = shop.items + noise * rng.normal(size=shop.items.shape)
     pool = QuestionPool.of(features, shop.customers, feedback=Feedback.RANKING)
-    design = pool.design(list_size=study.list_size, relative_gap=0.05, rng=rng)
+    design = pool.design(list_size=study.list_size, budget=study.questions, relative_gap=0.05, rng=rng)
     nothing = np.zeros(len(design.weights), dtype=np.int64)
     lists = design.subsets[choose_next_lists(pool, design, asked=nothing, count=study.questions)]
     relevance = np.concatenate([shop.relevance(customer) for customer in range(len(shop.customers))])
     answers = sampling.draw_rankings(study.decisiveness * relevance, lists, rng=rng)
-    weights = pool.span.basis @ learn_utilities(pool.span.coordinates, answers).posterior.mean
+    weights = pool.span.basis @ pool.learn(answers).posterior.mean
     return np.asarray(features @ weights.reshape(shop.customers.shape[1], -1).T, dtype=np.float64)
 
 

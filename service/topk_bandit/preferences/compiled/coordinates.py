@@ -1,8 +1,10 @@
-"""Compiled coordinate ascent on log det V(p) - d sum_i p_i over p >= 0, V(p) = sum_i p_i B_i B_i'.
+"""Compiled coordinate ascent on log det V(p) - l sum_i p_i over p >= 0, V(p) = R + sum_i p_i B_i B_i'.
+
+Without R the level l is d.
 
 One coordinate at a time has a closed form: adding t B B' to V changes the objective by
 
-    sum_k log(1 + t e_k) - d t,    e the eigenvalues of C = B' V^-1 B,
+    sum_k log(1 + t e_k) - l t,    e the eigenvalues of C = B' V^-1 B,
 
 which is concave, and V^-1 by - U' diag(t / (1 + t e)) U, with U = Q' B' V^-1 and C = Q diag(e) Q'.
 
@@ -58,8 +60,8 @@ def _rotate(matrix, basis, a, b):
 
 
 @njit(nogil=True, cache=True)
-def best_change(eigenvalues, d, weight):
-    """Return the t >= -weight that maximises sum_k log(1 + t e_k) - d t, for d > 0 and e_k >= 0.
+def best_change(eigenvalues, level, weight):
+    """Return the t >= -weight that maximises sum_k log(1 + t e_k) - l t, for a level l > 0 and e_k >= 0.
 
     The derivative is convex and falls, so that Newton's steps from a point left of its zero never overshoot.
     """
@@ -67,17 +69,17 @@ def best_change(eigenvalues, d, weight):
     if largest <= 0.0:
         return -weight
     t = 0.0
-    if eigenvalues.sum() < d:
-        t = 1.0 / d - 1.0 / largest
+    if eigenvalues.sum() < level:
+        t = 1.0 / level - 1.0 / largest
         if t <= -weight:
             t = -weight
-            if _slope(eigenvalues, t) <= d:
+            if _slope(eigenvalues, t) <= level:
                 return t
     for _ in range(_MOST_STEPS):
         curvature = 0.0
         for e in eigenvalues:
             curvature += (e / (1.0 + t * e)) ** 2
-        step = (_slope(eigenvalues, t) - d) / curvature
+        step = (_slope(eigenvalues, t) - level) / curvature
         t += step
         if abs(step) <= 1e-12 * abs(t):
             break
@@ -130,24 +132,24 @@ def _update(inverse, image, basis, eigenvalues, t, rotated):
 
 
 @njit(nogil=True, cache=True)
-def sweep(inverse, rows, weights, first, last, enough):
-    """Set each of the weights [first, last) to its best in turn, in place with V^-1; return the largest |g - d| met.
+def sweep(inverse, rows, weights, first, last, level, enough):
+    """Set each of the weights [first, last) to its best in turn, in place with V^-1; return the largest |g - l| met.
 
-    `rows` are the transposes of the candidates' matrices, (S, M, d). A weight whose |g - d| is at most `enough` stays.
+    `rows` are the transposes of the candidates' matrices, (S, M, d). A weight whose |g - l| is at most `enough` stays.
     """
     _, width, d = rows.shape
     image, rotated = np.empty((width, d)), np.empty((width, d))
     products, basis, eigenvalues = np.empty((width, width)), np.empty((width, width)), np.empty(width)
     largest = 0.0
     for s in range(first, last):
-        excess = _project(inverse, rows[s], image, products) - d
+        excess = _project(inverse, rows[s], image, products) - level
         if abs(excess) <= enough or (excess < 0.0 and weights[s] <= 0.0):
             continue
         largest = max(largest, abs(excess))
         diagonalise(products, basis)
         for a in range(width):
             eigenvalues[a] = max(products[a, a], 0.0)
-        t = best_change(eigenvalues, d, weights[s])
+        t = best_change(eigenvalues, level, weights[s])
         _update(inverse, image, basis, eigenvalues, t, rotated)
         weights[s] = max(weights[s] + t, 0.0)
     return largest

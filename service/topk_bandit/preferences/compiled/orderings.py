@@ -21,6 +21,7 @@ from numba import njit
 __all__ = [
     "accumulate_pairs",
     "accumulate_surplus",
+    "fill_pairs",
     "fill_stage_means",
     "find_components",
     "log_likelihood",
@@ -140,6 +141,33 @@ def accumulate_pairs(weights, items, starts, places, surplus, products):
             for j in range(k + 1, len(answer)):
                 flat[row + answer[j]] += factor * local[j]
     return value + np.log(product)
+
+
+@njit(nogil=True, cache=True)
+def fill_pairs(utilities, items, starts, places, surplus, weights):
+    """As `accumulate_surplus`; set `weights` to the sum of p_si p_sj over stages of each pair of places i < j.
+
+    The pairs stand answer by answer, by i and then by j. No range of utilities is too wide.
+    """
+    longest = _longest(starts)
+    ratios, steps, inverses = np.empty(longest), np.empty(longest), np.empty(longest)
+    value, pair = 0.0, 0
+    for a in range(len(places)):
+        answer = items[starts[a] : starts[a + 1]]
+        value += _stages(utilities, answer, places[a], ratios, steps, inverses)
+        _add_surplus(answer, places[a], ratios, steps, inverses, surplus)
+        squares = 0.0
+        for i in range(len(answer) - 1):
+            if i > 0:
+                squares *= steps[i] * steps[i]
+            if i < places[a]:
+                squares += inverses[i] * inverses[i]
+            below = 1.0
+            for j in range(i + 1, len(answer)):
+                below *= steps[j]
+                weights[pair] = squares * ratios[i] * below * ratios[j]
+                pair += 1
+    return value
 
 
 @njit(nogil=True, cache=True)

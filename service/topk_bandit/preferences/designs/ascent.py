@@ -1,9 +1,13 @@
 """The way to a D-optimal design: price all candidates, then climb among the few that matter.
 
-*Pricing* finds candidates whose g_i exceeds d, and the largest g_i or a bound of it: the certificate. *Climbing* sets
-the weights of the support and of what pricing found to their best, one after the other, with an exact line search and a
-low-rank update of V^-1 each; weights that fall to zero leave, so that the support stays small. Where candidates are
-nearly alike climbing stalls, and Newton's method takes over.
+*Pricing* finds candidates whose g_i exceeds the level, and the largest g_i or a bound of it: the certificate.
+*Climbing* sets the weights of the support and of what pricing found to their best, one after the other, with an exact
+line search and a low-rank update of V^-1 each; weights that fall to zero leave, so that the support stays small. Where
+candidates are nearly alike climbing stalls, and Newton's method takes over.
+
+The level is d, and with a prior, V = R + sum_i p_i B_i B_i', the mean l = sum_i p_i g_i = d - tr(V^-1 R): p is best if
+and only if no g_i exceeds it, and log det V can gain at most max_i g_i - l. A weight's best is that at the level of the
+last V, and weights are scaled to sum to 1 between sweeps.
 
 The climb starts from a part of the average candidate, whose information is at least the identity in the coordinates
 used, so that there are others to be found. This *ghost* fades from round to round, and is gone as soon as the support
@@ -84,6 +88,11 @@ class Candidates(Protocol):
         ...
 
     @property
+    def prior(self) -> FloatArray | None:
+        """R, shape (d, d), or None."""
+        ...
+
+    @property
     def key_length(self) -> int:
         """Integers of a key, k."""
         ...
@@ -97,8 +106,8 @@ class Candidates(Protocol):
         """Return the transposes of the matrices B_i of candidates, shape (S, M, d)."""
         ...
 
-    def price(self, information: Information, *, target: float) -> Prices:
-        """Return candidates whose g_i is above d, and a bound of all, which need not be sharper than `target`."""
+    def price(self, information: Information, *, level: float, target: float) -> Prices:
+        """Return candidates whose g_i is above a level, and a bound of all, which need not be sharper than `target`."""
         ...
 
 
@@ -113,7 +122,7 @@ class AscentResult:
     log_det
         Of V.
     gap
-        No candidate's g_i exceeds d by more.
+        No candidate's g_i exceeds the level by more.
     steps
         Sweeps and Newton steps that it took.
     """
@@ -127,17 +136,19 @@ class AscentResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Iterate:
-    """V = ghost I + sum_i p_i B_i B_i', with the candidates' keys, their rows (S, M, d) and p."""
+    """V = R + ghost I + sum_i p_i B_i B_i', with the candidates' keys, their rows (S, M, d), p and R."""
 
     keys: IntArray
     rows: FloatArray
     weights: FloatArray
     ghost: float
+    prior: FloatArray | None
 
     @property
     def information(self) -> Information:
         """That of the candidates and the ghost."""
-        return Information.of(self.rows, self.weights, ridge=self.ghost)
+        known = 0.0 if self.prior is None else self.prior
+        return Information.of(self.rows, self.weights, prior=known + self.ghost * np.eye(self.rows.shape[2]))
 
     def add(self, keys: IntArray, rows: FloatArray) -> _Iterate:
         """Return this with candidates of weight zero put first."""
@@ -151,7 +162,13 @@ class _Iterate:
     def drop_unsupported(self) -> _Iterate:
         """Return this without candidates of weight zero, with weights that sum to 1."""
         kept, total = self.weights > 0.0, self.weights.sum() + self.ghost
-        return _Iterate(self.keys[kept], self.rows[kept], self.weights[kept] / total, self.ghost / total)
+        return replace(
+            self,
+            keys=self.keys[kept],
+            rows=self.rows[kept],
+            weights=self.weights[kept] / total,
+            ghost=self.ghost / total,
+        )
 
     def fade(self) -> _Iterate:
         """Return this with less of the ghost, or without it if the rest is regular."""
@@ -204,7 +221,7 @@ class _Climb:
         self.excesses: list[float] = []
         self.steps, self.is_stopped, self.is_stalled = 0, False, False
         nothing = np.zeros((0, candidates.key_length), dtype=np.int64)
-        self._move_to(_Iterate(nothing, candidates.rows(nothing), np.zeros(0), _FADING))
+        self._move_to(_Iterate(nothing, candidates.rows(nothing), np.zeros(0), _FADING, candidates.prior))
 
     def is_over(self, best: AscentResult) -> bool:
         """Tell whether the best design is good enough, or nothing better can be expected."""
@@ -231,17 +248,17 @@ class _Climb:
             self.is_stopped = True
 
     def _move_to(self, one: _Iterate) -> None:
-        d = self.candidates.dimension
-        target = d + self.gap_tolerance * (1.0 - _ROUNDING)  # a bound that is the target leaves a gap within tolerance
         self.iterate, self.information = one, one.information
-        self.prices = self.candidates.price(self.information, target=target)
-        self.excess = float(self.prices.values.max(initial=d)) - d
+        self.level = level = self.information.level(one.prior)
+        target = level + self.gap_tolerance * (1.0 - _ROUNDING)  # a bound that is the target leaves a gap in tolerance
+        self.prices = self.candidates.price(self.information, level=level, target=target)
+        self.excess = float(self.prices.values.max(initial=level)) - level
         if one.ghost == 0.0:
             self._judge()
 
     def _judge(self) -> None:
         """Keep the iterate if none was better, and see how the climb goes."""
-        gap = max(self.prices.bound - self.candidates.dimension, 0.0)
+        gap = max(self.prices.bound - self.level, 0.0)
         if self.best is None or gap < self.best.gap:
             order = np.argsort(-self.iterate.weights, kind="stable")
             keys, weights = self.iterate.keys[order], self.iterate.weights[order]
@@ -256,7 +273,7 @@ class _Climb:
     def _add_finds(self) -> _Iterate:
         one, values = self.iterate, self.prices.values
         order = np.argsort(-values, kind="stable")
-        order = order[values[order] > self.candidates.dimension + 0.1 * self.gap_tolerance]
+        order = order[values[order] > self.level + 0.1 * self.gap_tolerance]
         known, most = set(map(tuple, one.keys.tolist())), max(_FEWEST_FINDS, self.candidates.dimension)
         # No more rows than can be needed: making lists of all would keep other threads waiting.
         best = self.prices.keys[order[: len(known) + most]].tolist()
@@ -269,7 +286,11 @@ class _Climb:
     def _newton(self, one: _Iterate) -> FloatArray:
         start = np.maximum(one.weights, _SHARE_OF_THE_NEW / len(one.weights))
         weights, taken = newton(
-            one.rows, start / start.sum(), gap_tolerance=0.1 * self.gap_tolerance, stop=self._is_asked_to_stop
+            one.rows,
+            start / start.sum(),
+            prior=one.prior,
+            gap_tolerance=0.1 * self.gap_tolerance,
+            stop=self._is_asked_to_stop,
         )
         self.steps += taken
         return weights
@@ -286,11 +307,11 @@ class _Climb:
         return weights
 
     def _sweep_once(self, inverse: FloatArray, rows: FloatArray, weights: FloatArray) -> float:
-        """Sweep in place; return the largest |g - d| that was met."""
+        """Sweep in place; return the largest |g - l| that was met."""
         n, largest, enough = len(weights), 0.0, 0.2 * self.gap_tolerance
         chunk = max(1, int(_WORK_AT_ONCE * n / self._work(rows)))
         for first in range(0, n, chunk):
-            largest = max(largest, sweep(inverse, rows, weights, first, min(first + chunk, n), enough))
+            largest = max(largest, sweep(inverse, rows, weights, first, min(first + chunk, n), self.level, enough))
             if self._is_asked_to_stop():
                 break
         return largest

@@ -29,8 +29,8 @@ class Information:
     log_det: float
 
     @classmethod
-    def of(cls, rows: FloatArray, weights: FloatArray, *, ridge: float = 0.0) -> Information:
-        """Return that of V = ridge I + sum_i p_i B_i B_i'.
+    def of(cls, rows: FloatArray, weights: FloatArray, *, prior: FloatArray | float = 0.0) -> Information:
+        """Return that of V = R + sum_i p_i B_i B_i'.
 
         Parameters
         ----------
@@ -38,6 +38,8 @@ class Information:
             Transposes of the matrices B_i, shape (S, M, d).
         weights
             p, shape (S,).
+        prior
+            R, shape (d, d), or 0.
 
         Raises
         ------
@@ -46,7 +48,7 @@ class Information:
         """
         d = rows.shape[2]
         weighed = (rows * np.sqrt(weights)[:, None, None]).reshape(-1, d)
-        factor = np.linalg.cholesky(weighed.T @ weighed + ridge * np.eye(d))
+        factor = np.linalg.cholesky(weighed.T @ weighed + prior)
         whitener = solve_triangular(factor, np.eye(d), lower=True, check_finite=False)
         return cls(whitener, 2.0 * float(np.log(np.diagonal(factor)).sum()))
 
@@ -54,6 +56,11 @@ class Information:
     def inverse(self) -> FloatArray:
         """V^-1."""
         return np.asarray(self.whitener.T @ self.whitener)
+
+    def level(self, prior: FloatArray | None) -> float:
+        """Return d - tr(V^-1 R), the mean of g_i = tr(B_i' V^-1 B_i) by the weights: d without R."""
+        known = 0.0 if prior is None else float(np.sum((self.whitener @ prior) * self.whitener))
+        return len(self.whitener) - known
 
     def whiten(self, rows: FloatArray) -> FloatArray:
         """Return y = C^-1 x of every row x, so that |y|^2 = x' V^-1 x; any shape (..., d)."""

@@ -50,13 +50,17 @@ class Lists:
         count, d, _ = matrices.shape
         narrow = _narrow(matrices)
         rows = np.ascontiguousarray(narrow.transpose(0, 2, 1)).reshape(-1, d)
-        white, log_det = whiten(rows, count)
-        return cls(white.reshape(count, -1, d), log_det)
+        white = whiten(rows, count)
+        return cls(white.rows.reshape(count, -1, d), white.log_det)
 
     @property
     def dimension(self) -> int:
         """How many features there are, d."""
         return int(self.all_rows.shape[2])
+
+    @property
+    def prior(self) -> None:
+        """Nothing is known beforehand."""
 
     @property
     def key_length(self) -> int:
@@ -72,10 +76,10 @@ class Lists:
         """Return the lists' rows, shape (S, M, d)."""
         return self.all_rows[keys[:, 0]]
 
-    def price(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
-        """Return all lists with g above d."""
+    def price(self, information: Information, *, level: float, target: float) -> Prices:  # noqa: ARG002 - always exact
+        """Return all lists with g above the level."""
         gradients = np.concatenate([norms(information.whiten(piece)) for piece in split_rows(self.all_rows)])
-        keys = np.flatnonzero(gradients > self.dimension)
+        keys = np.flatnonzero(gradients > level)
         return Prices(float(gradients.max()), keys[:, None], gradients[keys])
 
 

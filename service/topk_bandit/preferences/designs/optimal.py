@@ -117,9 +117,9 @@ class SubsetDesign:
     weights
         Their probabilities, the largest first, shape (S,).
     log_det
-        log det V.
+        log det V, or with a prior log det(R + V).
     gap
-        max_S g_S - d over all subsets, or an upper bound of it; at least 0.
+        max_S g_S - d over all subsets, or an upper bound of it; at least 0. With a prior the level is not d.
     steps
         Sweeps over the weights, and Newton steps, that it took.
     """
@@ -223,10 +223,14 @@ def d_optimal_subsets(
     rng: np.random.Generator,
     feedback: Feedback = Feedback.RANKING,
     groups: ArrayLike | None = None,
+    prior: FloatArray | None = None,
     max_steps: int = _MOST_STEPS,
     watch: Watch | None = None,
 ) -> SubsetDesign:
     """Return a D-optimal distribution over all subsets of K items (DopeWolfe, Eq. 7).
+
+    With a prior it is Bayesian D-optimal: it maximises log det(R + V). Then no g_S of the best one exceeds the mean
+    l = d - tr((R + V)^-1 R) of its own, and the gap is max_S g_S - l: log det(R + V) can gain at most the gap.
 
     Parameters
     ----------
@@ -243,6 +247,8 @@ def d_optimal_subsets(
         What people say about a subset.
     groups
         Group of each item, shape (N,): a subset's items are of one group. None: all items are one group.
+    prior
+        R, positive definite, shape (d, d): what is known beforehand, as the information of one question.
     max_steps
         Most sweeps over the weights and Newton steps, at least 1.
     watch
@@ -256,20 +262,26 @@ def d_optimal_subsets(
     """
     rows = validate_features(features)
     _check_limits(gap_tolerance, max_steps)
-    candidates = _make_candidates(rows, groups, subset_size, feedback, rng)
+    candidates = _make_candidates(rows, groups, subset_size, feedback=feedback, rng=rng, prior=prior)
     tell = _make_tell(watch, candidates.log_det)
     found = ascend(candidates, gap_tolerance=gap_tolerance, max_steps=max_steps, tell=tell)
     return SubsetDesign(found.keys, found.weights, found.log_det + candidates.log_det, found.gap, found.steps)
 
 
 def _make_candidates(
-    rows: FloatArray, groups: ArrayLike | None, size: int, feedback: Feedback, rng: np.random.Generator
+    rows: FloatArray,
+    groups: ArrayLike | None,
+    size: int,
+    *,
+    feedback: Feedback,
+    rng: np.random.Generator,
+    prior: FloatArray | None,
 ) -> RankedSubsets | RatedSubsets:
     members = _group_members(groups, len(rows), size, fewest=2 if feedback is Feedback.RANKING else 1)
     try:
         if feedback is Feedback.RATING:
-            return RatedSubsets.of(rows, groups=members, size=size)
-        return RankedSubsets.of(rows, groups=members, size=size, rng=rng)
+            return RatedSubsets.of(rows, groups=members, size=size, prior=prior)
+        return RankedSubsets.of(rows, groups=members, size=size, rng=rng, prior=prior)
     except RankError as error:
         about = "they" if feedback is Feedback.RATING else "differences of items that can be in one subset"
         advice = "" if feedback is Feedback.RATING else "; give coordinates of their span"

@@ -17,7 +17,7 @@ from topk_bandit.preferences.compiled.combinations import (
 )
 from topk_bandit.preferences.designs.ascent import Prices
 from topk_bandit.preferences.designs.bounds import gradient_bound, largest_sums
-from topk_bandit.preferences.designs.whitening import whiten
+from topk_bandit.preferences.designs.whitening import White, whiten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,12 +50,15 @@ class _Subsets:
         The items of each group that has enough of them.
     size
         Items of a subset, K.
+    prior
+        What is known beforehand, R, in these coordinates, shape (d, d). None: nothing is.
     """
 
     items: FloatArray
     log_det: float
     groups: Sequence[IntArray]
     size: int
+    prior: FloatArray | None
 
     @property
     def dimension(self) -> int:
@@ -73,8 +76,10 @@ class RatedSubsets(_Subsets):
     """Subsets whose items are rated: A_S holds the features of its items."""
 
     @classmethod
-    def of(cls, features: FloatArray, *, groups: Sequence[IntArray], size: int) -> RatedSubsets:
-        """Return the subsets of items with features of shape (N, d).
+    def of(
+        cls, features: FloatArray, *, groups: Sequence[IntArray], size: int, prior: FloatArray | None = None
+    ) -> RatedSubsets:
+        """Return the subsets of items with features of shape (N, d), and R of shape (d, d).
 
         Raises
         ------
@@ -82,9 +87,9 @@ class RatedSubsets(_Subsets):
             The items do not span d dimensions.
         """
         members = np.concatenate(groups)
-        items = np.zeros_like(features)
-        items[members], log_det = whiten(features[members], len(members))
-        return cls(items, log_det, groups, size)
+        items, white = np.zeros_like(features), whiten(features[members], len(members))
+        items[members] = white.rows
+        return cls(items, white.log_det, groups, size, _turn(prior, white))
 
     @property
     def work(self) -> float:
@@ -95,15 +100,15 @@ class RatedSubsets(_Subsets):
         """Return the items' features, shape (S, K, d)."""
         return self.items[keys]
 
-    def price(self, information: Information, *, target: float) -> Prices:  # noqa: ARG002 - it is always exact
-        """Return the best subset with each item, if its g is above d."""
+    def price(self, information: Information, *, level: float, target: float) -> Prices:  # noqa: ARG002 - always exact
+        """Return the best subset with each item, if its g is above the level."""
         norms = np.square(information.whiten(self.items)).sum(axis=1)
         found = [
             self._combine_best_with_each(members[np.argsort(-norms[members], kind="stable")]) for members in self.groups
         ]
         keys = np.concatenate(found)
         values = norms[keys].sum(axis=1)
-        kept = values > self.dimension
+        kept = values > level
         return Prices(float(values.max()), keys[kept], values[kept])
 
     def _combine_best_with_each(self, order: IntArray) -> IntArray:
@@ -133,9 +138,15 @@ class RankedSubsets(_Subsets):
 
     @classmethod
     def of(
-        cls, features: FloatArray, *, groups: Sequence[IntArray], size: int, rng: np.random.Generator
+        cls,
+        features: FloatArray,
+        *,
+        groups: Sequence[IntArray],
+        size: int,
+        rng: np.random.Generator,
+        prior: FloatArray | None = None,
     ) -> RankedSubsets:
-        """Return the subsets of items with features of shape (N, d).
+        """Return the subsets of items with features of shape (N, d), and R of shape (d, d).
 
         Raises
         ------
@@ -145,8 +156,9 @@ class RankedSubsets(_Subsets):
         items, members = np.zeros_like(features), np.concatenate(groups)
         for group in groups:
             items[group] = features[group] - features[group].mean(axis=0)
-        items[members], log_det = whiten(items[members], len(members))
-        return cls(items, log_det, groups, size, pair_contrasts(size), rng)
+        white = whiten(items[members], len(members))
+        items[members] = white.rows
+        return cls(items, white.log_det, groups, size, _turn(prior, white), pair_contrasts(size), rng)
 
     @property
     def work(self) -> float:
@@ -158,11 +170,11 @@ class RankedSubsets(_Subsets):
         """Return K - 1 contrasts of the items' features, shape (S, K - 1, d)."""
         return np.ascontiguousarray(np.matmul(self.contrasts, self.items[keys]))
 
-    def price(self, information: Information, *, target: float) -> Prices:
+    def price(self, information: Information, *, level: float, target: float) -> Prices:
         """Return good subsets, and the largest gradient: exactly for K = 2 and 3, above often a bound."""
         white = information.whiten(self.items)
         near = [_Group(white[members] - white[members].mean(axis=0)) for members in self.groups]
-        parts = [self._search_group(one) for one in near]
+        parts = [self._search_group(one, level) for one in near]
         keys = np.concatenate([group[part.keys] for group, part in zip(self.groups, parts, strict=True)])
         values, bound = np.concatenate([part.values for part in parts]), max(part.bound for part in parts)
         if self.size > 3:
@@ -170,16 +182,16 @@ class RankedSubsets(_Subsets):
             keys = np.concatenate([keys, *(self.groups[number][subset][None] for number, subset, _ in better)])
             values = np.concatenate([values, [value for _, _, value in better]])
         keys, first = np.unique(np.sort(keys, axis=1), axis=0, return_index=True)
-        kept = values[first] > self.dimension
+        kept = values[first] > level
         return Prices(bound, keys[kept], values[first][kept])
 
-    def _search_group(self, group: _Group) -> Prices:
+    def _search_group(self, group: _Group, level: float) -> Prices:
         """Return good subsets of a group, with a bound of the gradients of all, or of these if K > 3."""
         pairs = group.pairs
         if self.size == 2:
             return _price_pairs(pairs)
         if self.size == 3 and len(pairs) <= _MOST_FOR_ALL_TRIPLES:
-            return _price_triples(pairs, _JUST_BELOW * self.dimension)
+            return _price_triples(pairs, _JUST_BELOW * level)
         starts = min(len(pairs), max(_MOST_STARTS // len(self.groups), _FEWEST_STARTS))
         tried = _search_by_exchange(pairs, self.size, starts, self.rng)
         return tried.merge(_price_triples(pairs, float(tried.values.max()))) if self.size == 3 else tried
@@ -202,6 +214,10 @@ class _Group:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pairs", pair_gradients(self.items @ self.items.T))
+
+
+def _turn(prior: FloatArray | None, white: White) -> FloatArray | None:
+    return None if prior is None else np.asarray(white.basis.T @ prior @ white.basis)
 
 
 def _price_pairs(pairs: FloatArray) -> Prices:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-__all__ = ["RankError", "split_rows", "whiten"]
+__all__ = ["RankError", "White", "split_rows", "whiten"]
 
 FloatArray = NDArray[np.float64]
 
@@ -26,8 +28,16 @@ class RankError(Exception):
         self.rank = rank
 
 
-def whiten(rows: FloatArray, n: int) -> tuple[FloatArray, float]:
-    """Return the rows in coordinates in which their products' sum is n I, and log det(sum / n) as it was.
+class White(NamedTuple):
+    """Rows X W whose products sum to n I, W (d, d), and log det(X' X / n)."""
+
+    rows: FloatArray
+    log_det: float
+    basis: FloatArray
+
+
+def whiten(rows: FloatArray, n: int) -> White:
+    """Return the rows in coordinates in which their products' sum is n I.
 
     Parameters
     ----------
@@ -48,7 +58,8 @@ def whiten(rows: FloatArray, n: int) -> tuple[FloatArray, float]:
         raise RankError(rank)
     inverse = solve_triangular(triangle, np.eye(len(triangle)), check_finite=False) * (np.sqrt(n) / scale[:, None])
     white = np.concatenate([piece @ inverse for piece in split_rows(rows)])
-    return white, 2.0 * float((np.log(np.abs(np.diagonal(triangle))) + np.log(scale)).sum()) - len(scale) * np.log(n)
+    log_det = 2.0 * float((np.log(np.abs(np.diagonal(triangle))) + np.log(scale)).sum()) - len(scale) * np.log(n)
+    return White(white, log_det, inverse)
 
 
 def split_rows(rows: FloatArray, *, at_once: int = _ROWS_AT_ONCE) -> list[FloatArray]:

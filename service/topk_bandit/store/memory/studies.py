@@ -16,6 +16,7 @@ from topk_bandit.domain.studies import (
     QuestionAnswered,
     StudyCreated,
 )
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.journaled_studies import JournaledStudies
 from topk_bandit.store.memory.imports import Imports
 from topk_bandit.store.memory.restores import PartialStudy, Restores
@@ -130,6 +131,11 @@ class MemoryStudies(JournaledStudies):
         self._restores: Restores[StudyName, StudyRestore, PartialStudy] = Restores(
             PartialStudy, clock_ms=clock_ms, retention_ms=RESTORE_MS
         )
+
+    @property
+    def data_version(self) -> int:
+        """See `StudyStore.data_version`; what ends with this process is for no other program."""
+        return NEWEST
 
     async def create_study(
         self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int

@@ -77,6 +77,11 @@ class RedisStudies(JournaledStudies):
         self._restores = StudyRestores(link, self._studies, keys)
         self._tenants = Tenants(link, keys)
 
+    @property
+    def data_version(self) -> int:
+        """See `StudyStore.data_version`."""
+        return self._link.data_version
+
     async def create_study(
         self, name: StudyName, settings: StudySettings, *, incarnation: str, quota: int
     ) -> StudyRecord:
