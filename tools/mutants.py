@@ -72,6 +72,13 @@ ROOMS: Mapping[str, str] = {
         learning/test_folded_rewards learning/test_uncertain_prior_mean""",
     "learning/folded_rewards.py": "learning/test_folded_rewards",
     "learning/item_outcomes.py": "learning/test_item_outcomes",
+    "learning/exact_sums.py": "learning/test_exact_sums",
+    "learning/group_totals.py": "learning/test_exact_sums",
+    "learning/confidence_sequences.py": "learning/test_confidence_sequences",
+    "learning/lift.py": "learning/test_lift learning/test_guardrails",
+    "learning/sample_ratio.py": "learning/test_sample_ratio",
+    "learning/guardrails.py": "learning/test_guardrails",
+    "learning/holdouts.py": "learning/test_holdouts commands/test_holdout",
     "bandits/reward_curve.py": "bandits/test_reward_times",
     "bandits/model.py": f"""
         {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features

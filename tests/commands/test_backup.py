@@ -163,9 +163,10 @@ def test_files_that_were_changed_are_refused_and_named(
         if spoilt is not None:
             assert spoilt != text
             (copy / name).write_text(spoilt)
-        [line] = ask("restore", str(copy), "--existing=replace", status=1)
+        [line, count] = ask("restore", str(copy), "--existing=replace", status=1)
         assert line.startswith(f"topk-bandit: {copy / name}: ")
         assert problem in line
+        assert count == f"1 of 4 bandits of {copy} not restored"
         if spoilt is not None:
             [line] = ask("events", "import", str(copy / name), "--as=shop/new", status=1)
             assert f"{copy / name}: " in line
@@ -175,6 +176,51 @@ def test_files_that_were_changed_are_refused_and_named(
     assert "is not empty" in line
     with client_of(service) as client, pytest.raises(NotFound):
         client.get_bandit("new")
+
+
+def test_the_others_are_restored_beside_files_that_are_bad(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, folder = backed
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / "shop+cart.jsonl").unlink()
+    (copy / "acme.de+home.jsonl").write_bytes(b"\xff\n")
+    with serving(tmp_path / "data", LONG_STORE_CALLS) as other:
+        ask = Ask(other, capsys)
+        first, second, count = ask("restore", str(copy), status=1)
+        assert {first.removeprefix("topk-bandit: ").partition(": ")[0], second.partition(": ")[0]} == {
+            str(copy / "shop+cart.jsonl"),
+            str(copy / "acme.de+home.jsonl"),
+        }
+        assert count == f"2 of 4 bandits of {copy} not restored"
+        restored = {(one.tenant, one.bandit) for one in client_of(other).list_bandit_overviews(every_tenant=True)}
+        assert restored == {("shop", "home"), ("Shop", "home")}
+        printed = ask("restore", str(folder), "--existing=skip")
+        assert printed[-1] == f"4 bandits of {folder}"
+        before = digests(other, "shop", "cart")
+        ask("restore", str(copy), "--existing=replace", status=1)
+        assert digests(other, "shop", "cart") == before, "what has no good file stays as it is"
+
+
+@pytest.mark.parametrize(("change", "value"), [("file", 5), ("file", None), ("bandit", 7), ("bandit", "a/b/c")])
+def test_a_manifest_of_other_kinds_is_none(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, value: object
+) -> None:
+    service, folder = backed
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["bandits"][0][change] = value
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert len(Ask(service, capsys)("restore", str(tmp_path), "--existing=skip", status=1)) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"v": 1, "bandits": [[]], "studies": []}'])
+def test_what_is_no_manifest_is_named(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    [line] = Ask(backed[0], capsys)("restore", str(tmp_path), status=1)
+    assert "is no manifest of a backup" in line
 
 
 def ask_people(client: Client, study: str, rounds: int, *, kind: str, list_size: int = 0) -> None:
@@ -235,16 +281,17 @@ def refuse_changed_study(folder: Path, ask: Ask) -> None:
     spoilt = [line.replace('"question":2,', '"question":1,') for line in lines]
     assert spoilt != lines
     file.write_text("\n".join([*ended_study(spoilt), ""]))
-    [line] = ask("restore", str(folder), "--existing=replace", status=1)
+    line, _ = ask("restore", str(folder), "--existing=replace", status=1)
     assert "SHA-256 differs" in line
     manifest = json.loads((folder / "manifest.json").read_text())
     for one in manifest["studies"]:
         if one["file"] == file.name:
             one |= {"bytes": file.stat().st_size, "sha256": sha256(file.read_bytes()).hexdigest()}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    [line] = ask("restore", str(folder), "--existing=replace", status=1)
+    line, count = ask("restore", str(folder), "--existing=replace", status=1)
     assert f"{file}, line {len(lines) + 1}: " in line
     assert "repeats an earlier one" in line
+    assert count == f"1 of 1 bandit and 2 studies of {folder} not restored"
 
 
 @pytest.mark.parametrize("flag", ["--out={}.jsonl", "--parquet={}.parquet"])
@@ -280,7 +327,7 @@ def test_a_line_that_the_service_refuses_is_named(
         client.get_bandit("new")
 
 
-def test_nothing_is_deleted_for_a_backup_with_a_line_that_no_service_takes(
+def test_nothing_is_deleted_for_a_file_with_a_line_that_no_service_takes(
     backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service, folder = backed
@@ -295,10 +342,14 @@ def test_nothing_is_deleted_for_a_backup_with_a_line_that_no_service_takes(
         if one["file"] == file.name:
             one |= {"bytes": file.stat().st_size, "sha256": sha256(file.read_bytes()).hexdigest()}
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    before = [digests(service, *bandit) for bandit in BANDITS]
-    [line] = ask("restore", str(copy), "--existing=replace", status=1)
+    before = digests(service, "shop", "cart")
+    with client_of(service) as client:
+        revision = client.recommend("cart", [1.0, 0.0], request_id="kept").id
+    line, _ = ask("restore", str(copy), "--existing=replace", status=1)
     assert f"{file}, line 21: stored bytes are damaged" in line
-    assert [digests(service, *bandit) for bandit in BANDITS] == before
+    with client_of(service) as client:
+        assert client.recommend("cart", [1.0, 0.0], request_id="kept").id == revision
+    assert digests(service, "shop", "cart")[0] == before[0] + 1
 
 
 def test_an_import_that_was_interrupted_goes_on(

@@ -171,6 +171,20 @@ def test_a_check_shows_what_the_items_did(
     assert "what the items did" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("flags", [(), ("--check",), ("--skip-bad-rows",), ("--check", "--skip-bad-rows")])
+def test_item_values_that_the_data_version_does_not_have_are_refused_before_anything_is_sent(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    server.shop.data_version = 1
+    bare = write(tmp_path / "bare.jsonl", [BARE] * 2)
+    assert called(server, bare, *flags) == 0
+    server.shop.sent.clear()
+    rows = [*[BARE] * 1_500, {**BARE, "item_values": {"a": 1.0}}]
+    assert called(server, write(tmp_path / "year.jsonl", rows), *flags) == 1
+    assert "item_values needs data version 2, and 1 is in force" in capsys.readouterr().err
+    assert not server.shop.sent
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_columns_can_have_other_names_and_be_several(server: RunningServer, tmp_path: Path, suffix: str) -> None:
     row = {"item_1": "a", "shown_second": "b", "margin": 0.5, "at": 1_769_860_800, "features.price": 3, "land": "DE"}

@@ -43,6 +43,7 @@ from topk_bandit.domain.operators import (
 )
 from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, ShadowStats
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import BanditRecord, ImportProgress
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Shop:
         self.item_values: list[dict[str, float]] = []
         self.finished: list[str] = []
         self.sent: list[RowsOfImport] = []
+        self.data_version = NEWEST
 
     async def _enter(self, call: str, name: BanditName | None = None) -> Loop:
         self.calls.append(call)

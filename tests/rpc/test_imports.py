@@ -30,6 +30,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 from topk_bandit.rpc.access import RULES
 from topk_bandit.rpc.imports import import_request
+from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.features_pb2 import FeatureValue
@@ -122,7 +123,9 @@ def test_the_answer_has_all_that_is_known() -> None:
         assert [(error.row, error.field) for error in answer.row_errors] == [(n, "reward") for n in range(1, 101)]
         progress = stub.GetImport(pb.GetImportRequest(bandit=NAME, import_id="year"))
         assert (progress.next_row, progress.accepted_count) == (151, 1)
-        assert stub.GetImport(pb.GetImportRequest(bandit=NAME, import_id="other")) == pb.GetImportResponse()
+        server.shop.data_version = 1
+        begun = stub.GetImport(pb.GetImportRequest(bandit=NAME, import_id="other"))
+        assert begun == pb.GetImportResponse(data_version=1)
 
 
 def test_whoever_imports_may_manage() -> None:
@@ -154,7 +157,7 @@ def test_a_client_imports_many_rows_and_goes_on_where_it_stopped() -> None:
             schema = [numeric("price"), categorical("country", values=["DE", "FR"])]
             await client.create_bandit("home", slate_size=2, item_capacity=9, context_schema=schema)
             await client.upsert_items("home", [f"i{n}" for n in range(5)])
-            assert await client.get_import("home", "year") == ImportProgress(0, 0)
+            assert await client.get_import("home", "year") == ImportProgress(0, 0, NEWEST)
             await client.import_observations("home", rows[:1000], import_id="year")
             report = await client.import_observations("home", rows, import_id="year")
             assert (report.next_row, report.accepted, report.skipped, report.errors) == (2100, 2100, 0, ())
@@ -165,7 +168,7 @@ def test_a_client_imports_many_rows_and_goes_on_where_it_stopped() -> None:
             assert (again, await client.stats("home")) == (report, known)
             slate = await client.recommend("home", features={"price": 3.0}, min_model_version=report.log_position)
             assert slate.observations == 2100
-            assert await client.get_import("home", "year") == ImportProgress(2100, 2100)
+            assert await client.get_import("home", "year") == ImportProgress(2100, 2100, NEWEST)
 
     asyncio.run(scenario())
 

@@ -99,6 +99,11 @@ class Bandits:
         self._quotas = quotas
         self._new_id = new_id
 
+    @property
+    def data_version(self) -> int:
+        """The data version in force."""
+        return self._store.data_version
+
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """Create a bandit, or return the equal one that is there."""
         self._check_item_schema(settings)

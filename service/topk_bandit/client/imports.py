@@ -95,10 +95,17 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """How far an import is: with which row it goes on, and how many of those before are learned from."""
+    """How far an import is: with which row it goes on, and how many of those before are learned from.
+
+    Attributes
+    ----------
+    data_version
+        The one in force: item values need 2. 0 of a service that is too old for them.
+    """
 
     next_row: int
     accepted: int
+    data_version: int
 
 
 def requests(

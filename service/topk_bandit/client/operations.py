@@ -519,7 +519,7 @@ def _items(response: bandit_pb.ListItemsResponse) -> Page[Item]:
 
 
 def _import_progress(response: bandit_pb.GetImportResponse) -> ImportProgress:
-    return ImportProgress(response.next_row, response.accepted_count)
+    return ImportProgress(response.next_row, response.accepted_count, response.data_version)
 
 
 def _item_count(response: bandit_pb.UpsertItemsResponse | bandit_pb.RetireItemsResponse) -> int:

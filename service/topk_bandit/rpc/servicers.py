@@ -213,7 +213,11 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         """Return how far an import is."""
         name, import_id = imports.import_named(request)
         progress = await self._use_cases.find_import(name, import_id)
-        return bandit_pb.GetImportResponse(next_row=progress.next_row, accepted_count=progress.accepted)
+        return bandit_pb.GetImportResponse(
+            next_row=progress.next_row,
+            accepted_count=progress.accepted,
+            data_version=self._use_cases.data_version,
+        )
 
     async def GetBanditStats(
         self, request: bandit_pb.GetBanditStatsRequest, _context: Context

@@ -569,9 +569,11 @@ class GetImportRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., import_id: _Optional[str] = ...) -> None: ...
 
 class GetImportResponse(_message.Message):
-    __slots__ = ("next_row", "accepted_count")
+    __slots__ = ("next_row", "accepted_count", "data_version")
     NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DATA_VERSION_FIELD_NUMBER: _ClassVar[int]
     next_row: int
     accepted_count: int
-    def __init__(self, next_row: _Optional[int] = ..., accepted_count: _Optional[int] = ...) -> None: ...
+    data_version: int
+    def __init__(self, next_row: _Optional[int] = ..., accepted_count: _Optional[int] = ..., data_version: _Optional[int] = ...) -> None: ...

@@ -25,6 +25,7 @@ from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, BadRows, SeenColumns, UnknownTexts, first_rows_table
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.store.data_versions import check_item_values
 
 if TYPE_CHECKING:
     import argparse
@@ -84,6 +85,7 @@ class _Import:
         self._console = Console()
         self._only_checks = given.check
         self._settings = settings = client.get_bandit(self._bandit)
+        self._begun = client.get_import(self._bandit, import_id)
         self._reading = _reading(given, settings)
         self._ages, self._unknown = Ages(settings.half_life), UnknownTexts(settings.context_schema)
         self._bad = BadRows(self._say, "left out" if self._skips else "can't be taken")
@@ -96,7 +98,7 @@ class _Import:
         found = self._reading.look_through(skips=self._skips, watch=lambda _, row: self._count(row))
         self._report(found)
         count = found.count
-        begun = self._client.get_import(self._bandit, self._import_id)
+        begun = self._begun
         check_goes_on(taken=begun.next_row, count=count)
         rows = islice(self._reading.rows(), begun.next_row, None)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -140,6 +142,7 @@ class _Import:
             self._say(line)
 
     def _count(self, row: PastObservation) -> None:
+        check_item_values(self._begun.data_version, row.item_values)
         self._ages.add(row.time)
         self._unknown.add(row.features)
 

@@ -1,7 +1,7 @@
 """All bandits and studies of a service in a folder, a file each, and a manifest that tells each file's size and digest.
 
-The manifest is written last: a folder without one is no backup. Before anything is made of a backup, each of its files
-is held against the manifest.
+The manifest is written last: a folder without one is no backup. Before anything is made of a file, it is held against
+the manifest.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from topk_bandit.commands.names import bandit_named, study_named
 from topk_bandit.commands.operate.archives import (
     BANDIT,
     STUDY,
+    ArchiveFile,
     ArchiveKind,
     archive_lines,
     dry_run,
@@ -32,7 +33,13 @@ from topk_bandit.commands.operate.archives import (
     send,
     study_lines,
 )
-from topk_bandit.domain.errors import ConfigurationError, ConflictError, CorruptDataError, NotFoundError
+from topk_bandit.domain.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptDataError,
+    InvalidArgumentError,
+    NotFoundError,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -159,9 +166,12 @@ def _save(client: Client, kind: ArchiveKind, tenant: str, entry_id: str, folder:
 
 def _digest(path: Path) -> str:
     digest = sha256()
-    with path.open("rb") as file:
-        while part := file.read(_READ_AT_ONCE):
-            digest.update(part)
+    try:
+        with path.open("rb") as file:
+            while part := file.read(_READ_AT_ONCE):
+                digest.update(part)
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
     return digest.hexdigest()
 
 
@@ -186,40 +196,47 @@ def _describe_entry(entry: _Entry) -> dict[str, object]:
 
 
 def restore(given: argparse.Namespace) -> Iterator[str]:
-    """Make the bandits and the studies of a backup, once all of its files are seen to be whole; yield a line for each.
+    """Make the bandits and the studies of a backup, but for those whose file is bad; yield a line for each.
+
+    A file is bad if it is missing or unreadable, is not the one that was written, or has a line that no service takes.
+    What there is in the place of such a bandit or study stays as it is.
 
     Raises
     ------
     ConfigurationError
         The folder has no manifest.
     CorruptDataError
-        A file is missing, or is not the one that was written; the message names it.
+        The manifest is none, or some files are bad; the message names each. The others are restored.
     ConflictError
         BANDIT_ARRIVED, STUDY_ARRIVED: some exist, and none is made.
     """
-    entries = _read_manifest(given.folder)
-    for entry in entries:
-        _check(given.folder, entry)
+    entries, problems = _read_manifest(given.folder), list[str]()
     existing = [entry for entry in entries if _exists(given, entry)]
     if existing and given.existing == "refuse":
         names = ", ".join(sorted(entry.name for entry in existing))
         reason = f"{existing[0].kind.noun.upper()}_ARRIVED"
         raise ConflictError(reason, f"exist already: {names}; see --existing. Nothing was restored")
-    if existing and given.existing == "replace":
-        for entry in entries:
-            import_dry = dry_run if entry.kind is BANDIT else dry_run_study
-            import_dry(examine(given.folder / entry.file, entry.kind))
     with progress() as bar:
         for entry in entries:
             if entry in existing and given.existing == "skip":
                 yield f"{entry}: exists, left as it is"
                 continue
-            yield _restore_entry(given, entry, bar, replaces=entry in existing)
+            try:
+                archive = _check(given.folder, entry, takes_all=entry in existing)
+                yield _restore_entry(given, entry, archive, bar, replaces=entry in existing)
+            except (ConfigurationError, CorruptDataError, InvalidArgumentError) as error:
+                problems.append(str(error))
+                yield f"{entry}: not restored, since its file is bad"
+    if problems:
+        count = f"{len(problems)} of {_count_kinds(entries)} of {given.folder} not restored"
+        raise CorruptDataError("\n".join([*problems, count]))
     yield f"{_count_kinds(entries)} of {given.folder}"
 
 
-def _restore_entry(given: argparse.Namespace, entry: _Entry, bar: Progress, *, replaces: bool) -> str:
-    (tenant, entry_id), archive = entry.tenant_and_id, examine(given.folder / entry.file, entry.kind)
+def _restore_entry(
+    given: argparse.Namespace, entry: _Entry, archive: ArchiveFile, bar: Progress, *, replaces: bool
+) -> str:
+    tenant, entry_id = entry.tenant_and_id
     task = bar.add_task(str(entry), total=archive.lines)
     with connect(given, tenant) as client:
         delete, bring = (
@@ -229,8 +246,10 @@ def _restore_entry(given: argparse.Namespace, entry: _Entry, bar: Progress, *, r
         )
         if replaces:
             delete(entry_id)
-        position = send(bring, entry_id, archive, on_progress=lambda lines: bar.update(task, completed=lines))
-    bar.remove_task(task)
+        try:
+            position = send(bring, entry_id, archive, on_progress=lambda lines: bar.update(task, completed=lines))
+        finally:
+            bar.remove_task(task)
     return f"{entry}: {position} events{', in place of what there was' if replaces else ''}"
 
 
@@ -256,17 +275,22 @@ def _read_manifest(folder: Path) -> Sequence[_Entry]:
         return [_read_entry(kind, entry) for name, kind in _LISTS.items() for entry in manifest[name]]
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read, so this is no backup: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptDataError(f"{path}: is no manifest of a backup") from error
 
 
 def _read_entry(kind: ArchiveKind, fields: dict[str, Any]) -> _Entry:
-    name = fields.pop(kind.noun)
+    name, file, n_bytes, digest, position = (
+        fields[one] for one in (kind.noun, "file", "bytes", "sha256", "log_position")
+    )
+    if not (isinstance(name, str) and isinstance(file, str)):
+        raise TypeError
     parse = bandit_named if kind is BANDIT else study_named
-    return _Entry(kind, str(parse(name)), **fields)
+    return _Entry(kind, str(parse(name)), file, n_bytes, digest, position)
 
 
-def _check(folder: Path, entry: _Entry) -> None:
+def _check(folder: Path, entry: _Entry, *, takes_all: bool) -> ArchiveFile:
+    """Return the file of an entry, once it is seen to be whole; `takes_all` has each line taken in memory, too."""
     path = folder / entry.file
     if "/" in entry.file or not path.is_file():
         raise CorruptDataError(f"{path}: is missing")
@@ -274,3 +298,8 @@ def _check(folder: Path, entry: _Entry) -> None:
         raise CorruptDataError(f"{path}: has {size} bytes, and had {entry.bytes} when it was written")
     if _digest(path) != entry.sha256:
         raise CorruptDataError(f"{path}: is not what was written: its SHA-256 differs from the manifest's")
+    archive = examine(path, entry.kind)
+    if takes_all:
+        take_all = dry_run if entry.kind is BANDIT else dry_run_study
+        take_all(archive)
+    return archive
