@@ -240,7 +240,7 @@ def one_key_for_all(shop: Shop) -> Iterator[None]:
     with shop.service.client(tenant="acme") as client:
         client.create_bandit("keys", slate_size=2, item_capacity=6, control_share=0.5)
         client.upsert_items("keys", [f"i{number}" for number in range(6)])
-        for _ in range(120):
+        for _ in range(300):
             client.recommend("keys", baseline=("i1", "i0"), group_key="nobody")
         yield
         client.update_bandit("keys", control_share=0.4)

@@ -15,6 +15,7 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
 )
 from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.domain.stages import Group, Stage
 from topk_bandit.domain.studies import QuestionAnswered
 from topk_bandit.store.log import RecordStatus, Written
 from topk_bandit.store.recorded import RecordState
@@ -50,6 +51,7 @@ __all__ = [
     "doubled_rows",
     "forgotten_reward",
     "kept_study",
+    "learned_though_frozen",
     "learned_though_not_shown",
     "lost_activation",
     "lost_amendment",
@@ -59,6 +61,7 @@ __all__ = [
     "lost_revision",
     "lost_reward",
     "lost_rows",
+    "other_group",
     "other_items",
     "other_prior",
     "other_slate",
@@ -262,6 +265,33 @@ class _ForgetsRewards(_Wrong):
         return written
 
 
+class _MixesUpGroups(_Wrong):
+    """Forgets to which group a slate's request was drawn."""
+
+    async def record_recommendation(self, *given: Any, **named: Any) -> Written[RecordOutcome]:  # noqa: ANN401
+        written = await self._store.record_recommendation(*given, **named)
+        if written.answer.position and self._is_due():
+            name, key = given[0], given[2].recommendation_id
+            kept = self._store._bandits[name].recorded[key]
+            other = Group.BANDIT if kept.recommendation.group is Group.CONTROL else Group.CONTROL
+            self._change(name, key, recommendation=replace(kept.recommendation, group=other))
+        return written
+
+
+class _LearnsThoughFrozen(_Wrong):
+    """Takes every slate for one that is learned from, whatever the stage is."""
+
+    async def record_reward(self, name: BanditName, recommendation_id: str, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        bandit = self._store._bandits[name]
+        known, bandit.settings = bandit.settings, replace(bandit.settings, stage=Stage.LIVE)
+        if recommendation_id in bandit.recorded:
+            self._change(name, recommendation_id, aside=False)
+        try:
+            return await self._store.record_reward(name, recommendation_id, *given, **named)
+        finally:
+            bandit.settings = known
+
+
 class _LosesActivations(_Wrong):
     async def activate(
         self, name: BanditName, recommendation_id: str, shown: Sequence[str] = ()
@@ -443,6 +473,8 @@ class Bug:
 doubled_reward = Bug(_DoublesRewards, every=8)
 always_doubled_reward = Bug(_DoublesRewards)
 stale_commit = Bug(_CommitsWhatIsStale)
+other_group = Bug(_MixesUpGroups)
+learned_though_frozen = Bug(_LearnsThoughFrozen)
 doubled_revision = Bug(_RevisesTwice, every=2)
 lost_item_values = Bug(_LosesItemValues, every=3)
 other_items = Bug(_MixesUpItems)

@@ -184,8 +184,10 @@ def _ways_after(
     """Return the ways on which a slate's rewards can have come to be what an event says, as they are after it."""
     event = logged.event
 
-    def says(way: Rewards, value: float | None, items: ItemValues | None, *, is_default: bool = False) -> bool:
-        is_none, wanted = value is None and not is_default, None if is_default else value
+    def says(
+        way: Rewards, value: float | None, items: ItemValues | None, *, is_default: bool = False, is_aside: bool = False
+    ) -> bool:
+        is_none, wanted = is_aside or (value is None and not is_default), None if is_default else value
         expected = None if is_none else _items_come_to(settings, () if is_default else way)
         return come_to(settings.reward_aggregation, way) == wanted and items == expected
 
@@ -194,8 +196,9 @@ def _ways_after(
             return (_put(way, _Told(reward_id, value, items)) for way in ways)
         case Rewarded(value=value, item_values=items):
             return (way for way in _ends(ways, posts, logged.position) if says(way, value, items))
-        case RewardAmended(value=value, item_values=items):
-            return (way for way in _apply_correction(ways, corrections, logged.position) if says(way, value, items))
+        case RewardAmended(value=value, before=before, item_values=items):
+            corrected = _apply_correction(ways, corrections, logged.position)
+            return (way for way in corrected if says(way, value, items, is_aside=before is not None))
         case RewardRevised(value=None) if is_void:
             return ways
         case RewardRevised(value=value, is_default=is_default, item_values=items):

@@ -19,7 +19,6 @@ from topk_bandit.domain.bandits import (
     Exploration,
     Imported,
     Kernel,
-    RecommendationRequest,
 )
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.lab.faults.actions import HOUR, QUIET_SECONDS, plan
@@ -30,6 +29,7 @@ from topk_bandit.lab.faults.learned_checker import check_priors, check_study_of
 from topk_bandit.lab.faults.ledger import Response
 from topk_bandit.lab.faults.server import Server
 from topk_bandit.lab.faults.shop import MOST_PATIENCE_SECONDS, NAME, Shop
+from topk_bandit.lab.faults.stages_checker import check_groups, check_stages
 from topk_bandit.lab.faults.studies_checker import check_studies
 from topk_bandit.lab.faults.virtual_time import run
 from topk_bandit.lab.faults.worker import LIMITS
@@ -49,7 +49,7 @@ COMPUTING_SECONDS = 0.004
 WARM_SHARE = 0.5
 """So many bandits begin with what a study knows."""
 
-DEFAULT_VALUE_SHARE = 0.5
+DEFAULT_VALUE_SHARE, GROUPS_SHARE = 0.5, 0.4
 """So many have a value for items that no reward names."""
 
 
@@ -136,6 +136,8 @@ async def _simulate(seed: int, actions: list[Action], *, hours: int, wrap: Calla
     n_workers, settings = 3 if rng.random() < 0.3 else 2, _draw_settings(rng)
     if np.random.default_rng((seed, 4)).random() < DEFAULT_VALUE_SHARE:
         settings = replace(settings, default_item_value=0.25)
+    if np.random.default_rng((seed, 5)).random() < GROUPS_SHARE:
+        settings = replace(settings, control_share=0.3)
     shop = Shop(server, n_workers=n_workers, settings=settings, study=draw_study(of_study), rng=rng)
     checks, violations, hour = _Checks(), list[str](), 0
     await shop.open(begins_warm=bool(of_study.random() < WARM_SHARE))
@@ -165,7 +167,7 @@ class _Checks:
         archive, workers = shop.server.archive, list(shop.workers.values())
         found = [f"{shop.n_calls} calls or faults have not ended"] if shop.n_calls else []
         for worker in workers:
-            request = RecommendationRequest(f"check-{hour}-{worker.number}", (1.0, 0.0), None)
+            request = shop.request_of(f"check-{hour}-{worker.number}", (1.0, 0.0))
             asked = await shop.ask(-1, worker, request, patience=MOST_PATIENCE_SECONDS)
             if asked.response is not Response.ANSWER or (asked.answer is not None and asked.answer.degraded):
                 found.append(f"worker {worker.number} has not recovered: {asked.response}")
@@ -178,6 +180,7 @@ class _Checks:
             *found,
             *shop.alarms.raised,
             *broken,
+            *check_stages(archive.events),
             *check_past_slates(shop.ledger, archive),
             *check_studies(shop.ledger, archive),
             *check_priors(archive, self._priors),
@@ -195,6 +198,7 @@ class _Checks:
         found = [f"worker {worker.number} at {model.version} differs in its {difference}"] if difference else []
         imported = [one.event for one in archive.events[: model.version] if isinstance(one.event, Imported)]
         n_rows = sum(len(event.slates) for event in imported)
+        found += check_groups(archive.events[: model.version], model.comparison)
         if model.state.imported != n_rows:
             found.append(f"worker {worker.number} learned {model.state.imported} past slates, and the log has {n_rows}")
         return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from topk_bandit.domain.bandits import Item, RecommendationRequest
 from topk_bandit.domain.errors import TopkBanditError, UnavailableError
+from topk_bandit.domain.stages import Stage
 from topk_bandit.lab.faults.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience, word_of
 from topk_bandit.lab.faults.importing import Importers, PastSlates
 from topk_bandit.lab.faults.interviews import STUDY, Interviews, PastAnswers
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 FIRST_ITEMS = 8
 MOST_ITEMS = 12
+VISITORS = 7
 DESIGN_SECONDS = 2.0
 """So long a design takes on average: sometimes longer than its lease lasts."""
 
@@ -170,6 +172,17 @@ class Shop:
             await worker.kill()
         self.workers.clear()
 
+    def request_of(
+        self, request_id: str, context: tuple[float, ...], candidates: tuple[str, ...] | None = None
+    ) -> RecommendationRequest:
+        """Return a request; where there are groups it has the shop's own slate, and one of a few visitors."""
+        request = RecommendationRequest(request_id, context, candidates)
+        if not self.settings.control_share:
+            return request
+        own = [item_id for item_id in self.items if item_id != self._hidden][: self.settings.slate_size]
+        visitor = sum(request_id.encode()) % VISITORS
+        return replace(request, baseline_item_ids=tuple(own), group_key=f"visitor {visitor}")
+
     async def ask(
         self, number: int, worker: Worker, request: RecommendationRequest, *, patience: float, deaf: bool = False
     ) -> Asked:
@@ -205,7 +218,7 @@ class Shop:
     async def _recommend(self, action: Action, rng: np.random.Generator) -> None:
         candidates = tuple(sorted(rng.permutation(self.items)[:6].tolist())) if rng.random() < 0.2 else None
         context = tuple(rng.normal(size=2).round(3).tolist())
-        await self._ask_any(action, rng, RecommendationRequest(f"r{action.number}", context, candidates))
+        await self._ask_any(action, rng, self.request_of(f"r{action.number}", context, candidates))
 
     async def _recommend_again(self, action: Action, rng: np.random.Generator) -> None:
         known = list(self._sent.values())
@@ -242,7 +255,7 @@ class Shop:
         if await self._change(action, rng, worker, call, f"retires {item_id}"):
             self.ledger.retired[item_id] = self.now()
             for one in list(self.workers.values()):
-                request = RecommendationRequest(f"r{action.number}-{one.number}", (1.0, 0.0), None)
+                request = self.request_of(f"r{action.number}-{one.number}", (1.0, 0.0))
                 self.begin_call(self._ask_at_once(action, one, request))
 
     async def _ask_at_once(self, action: Action, worker: Worker, request: RecommendationRequest) -> None:
@@ -266,10 +279,12 @@ class Shop:
             return
         default = None if rng.random() < 0.3 else round(float(rng.normal()), 3)
         wait_ms = int(rng.integers(60_000, 3_000_000))
-        call = worker.bandits.update_bandit(
-            NAME, lambda settings: replace(settings, default_reward=default, reward_wait_ms=wait_ms)
-        )
-        await self._change(action, rng, worker, call, f"sets the default to {default}, the wait to {wait_ms} ms")
+        others: dict[str, Any] = {"default_reward": default, "reward_wait_ms": wait_ms}
+        if self.settings.control_share:
+            others["stage"] = list(Stage)[action.number % len(Stage)]
+        call = worker.bandits.update_bandit(NAME, lambda settings: replace(settings, **others))
+        words = ", ".join(f"{key} {one}" for key, one in others.items())
+        await self._change(action, rng, worker, call, f"sets {words}")
 
     async def _reset(self, action: Action, rng: np.random.Generator) -> None:
         if worker := self.any_worker(rng):
