@@ -116,7 +116,7 @@ def test_a_file_that_is_cut_anywhere_has_its_first_rows_or_is_refused(
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_clear_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
     text, problem = REFUSED[name]
-    read = read_answers if Path(name).suffix in {".soc", ".toc"} else read_slates
+    read = read_answers if Path(name).suffix in {".soc", ".soi", ".toc"} else read_slates
     with pytest.raises(InvalidArgumentError) as caught:
         read(written(tmp_path, name, text))
     assert problem in str(caught.value)
@@ -177,4 +177,44 @@ def test_a_parquet_file_that_is_cut_or_has_a_column_twice_is_refused(tmp_path: P
     twice = arrow.Table.from_arrays([arrow.array(["tea"]), arrow.array(["milk"])], names=["item_1", "item_1"])
     parquet.write_table(twice, path)
     with pytest.raises(InvalidArgumentError, match="column 'item_1' comes twice"):
+        read_slates(path)
+
+
+@pytest.mark.parametrize(("bits", "exact", "rounded"), [(32, 2.0**24, 123_456_789.0), (16, 2.0**11, 4_000.0)])
+def test_short_floats_of_parquet_have_their_own_digits(tmp_path: Path, bits: int, exact: float, rounded: float) -> None:
+    """Where they may have lost some they say no text and no time."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, kind = tmp_path / "rows.parquet", arrow.float32() if bits == 32 else arrow.float16()
+    columns = {"items": [["tea", "milk"]], "reward": [1.0]}
+
+    def read(**changed: object) -> list[Any]:
+        parquet.write_table(arrow.table(columns | changed), path)
+        return read_slates(path)
+
+    def short(value: float) -> object:
+        return arrow.array([value]).cast(kind, safe=False)
+
+    def several(*values: float) -> object:
+        return arrow.array([values]).cast(arrow.list_(kind), safe=False)
+
+    assert read(reward=short(0.1))[0].reward == 0.1
+    assert read(reward=short(rounded))[0].reward == pytest.approx(rounded, rel=1e-3)
+    assert read(items=several(exact, 1.0))[0].items == (str(int(exact)), "1")
+    assert read(more=several(rounded, 1.0))[0].items == ("tea", "milk")
+    nested = arrow.array([{"country": rounded}]).cast(arrow.struct({"country": kind}), safe=False)
+    for where in ({"items": several(rounded, 1.0)}, {"features": nested}):
+        with pytest.raises(InvalidArgumentError, match="a number so large has lost digits"):
+            read(**where)
+    if bits == 32:
+        with pytest.raises(InvalidArgumentError, match="column 'time': expected a time"):
+            read(time=short(1_769_860_800.0))
+
+
+def test_a_column_of_parquet_without_a_name_only_counts_rows(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, columns = tmp_path / "rows.parquet", {"item_1": ["tea", "a"], "item_2": ["milk", "b"], "reward": [1.0, 2.0]}
+    parquet.write_table(arrow.table(columns | {"": [0, 1]}), path)
+    assert len(read_slates(path)) == 2
+    parquet.write_table(arrow.table(columns | {"": ["2026-01-31", "2026-02-01"]}), path)
+    with pytest.raises(InvalidArgumentError, match="row 1, column '': '2026-01-31' is no row's number"):
         read_slates(path)

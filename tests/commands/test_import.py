@@ -720,3 +720,38 @@ def test_feedback_has_its_columns_by_flags_before_it_is_joined(
     assert "--column: the file has no column 'marginn': is it 'margin'?" in capsys.readouterr().err
     assert called(server, tmp_path / "all.csv", "--format", "obp", "--column", "reward=margin") == 0
     assert server.shop.sent[0].rows == (PastSlate((), ("a", "b"), 30.0, SLATES[0].at_ms, 0.3),)
+
+
+@pytest.mark.parametrize(
+    ("bandit", "rows", "problem"),
+    [
+        ("home", "1,0,a 1,1,b 2,0,b 2,1,a 1,0,a 1,1,b", "line 6, column 'slate_id': '1' was there before"),
+        ("one", "1,0,a 2,0,b 1,1,b 2,1,a", "line 4, column 'slate_id': '1' was there before"),
+    ],
+)
+def test_the_rows_of_a_slate_of_feedback_stand_together(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], bandit: str, rows: str, problem: str
+) -> None:
+    with Client(server.target, tenant="shop", timeout=PATIENCE) as client:
+        client.create_bandit("one", slate_size=1, item_capacity=9)
+    lines = ["slate_id,position,action,reward", *(f"{row},1" for row in rows.split()), ""]
+    (tmp_path / "all.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert called(server, tmp_path / "all.csv", "--format=obp", bandit=f"shop/{bandit}") == 1
+    assert problem in capsys.readouterr().err
+    assert not server.shop.sent
+
+
+def test_ids_of_slates_of_feedback_are_texts_and_nothing_may_be_missing_alike(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"slate_id": 1, "position": n, "action": item, "reward": 1, "time": math.nan} for n, item in enumerate("ab")
+    ]
+    assert called(server, write(tmp_path / "all.jsonl", rows), "--format=obp") == 0
+    [slate] = server.shop.sent[-1].rows
+    assert isinstance(slate, PastSlate)
+    assert (slate.slate, slate.reward, slate.at_ms) == (("a", "b"), 2.0, None)
+    for slate_id, problem in ((True, "items': expected 2 items"), ([1], "column 'slate_id': expected a text")):
+        changed = [{**rows[0], "slate_id": slate_id}, {**rows[1], "slate_id": slate_id if slate_id == [1] else 1}]
+        assert called(server, write(tmp_path / "odd.jsonl", changed), "--format=obp") == 1
+        assert problem in capsys.readouterr().err

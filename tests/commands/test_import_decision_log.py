@@ -189,7 +189,7 @@ def test_what_is_wrong_with_the_call_is_reported(
 )
 def test_ids_of_actions_are_found_in_each_form_that_vw_writes(actions: list[dict[str, Any]], path: str | None) -> None:
     log = DecisionLog.of(Named() if path is None else Named({"item": path}), schema=())
-    row = {**CB, "c": {"_multi": actions}, "_label_Action": 1}
+    row = {**CB, "c": {"_multi": actions}, "_label_Action": 1, "_labelIndex": 0}
     assert log.read_row(row).items == (("7",) if path == "id" else ("politics",))
 
 
@@ -205,7 +205,7 @@ def test_ids_of_actions_are_found_in_each_form_that_vw_writes(actions: list[dict
 def test_an_id_that_is_not_one_is_named(actions: list[dict[str, Any]], problem: str) -> None:
     log = DecisionLog.of(Named({"item": "j.topic"}), schema=())
     with pytest.raises(InvalidArgumentError, match=problem):
-        log.read_row({**CB, "c": {"_multi": actions}, "_label_Action": 1})
+        log.read_row({**CB, "c": {"_multi": actions}, "_label_Action": 1, "_labelIndex": 0})
 
 
 def test_a_feature_of_another_kind_is_refused_and_not_lost() -> None:
@@ -267,3 +267,31 @@ def test_labels_are_kept_in_each_form_that_vw_has(context: dict[str, Any], featu
     else:
         with pytest.raises(InvalidArgumentError, match=f"^c, (tags|User.city): {re.escape(features)}"):
             log.read_row(row)
+
+
+def test_a_decision_that_is_logged_twice_is_learned_once(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [CB, {**CB, "EventId": "e2"}, {**CB, "_label_cost": -9.0}, {**CB, "EventId": ""}, {**CB, "EventId": ""}]
+    assert called(server, tmp_path, rows, bandit="shop/one") == 1
+    assert "log.json, line 3, EventId: 'e1' was there before" in capsys.readouterr().err
+    assert called(server, tmp_path, rows, "--skip-bad-rows", bandit="shop/one") == 0
+    assert len(rows_sent(server)) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"_labelIndex": 0}, "_labelIndex: says that action 0 was shown, from 0 on, and _label_Action 2, from 1 on"),
+        ({"_labelIndex": 7}, "_labelIndex: names none of the 3 actions, got 7"),
+        ({"_skipLearn": 1}, "_skipLearn: is true"),
+        ({"_skipLearn": "true"}, "_skipLearn: is true"),
+        ({"_skipLearn": "perhaps"}, "_skipLearn: expected true or false, got 'perhaps'"),
+    ],
+)
+def test_what_a_decision_says_twice_or_in_another_writing_is_understood(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], problem: str
+) -> None:
+    assert called(server, tmp_path, [{**CB, **changes}], bandit="shop/one") == 1
+    assert problem in capsys.readouterr().err
+    assert called(server, tmp_path, [{**CB, "_labelIndex": None, "_skipLearn": False}], bandit="shop/one") == 0

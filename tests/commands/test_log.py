@@ -227,8 +227,8 @@ UNUSABLE = [
     (["dump", "shop/home", "--data-dir=/nowhere"], "there is no store in /nowhere"),
     (["dump", "shop/home", "--out=/dev/null/log"], "/dev/null/log can't be written"),
     (["replay", "/dev/null/log"], "/dev/null/log can't be read"),
-    (["replay", "EMPTY"], "line 1: not JSON"),
-    (["replay", "TORN"], "line 3: not JSON"),
+    (["replay", "EMPTY"], "line 1: is no JSON"),
+    (["replay", "TORN"], "line 3: is no JSON"),
     (["replay", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
     (["diff", "MIDDLE", "MIDDLE"], "MIDDLE: event 5 can't be folded: a log begins with "),
 ]
@@ -244,6 +244,69 @@ def test_what_cannot_be_used_is_named(traded: Traded, tmp_path: Path, capsys: py
         own = [] if words[0] != "dump" or "--data-dir=/nowhere" in words else traded.words
         assert main(["log", *given, *own]) == 1, words
         assert problem in capsys.readouterr().err, words
+
+
+@pytest.mark.parametrize(
+    ("place", "before", "after", "problem"),
+    [
+        (0, '"snapshot": null', '"snapshot": 0', "line 1: snapshot can't be 0"),
+        (0, '"snapshot": null', '"snapshot": ""', "line 1: snapshot can't be ''"),
+        (
+            0,
+            '"snapshot": null',
+            '"snapshot": {"position": "3", "payload": ""}',
+            "line 1: no snapshot: position can't be '3'",
+        ),
+        (0, '"snapshot": null', '"snapshot": {"position": 3, "payload": "!"}', "line 1: no snapshot: "),
+        (0, '{"bandit"', '{"bandit": "x", "bandit"', "line 1: has the key 'bandit' twice"),
+        (0, '"snapshot": null', f'"snapshot": {"[" * 100_000}', "line 1: is JSON inside JSON, too deep"),
+        (
+            0,
+            '"incarnation"',
+            '"incarnated"',
+            "line 1: is no JSON object with bandit, incarnation, snapshot, and nothing",
+        ),
+        (1, '"position":1,', '"position":1.9,', "line 2: position can't be 1.9"),
+        (1, '"position":1,', '"position":true,', "line 2: position can't be True"),
+        (1, '"position":1,', '"position":7,"position":1,', "line 2: has the key 'position' twice"),
+        (1, '"at_ms":', '"at_ms":Infinity,"x":', "line 2: has Infinity, which is no number of JSON"),
+        (1, '"at_ms":', '"x":1,"at_ms":', "line 2: is no JSON object with position, at_ms, event, and nothing else"),
+    ],
+)
+def test_a_line_that_is_not_wholly_understood_is_refused(
+    traded: Traded,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    place: int,
+    before: str,
+    after: str,
+    problem: str,
+) -> None:
+    file = traded.dump(tmp_path / "log.jsonl", "--to=4")
+    lines = file.read_text(encoding="utf-8").split("\n")
+    assert before in lines[place]
+    lines[place] = lines[place].replace(before, after, 1)
+    file.write_text("\n".join(lines), encoding="utf-8")
+    assert main(["log", "replay", str(file)]) == 1
+    assert f"log.jsonl, {problem}" in capsys.readouterr().err
+
+
+def test_what_other_languages_take_for_the_end_of_a_line_is_a_part_of_a_text(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mark at the beginning, as editors write it, is none; a text may have line separators of Unicode."""
+    file = traded.dump(tmp_path / "log.jsonl", "--to=4")
+    assert main(["log", "replay", str(file)]) == 0
+    expected = capsys.readouterr().out
+    file.write_text("\ufeff" + file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert main(["log", "replay", str(file)]) == 0
+    assert capsys.readouterr().out == expected
+    lines = file.read_text(encoding="utf-8-sig").splitlines()
+    for end in ("\u2028", "\x85"):
+        name = f"one{end}two"
+        event = json.loads(lines[0]) | {"bandit": name}
+        file.write_text("\n".join([json.dumps(event, ensure_ascii=False), *lines[1:], ""]), encoding="utf-8")
+        assert read_file(file).bandit == name
 
 
 @pytest.mark.slow

@@ -194,6 +194,44 @@ REFUSED = {
     "rows.txt": ("item_1\n", "got 'rows.txt': with tabs between its cells rename it to .tsv, else to .csv"),
     "rows.ndjson": ("{}\n", "got 'rows.ndjson': with one object in each line rename it to .jsonl"),
     "rows.oui": ("item_1\n", "got 'rows.oui': rename it by what it has, such as .csv for a table with commas, or save"),
+    "joined.csv": (
+        "item_1,item_2,reward\ntea,milk,1\n\ufefftea,milk,1\n",
+        "line 3, column 'item_1': expected a text without characters around it that nobody sees, got '\\ufefftea'",
+    ),
+    "web-page.csv": ("item_1,item_2,reward\ntea\u200b,milk,1\n", "got 'tea\\u200b': write 'tea'"),
+    "torn.csv": (
+        "item_1,item_2,reward\ntea,mi\0lk,1\n",
+        "line 2, column 'item_2': expected a text, got 'mi\\x00lk': it has a NUL",
+    ),
+    "lost.jsonl": (
+        '{"items":["tea","milk"],"reward":1,"country":"\ufffdsterreich"}\n',
+        "it has U+FFFD, which stands where a",
+    ),
+    "times.csv": (
+        "item_1,item_2,reward,timestamp\ntea,milk,1,2026-01-31\n",
+        "column 'timestamp': means nothing; is it 'time'? Rename it, or pass it over: --ignore timestamp",
+    ),
+    "aggregated.csv": (
+        "item_1,item_2,reward,impressions\ntea,milk,1,500\n",
+        "column 'impressions': seems to say how many slates it stands for, but each row is one slate: repeat the ro",
+    ),
+    "flattened.csv": ("item_1,item_2,reward,size[0]\ntea,milk,1,5\n", "column 'size[0]': means nothing; is it 'size'?"),
+    "other-context.jsonl": (
+        '{"items":["tea","milk"],"reward":1,"context":{"country":"DE"}}\n',
+        "column 'context': can't be used: the bandit has a context_schema, so give features, or pass it over",
+    ),
+    "few-orders.soi": (
+        "# NUMBER UNIQUE ORDERS: 3\n# ALTERNATIVE NAME 1: tea\n# ALTERNATIVE NAME 2: milk\n1: 1,2\n1:1, 2\n1: 2,1\n",
+        "few-orders.soi: has 2 unique orders, but says that there are 3: it may be cut",
+    ),
+    "few-items.soi": (
+        "# NUMBER ALTERNATIVES: 3\n# ALTERNATIVE NAME 1: tea\n# ALTERNATIVE NAME 2: milk\n1: 1,2\n",
+        "few-items.soi: has 2 alternatives, but says that there are 3: it may be cut",
+    ),
+    "joined.soi": (
+        "# NUMBER VOTERS: 2\n# NUMBER VOTERS: 1\n# ALTERNATIVE NAME 1: tea\n1: 1\n",
+        "line 2: says that there are 1 voters, and before that there are 2",
+    ),
     "ties.toc": ("# ALTERNATIVE NAME 1: tea\n1: {1},2\n", "has items of equal rank"),
     "cut.soc": ("# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: tea\n# ALTERNATIVE NAME 2: milk\n1: 1,2\n", "it may be cut"),
     "old.soc": ("2\n1,tea\n2,milk\n", "has the form of before 2022"),

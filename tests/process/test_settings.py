@@ -328,7 +328,12 @@ def test_the_variables_of_a_kubernetes_service_are_no_mistake() -> None:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(b"workers = ", "is not TOML: Invalid value"), (b"\xff", "is not TOML"), (None, "can't be read: No such file")],
+    [
+        (b"workers = ", "is not TOML: Invalid value"),
+        (b"a = " + b"[" * 100_000, "is not TOML"),
+        (b"\xff", "is not TOML"),
+        (None, "can't be read: No such file"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "bad.toml"

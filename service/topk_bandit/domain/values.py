@@ -25,6 +25,7 @@ __all__ = [
     "MISSING_WORDS",
     "Cell",
     "PointCell",
+    "RoundedFloat",
     "is_missing",
     "list_hint",
     "read_boolean",
@@ -103,6 +104,11 @@ _SPREADSHEET_BEGINS = datetime(1899, 12, 30, tzinfo=UTC)
 
 _LONGEST_SHOWN = 60
 
+_UNSEEN = "\ufeff\u200b\u2060"
+"""Characters without a width that programs leave around a text: byte order marks, and places to break a line."""
+
+_DAMAGE = {"\0": "a NUL, which no text has", "\ufffd": "U+FFFD, which stands where a character was lost"}
+
 _ALSO_TYPED = re.compile(r"(?P<whole>[+-]?[0-9]+)\.0+|True|TRUE|False|FALSE")
 """Cells whose text would be another one if they were numbers or booleans, as pandas and R write those."""
 
@@ -113,6 +119,12 @@ _NUMBERS = (*_DECIMAL, int, Real)
 
 class Cell(str):
     """A text of CSV, in which numbers, booleans and texts are written alike."""
+
+    __slots__ = ()
+
+
+class RoundedFloat(float):
+    """A number so large that the short float which it was may have lost digits: it says no text, and no time."""
 
     __slots__ = ()
 
@@ -194,13 +206,22 @@ def _bare_text(cell: str) -> str:
 def read_label(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
     """Return the text of an id, a category or a label in a file; None if it is missing.
 
-    It is read as by `read_text`, and has no blanks around it: in CSV they are layout.
+    It is read as by `read_text`, and has no blanks around it: in CSV they are layout. Nor has it characters around it
+    that nobody sees, or any that says that it was damaged.
     """
-    if type(value) is str and value.isascii() and value.strip() == value != "":
+    if type(value) is str and value.isascii() and value.isprintable() and value.strip() == value != "":
         return value
     text = read_text(value)
-    if text is not None and (bare := text.strip()) != text:
+    if text is None:
+        return None
+    if (bare := text.strip()) != text:
         raise ValueError(f"expected a text without blanks around it, got {shorten(text)}: write {shorten(bare)}")
+    if (bare := text.strip(_UNSEEN)) != text:
+        problem = f"expected a text without characters around it that nobody sees, got {ascii(text)[:60]}"
+        raise ValueError(f"{problem}: write {shorten(bare)}")
+    for character, what in _DAMAGE.items():
+        if character in text:
+            raise ValueError(f"expected a text, got {shorten(text)}: it has {what}")
     return text
 
 
@@ -312,7 +333,7 @@ def _as_float(value: object) -> float | None:
 
 
 def _digits(value: float | Decimal) -> str:
-    if isinstance(value, float) and abs(value) >= _EXACT:
+    if isinstance(value, RoundedFloat) or (isinstance(value, float) and abs(value) >= _EXACT):
         raise ValueError(f"expected a text, got {shorten(value)}: a number so large has lost digits")
     if not math.isfinite(value):
         raise ValueError(f"expected a text, got {shorten(value)}")
@@ -336,6 +357,8 @@ def _time_in(value: object) -> datetime | None:
             return value
         case date():
             return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case RoundedFloat():
+            return None
         case str():
             text = value.strip().upper()
             if _TIME.fullmatch(text):

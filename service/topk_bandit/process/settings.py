@@ -747,7 +747,7 @@ def _file_keys(path: Path) -> dict[str, object]:
         keys: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"config file {path} can't be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"config file {path} is not TOML: {error}") from None
     for key in keys:
         if key not in _names():

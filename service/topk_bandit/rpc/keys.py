@@ -138,7 +138,7 @@ def _key(entry: Any, where: str) -> Key:  # noqa: ANN401 - whatever JSON has
     scopes, created = entry["scopes"], entry["created"]
     if not isinstance(scopes, list) or not scopes or not all(scope in list(Scope) for scope in scopes):
         raise ConfigurationError(f"{where}.scopes must be some of {', '.join(Scope)}")
-    if not isinstance(created, str):
-        raise ConfigurationError(f"{where}.created is not text")
+    if not (isinstance(created, str) and created.isprintable()):
+        raise ConfigurationError(f"{where}.created is not text that can be printed")
     of = frozenset(Scope(scope) for scope in scopes)
     return Key(entry["id"], entry["tenant"], of, bytes.fromhex(entry["sha256"]), created)

@@ -315,3 +315,19 @@ def test_orders_of_preflib_are_complete_where_the_file_says_so(tmp_path: Path, i
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
             answers(written(tmp_path, "votes.soc", text), items)
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "index", "X", "row_id", "id"])
+def test_a_first_column_that_only_numbers_the_rows_is_no_feature(tmp_path: Path, name: str) -> None:
+    for first in (0, 1):
+        text = f"{name},item,price\n{first},tea,1\n{first + 1},coffee,2\n{first + 2},cocoa,2.5\n"
+        with pytest.raises(
+            InvalidArgumentError, match=rf"items\.csv, column '{name}': only numbers the rows: delete it"
+        ):
+            read_described(written(tmp_path, "items.csv", text), kind="item")
+    for text in (
+        f"{name},item,price\n3,tea,1\n1,coffee,2\n2,cocoa,2.5\n",
+        f"item,{name},price\ntea,0,1\ncoffee,1,2\ncocoa,2,2.5\n",
+        "sweetness,item,price\n0,tea,1\n1,coffee,2\n2,cocoa,2.5\n",
+    ):
+        assert read_described(written(tmp_path, "items.csv", text), kind="item").features.shape == (3, 2)

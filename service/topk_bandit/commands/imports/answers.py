@@ -29,9 +29,6 @@ _ORDERED |= {"score", "scores", "worst"}
 _SAID = frozenset({"answer", "label", "outcome", "response", "result", "vote"})
 """Whole names that may say it; beside other words, as in `response_id`, they say something else."""
 
-_COUNTED = frozenset({"count", "counts", "frequency", "n", "times", "votes", "weight", "weights"})
-"""Whole names of columns that say how many people answered so."""
-
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 
 _FEWEST = 2
@@ -76,10 +73,7 @@ class AnswerColumns(Cells):
             of each row would be, once.
         """
         strangers = Cells.check_columns(self, columns)
-        counts = next((name for name in strangers if name.lower() in _COUNTED), None)
-        if counts is not None:
-            problem = "seems to say how many people answered so, but each row is one answer: repeat the row so often"
-            raise InvalidArgumentError(f"column {counts!r}", f"{problem}, or pass it over: --ignore {counts}")
+        self.check_no_counts(strangers, what="people answered so", each="answer")
         is_said = "chosen" in self.known and self.has_column(dict.fromkeys(columns), "chosen")
         if self.kind is AnswerKind.RATINGS or is_said:
             return strangers

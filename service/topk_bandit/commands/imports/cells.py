@@ -23,10 +23,15 @@ __all__ = ["Cells", "Named", "NearlyNamedError", "check_there"]
 _Read = TypeVar("_Read")
 _NUMBERED = re.compile(r"(item|item_value|context|rating)_([0-9]{1,9})")
 _ALMOST_NUMBERED = re.compile(r"(item|item_value|context|rating)s?[^a-z0-9]*([0-9]{1,9})")
-_SEVERAL = re.compile(r"(.+?)(?:[._]|_duplicated_)[0-9]{1,9}")
+_SEVERAL = re.compile(r"(.+?)(?:(?:[._]|_duplicated_)[0-9]{1,9}|\[[0-9]{1,9}\])")
 """A list that has a column for each of its parts, where it should have one, or what programs call a second column."""
 
 _PROPENSITIES = frozenset({"prob", "probability", "probabilities", "pscore", "propensity_score", "propensities"})
+_TIMES = frozenset({"timestamp", "time_stamp", "datetime", "date_time", "event_time", "ts"})
+
+_COUNTED = frozenset({"count", "counts", "frequency", "impressions", "n", "times", "votes", "weight", "weights"})
+"""Whole names of columns that say how many a row stands for."""
+
 _NEAR = 0.8
 
 
@@ -132,6 +137,14 @@ class Cells:
                 raise InvalidArgumentError("header", f"{problem}: {remedy}")
         return [column for column in strangers if column not in self.flags.ignored]
 
+    @staticmethod
+    def check_no_counts(strangers: Iterable[str], *, what: str, each: str) -> None:
+        """Raise `InvalidArgumentError` for a column that means nothing, but seems to say how many a row stands for."""
+        counts = next((name for name in strangers if name.lower() in _COUNTED), None)
+        if counts is not None:
+            problem = f"seems to say how many {what}, but each row is one {each}: repeat the row so often"
+            raise InvalidArgumentError(f"column {counts!r}", f"{problem}, or pass it over: --ignore {quote(counts)}")
+
     def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a row has by the names that mean something, without what is missing.
 
@@ -229,8 +242,9 @@ class Cells:
         own = (name for name in named if name not in self.flags.columns)
         if twice := next((name for name in own if name.lower() == column.strip().lower()), ""):
             return twice
-        if column.lower() in _PROPENSITIES and "propensity" in self.known - named:
-            return "propensity"
+        for words, name in ((_PROPENSITIES, "propensity"), (_TIMES, "time")):
+            if column.lower() in words and name in self.known - named:
+                return name
         return find_nearest(column, self.known - named, cutoff=_NEAR) or ""
 
     @staticmethod

@@ -13,7 +13,7 @@ from topk_bandit.domain.feature_values import read_feature
 from topk_bandit.domain.values import is_missing, list_hint, read_label, read_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from topk_bandit.commands.imports.cells import Named
     from topk_bandit.domain.features import FeatureKind, FeatureSchema
@@ -59,6 +59,27 @@ class Columns(Cells):
             slate_size=slate_size,
             context_dimension=context_dimension,
         )
+
+    def check_columns(self, columns: Collection[str]) -> list[str]:
+        """Return the columns of a file that mean nothing; see `Cells.check_columns`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Besides: one of them has contexts in the form that the bandit does not have, or seems to say how many slates
+            a row stands for.
+        """
+        strangers = Cells.check_columns(self, columns)
+        self.check_no_counts(strangers, what="slates it stands for", each="slate")
+        other = "context" if self.schema is not None else "features"
+        has = (
+            "a context_schema, so give features" if self.schema is not None else "no context_schema, so give a context"
+        )
+        for name in strangers:
+            if name == other or (other == "features" and name.startswith(_PREFIX)):
+                problem = f"can't be used: the bandit has {has}, or pass it over: --ignore {name}"
+                raise InvalidArgumentError(f"column {name!r}", problem)
+        return strangers
 
     def read_row(self, values: Mapping[str, Any]) -> PastObservation:
         """Return the observation in a row, or raise `InvalidArgumentError` naming the column."""

@@ -61,7 +61,7 @@ def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObserva
         open_rows = partial(_slates_of, feedback, open_rows)
     if given.format == DECISION_LOG:
         log = DecisionLog.of(flags, schema=settings.context_schema)
-        return Reading(given.file.name, lambda: read_rows(given.file, json_lines=True), log)
+        return Reading(given.file.name, lambda: log.once(read_rows(given.file, json_lines=True)), log)
     columns = Columns.of(
         flags,
         schema=settings.context_schema,

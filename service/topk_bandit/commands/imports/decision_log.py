@@ -12,12 +12,13 @@ from topk_bandit.commands.imports.namespaces import Namespaces, feature_error, f
 from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.compat.personalizer.features import fit_features, flatten
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import read_number, read_text, read_time, shorten
+from topk_bandit.domain.values import read_boolean, read_number, read_text, read_time, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from topk_bandit.commands.imports.cells import Named
+    from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.domain.features import FeatureSchema
 
 __all__ = ["DecisionLog"]
@@ -73,6 +74,19 @@ class DecisionLog:
         if schema is None:
             raise InvalidArgumentError("bandit", "has no context schema, which names the log's features")
         return cls(named.get("item", _ITEM), schema, flags.ignored)
+
+    @staticmethod
+    def once(rows: Iterator[FileRow]) -> Iterator[FileRow]:
+        """Return the rows; one whose ``EventId`` was there before stands for an error, since logs repeat rows."""
+        seen = set[str]()
+        for row in rows:
+            event_id = None if isinstance(row.values, InvalidArgumentError) else row.values.get("EventId")
+            if isinstance(event_id, str) and event_id in seen:
+                problem = f"{event_id!r:.60} was there before; --skip-bad-rows leaves such rows out"
+                yield replace(row, values=InvalidArgumentError("EventId", problem))
+                continue
+            seen |= {event_id} if isinstance(event_id, str) and event_id else set()
+            yield row
 
     def columns_of(self, values: Mapping[str, Any]) -> Iterable[str]:
         """Return the features of a row's context."""
@@ -138,7 +152,7 @@ class DecisionLog:
 
 
 def _choices(values: Mapping[str, Any]) -> list[_Choice]:
-    if values.get("_skipLearn") is True:
+    if read_value("_skipLearn", values.get("_skipLearn"), read_boolean):
         raise InvalidArgumentError("_skipLearn", "is true: the slate was never shown")
     context = values.get("c")
     actions = context.get("_multi") if isinstance(context, dict) else None
@@ -159,6 +173,10 @@ def _choices(values: Mapping[str, Any]) -> list[_Choice]:
 def _of_one_slot(values: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> _Choice:
     """Return what a row of a contextual bandit has; its actions are numbered from 1."""
     action = _action("_label_Action", values.get("_label_Action"), actions, first=1)
+    index = values.get("_labelIndex")
+    if index is not None and _action("_labelIndex", index, actions) is not action:
+        problem = f"says that action {shorten(index)} was shown, from 0 on, and _label_Action {values['_label_Action']}"
+        raise InvalidArgumentError("_labelIndex", f"{problem}, from 1 on")
     probability = _probability("_label_probability", values.get("_label_probability"))
     return _Choice(action, probability, _cost("", values))
 

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topk_bandit.commands.imports.cells import check_there
-from topk_bandit.commands.imports.rows import FileRow, require_value
+from topk_bandit.commands.imports.rows import FileRow, read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import is_missing, read_number
+from topk_bandit.domain.values import is_missing, read_label, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,9 +68,16 @@ class Feedback:
         InvalidArgumentError
             Among them: a column that a flag names is in no row.
         """
-        seen = dict[str, None]()
+        seen, slates = dict[str, None](), set[str]()
         for slate_id, several in groupby(_noting(rows, seen), key=_slate_of):
             group = list(several)
+            if slate_id in slates:
+                problem = (
+                    f"{slate_id!r:.60} was there before: rows of one slate stand together, and ids are of one slate"
+                )
+                yield replace(group[0], values=InvalidArgumentError(f"column {_SLATE!r}", problem))
+                continue
+            slates |= {slate_id} if slate_id is not None else set()
             is_single = self.slate_size == 1 and slate_id is None
             for part in [[row] for row in group] if slate_id is None else [group]:
                 slate = self._slate([row.values for row in part], is_single=is_single)
@@ -99,7 +106,7 @@ class Feedback:
             found.append(row)
         if is_single:
             return found
-        if is_missing(found[0].get(_SLATE)):
+        if read_value(f"column {_SLATE!r}", found[0].get(_SLATE), read_label) is None:
             raise InvalidArgumentError(f"column {_SLATE!r}", "is missing: rows are slates of one without it")
         positions = {self._number(_POSITION, row.get(_POSITION)): row for row in found}
         first = min(positions)
@@ -114,7 +121,7 @@ class Feedback:
             if is_missing(one["item"]):
                 raise InvalidArgumentError(_field("item"), f"is missing at position {index + 1}")
             for name in ("propensity", "time"):
-                if one[name] != said[0][name]:
+                if one[name] != said[0][name] and not (is_missing(one[name]) and is_missing(said[0][name])):
                     raise InvalidArgumentError(_field(name), "differs within one slate")
             for name, value in others[index].items():
                 if value != others[0].get(name):
@@ -158,7 +165,9 @@ def _field(name: str) -> str:
     return f"column {name!r}"
 
 
-def _slate_of(row: FileRow) -> object:
-    """Return the id of a row's slate; None for a row of its own."""
-    slate_id = None if isinstance(row.values, InvalidArgumentError) else row.values.get(_SLATE)
-    return None if is_missing(slate_id) else slate_id
+def _slate_of(row: FileRow) -> str | None:
+    """Return the id of a row's slate; None for a row of its own, and for one whose id can't be read."""
+    try:
+        return None if isinstance(row.values, InvalidArgumentError) else read_label(row.values.get(_SLATE))
+    except ValueError:
+        return None

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.commands.imports.row_numbers import RowNumbers, without_row_numbers
 from topk_bandit.commands.imports.rows import FileRow, check_names
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.optional import import_extra
+from topk_bandit.domain.values import RoundedFloat
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["read_parquet"]
 
 _ROWS_AT_ONCE = 1000
+_MOST_EXACT_HALF, _MOST_EXACT_SINGLE = 2.0**11, 2.0**24
+"""Up to these each whole number is a float of 16 or 32 bits; beyond, some have lost digits."""
+
 _NO_VALUE = (ValueError, OverflowError, NotImplementedError, TypeError)
 """What is raised, by pyarrow too, for a value that Python has no object for, such as a duration of nanoseconds."""
 
@@ -65,7 +71,50 @@ def _values_of(column: Any, arrow: Any) -> list[Any]:  # noqa: ANN401, pyarrow i
         values = cast.to_pylist()
     except _NO_VALUE:
         values = [_value_of(one) for one in column]
+    if (meant := _reader_of_short_floats(column.type, arrow)) is not None:
+        values = list(map(meant, values))
     return [_object_of(one) for one in values] if is_map else values
+
+
+def _reader_of_short_floats(kind: Any, arrow: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401
+    """Return what says of a value of a type what its floats of 16 or 32 bits mean; None if it has none."""
+    types = arrow.types
+    if types.is_dictionary(kind):
+        return _reader_of_short_floats(kind.value_type, arrow)
+    if types.is_float32(kind) or types.is_float16(kind):
+        return partial(_read_short_float, is_half=types.is_float16(kind))
+    if types.is_struct(kind):
+        of_fields = {field.name: _reader_of_short_floats(field.type, arrow) for field in kind}
+        readers = {name: read for name, read in of_fields.items() if read is not None}
+        return partial(_read_fields, readers) if readers else None
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        read = _reader_of_short_floats(kind.value_type, arrow)
+        return None if read is None else partial(_read_parts, read)
+    return None
+
+
+def _read_short_float(value: Any, *, is_half: bool) -> Any:  # noqa: ANN401
+    """Return a short float with the digits with which it is written, marked where it may have lost some."""
+    if not isinstance(value, Real):
+        return value
+    number = float(str(_half(value))) if is_half else float(value)
+    return RoundedFloat(number) if abs(number) > (_MOST_EXACT_HALF if is_half else _MOST_EXACT_SINGLE) else number
+
+
+def _half(value: Any) -> Any:  # noqa: ANN401
+    import numpy as np  # noqa: PLC0415 - only where it is needed
+
+    return np.float16(value)
+
+
+def _read_parts(read: Callable[[Any], Any], value: Any) -> Any:  # noqa: ANN401
+    return list(map(read, value)) if isinstance(value, list) else value
+
+
+def _read_fields(readers: Mapping[str, Callable[[Any], Any]], value: Any) -> Any:  # noqa: ANN401
+    if not isinstance(value, dict):
+        return value
+    return {name: readers[name](one) if name in readers else one for name, one in value.items()}
 
 
 def _value_of(scalar: Any) -> Any:  # noqa: ANN401

@@ -7,6 +7,7 @@ line is ``count: first, second, ...``. Items of equal rank stand in braces.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.commands.imports.rows import FileRow, check_end
@@ -23,7 +24,7 @@ PREFLIB = (".soc", ".soi", ".toc", ".toi")
 
 _COMPLETE = (".soc", ".toc")
 _NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+([0-9]+)\s*:\s*(.*?)\s*", re.IGNORECASE)
-_ORDERS = re.compile(r"#\s*NUMBER VOTERS\s*:\s*([0-9]+)\s*", re.IGNORECASE)
+_NUMBER_OF = re.compile(r"#\s*NUMBER (VOTERS|ALTERNATIVES|UNIQUE ORDERS)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE)
 _ORDER = re.compile(r"\s*([0-9]{1,9})\s*:\s*(\S.*?)\s*")
 _MOST_AT_ONCE = 1_000_000
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -38,33 +39,75 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
     Raises
     ------
     InvalidArgumentError
-        The file has the form of before 2022, two items of one name, or not as many orders as it says.
+        The file has the form of before 2022, two items of one name, or not as many orders or items as it says.
     """
-    names: dict[str, str] = {}
-    said, found, number = None, 0, 0
-    is_complete = path.suffix.lower() in _COMPLETE
+    contents, number = _Contents(path.name, is_complete=path.suffix.lower() in _COMPLETE), 0
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             place = f"{path.name}, line {number}"
-            if match := _NAME.fullmatch(line):
-                if found:
-                    raise InvalidArgumentError(place, "names an item after the first order")
-                _add_name(names, place, match[1], match[2])
-            elif match := _ORDERS.fullmatch(line):
-                said = int(match[1])
-            elif line.strip() and not line.startswith("#"):
-                if not names and _OLD.fullmatch(line):
-                    raise InvalidArgumentError(place, "has the form of before 2022: take it from preflib.org anew")
-                count, row = _read_order(line, names)
-                if isinstance(row, dict) and is_complete and names and len(row["items"]) != len(names):
-                    row = InvalidArgumentError("row", f"expected all {len(names)} items, got {len(row['items'])}")
-                found += count
+            if line.startswith("#"):
+                contents.take_comment(place, line)
+            elif line.strip():
+                count, row = contents.take_order(place, line)
                 is_silent = isinstance(row, dict) and len(row["items"]) == 1
                 yield from (FileRow(place, row, is_silent) for _ in range(count))
     if number:
         check_end(path, number)
-    if said is not None and said != found:
-        raise InvalidArgumentError(path.name, f"has {found} orders, but says that there are {said}: it may be cut")
+    contents.check()
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What a file has so far, and what it says of it.
+
+    Attributes
+    ----------
+    names
+        Of the items, by their numbers.
+    said
+        How many voters, items and different orders it says that there are.
+    found, orders
+        How many people gave an order, and the different orders.
+    """
+
+    name: str
+    is_complete: bool
+    names: dict[str, str] = field(default_factory=dict)
+    said: dict[str, int] = field(default_factory=dict)
+    found: int = 0
+    orders: set[str] = field(default_factory=set)
+
+    def take_comment(self, place: str, line: str) -> None:
+        """Note what a line says of the file."""
+        if match := _NAME.fullmatch(line):
+            if self.found:
+                raise InvalidArgumentError(place, "names an item after the first order")
+            _add_name(self.names, place, match[1], match[2])
+        elif match := _NUMBER_OF.fullmatch(line):
+            what, count = match[1].lower(), int(match[2])
+            if self.said.setdefault(what, count) != count:
+                problem = f"says that there are {count} {what}, and before that there are {self.said[what]}"
+                raise InvalidArgumentError(place, problem)
+
+    def take_order(self, place: str, line: str) -> tuple[int, Mapping[str, Any] | InvalidArgumentError]:
+        """Return how many people gave an order, and the order as a row."""
+        if not self.names and _OLD.fullmatch(line):
+            raise InvalidArgumentError(place, "has the form of before 2022: take it from preflib.org anew")
+        count, row = _read_order(line, self.names)
+        if isinstance(row, dict) and self.is_complete and self.names and len(row["items"]) != len(self.names):
+            row = InvalidArgumentError("row", f"expected all {len(self.names)} items, got {len(row['items'])}")
+        self.found += count
+        self.orders.add("".join(line.partition(":")[2].split()))
+        return count, row
+
+    def check(self) -> None:
+        """Raise `InvalidArgumentError` for a file that has not what it says."""
+        there = {"voters": self.found, "unique orders": len(self.orders)}
+        there |= {"alternatives": len(self.names)} if self.names else {}
+        for what, count in there.items():
+            if self.said.get(what, count) != count:
+                problem = f"has {count} {what}, but says that there are {self.said[what]}: it may be cut"
+                raise InvalidArgumentError(self.name, problem)
 
 
 def _add_name(names: dict[str, str], place: str, number: str, name: str) -> None:

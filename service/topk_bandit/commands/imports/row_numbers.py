@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RowNumbers", "without_row_numbers"]
 
-_INDEX = re.compile(r"__index_level_[0-9]+__")
-"""Where pandas keeps the numbers of rows."""
+_INDEX = re.compile(r"__index_level_[0-9]+__|\s*")
+"""Where pandas keeps the numbers of rows, and what has no name."""
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _FIRST = (0, 1)

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
+from topk_bandit.domain.json_text import parse_json
 from topk_bandit.store.codec import decode_event, encode_event
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+    from types import UnionType
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import Store
@@ -99,34 +101,48 @@ def read_file(path: Path) -> Dump:
         A line is none of `lines`; the message names it.
     """
     try:
-        head, *rest = path.read_text(encoding="utf-8").splitlines() or [""]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} can't be read: {error}") from error
-    header = _parse_line(path, 1, head)
+        # Nothing else ends a line: texts of features may have what Python's `splitlines` takes for an end.
+        head, *rest = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} can't be read: it is no text in UTF-8") from error
+    header = _parse_line(path, 1, head, {"bandit": str, "incarnation": str, "snapshot": dict | None})
+    events = tuple(_event(path, number, line) for number, line in enumerate(rest, 2))
+    return Dump(header["bandit"], header["incarnation"], _snapshot(path, header["snapshot"]), events)
+
+
+def _snapshot(path: Path, packed: dict[str, Any] | None) -> Snapshot | None:
+    if packed is None:
+        return None
     try:
-        snapshot = header["snapshot"] and Snapshot(
-            header["snapshot"]["position"], base64.b64decode(header["snapshot"]["payload"], validate=True)
-        )
-        events = tuple(_event(path, number, line) for number, line in enumerate(rest, 2))
-        return Dump(header["bandit"], header["incarnation"], snapshot, events)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptDataError(f"{path}, line 1: not the header of a log: {error!r}") from error
+        fields = _check_fields(packed, {"position": int, "payload": str})
+        return Snapshot(fields["position"], base64.b64decode(fields["payload"], validate=True))
+    except ValueError as error:
+        raise CorruptDataError(f"{path}, line 1: no snapshot: {error}") from error
 
 
 def _event(path: Path, number: int, line: str) -> LoggedEvent:
-    document = _parse_line(path, number, line)
+    fields = _parse_line(path, number, line, {"position": int, "at_ms": int, "event": dict})
     try:
-        event = decode_event(json.dumps(document["event"]).encode(), wholly=True)
-        return LoggedEvent(int(document["position"]), int(document["at_ms"]), event)
-    except (KeyError, TypeError, ValueError, CorruptDataError) as error:
+        event = decode_event(json.dumps(fields["event"]).encode(), wholly=True)
+    except CorruptDataError as error:
         raise CorruptDataError(f"{path}, line {number}: no event: {error}") from error
+    return LoggedEvent(fields["position"], fields["at_ms"], event)
 
 
-def _parse_line(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parse_line(path: Path, number: int, line: str, kinds: Mapping[str, type | UnionType]) -> dict[str, Any]:
     try:
-        document = json.loads(line)
+        return _check_fields(parse_json(line), kinds)
     except ValueError as error:
-        raise CorruptDataError(f"{path}, line {number}: not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise CorruptDataError(f"{path}, line {number}: not a JSON object")
+        raise CorruptDataError(f"{path}, line {number}: {error}") from error
+
+
+def _check_fields(document: object, kinds: Mapping[str, type | UnionType]) -> dict[str, Any]:
+    """Return an object of JSON that has these fields, of these kinds, and no others; else raise ``ValueError``."""
+    if not isinstance(document, dict) or document.keys() != kinds.keys():
+        raise ValueError(f"is no JSON object with {', '.join(kinds)}, and nothing else")
+    for name, kind in kinds.items():
+        if not isinstance(document[name], kind) or isinstance(document[name], bool):
+            raise ValueError(f"{name} can't be {document[name]!r:.60}")  # noqa: TRY004 - it is the file's fault
     return document

@@ -40,6 +40,7 @@ from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from topk_bandit.domain.json_text import parse_json
 
 if TYPE_CHECKING:
     import argparse
@@ -269,13 +270,13 @@ def _exists(given: argparse.Namespace, entry: _Entry) -> bool:
 def _read_manifest(folder: Path) -> Sequence[_Entry]:
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(path.read_text(encoding="utf-8"))
         if manifest["v"] != SCHEMA:
             raise CorruptDataError(f"{path}: has the unknown schema {manifest['v']}")
         return [_read_entry(kind, entry) for name, kind in _LISTS.items() for entry in manifest[name]]
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read, so this is no backup: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise CorruptDataError(f"{path}: is no manifest of a backup") from error
 
 

@@ -94,6 +94,10 @@ def read_parquet(path: Path) -> Iterator[str]:
                 times = batch.column("time").cast(lib.int64()).to_pylist()
                 kept = (batch.column(name).to_pylist() for name in ("position", "event", "line"))
                 for at_ms, position, event, line in zip(times, *kept, strict=True):
+                    if event is None and line is None:
+                        raise CorruptDataError(
+                            f"{path}: is no Parquet file of a bandit: a row has neither event nor line"
+                        )
                     yield line if event is None else event_line(position, at_ms, event)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from error

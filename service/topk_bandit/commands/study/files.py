@@ -13,6 +13,7 @@ preferences     ``query`` if there are queries, ``item``, ``utility``, ``standar
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,12 @@ __all__ = [
     "write_preferences",
     "write_questions",
 ]
+
+
+_ROW_NUMBER = re.compile(
+    r"unnamed: ?[0-9]+|index|level_0|row|row[ _]?(?:names?|ids?|num|numbers?)|x|\.\.\.1|_c0|id|nr|no|number"
+)
+"""What programs call a column with the numbers of rows, in lower case."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +90,7 @@ def read_described(path: Path, *, kind: str) -> Described:
     """
     rows = dict[str, list[float]]()
     features: list[str] = []
+    first = ""
     for row in read_rows(path):
         if isinstance(row.values, InvalidArgumentError):
             raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
@@ -91,7 +99,8 @@ def read_described(path: Path, *, kind: str) -> Described:
                 f"{row.named_at or row.place}, header",
                 f"expected a column {kind!r}; got {', '.join(row.values):.300}: name it so",
             )
-        features = [name for name in row.values if name != kind] if not rows else features
+        if not rows:
+            first, features = next(iter(row.values)), [name for name in row.values if name != kind]
         if other := sorted(set(features) ^ (row.values.keys() - {kind})):
             raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
         identifier = require_value(f"{row.place}, column {kind!r}", row.values[kind], read_label)
@@ -101,7 +110,16 @@ def read_described(path: Path, *, kind: str) -> Described:
             require_value(f"{row.place}, column {name!r}", row.values[name], read_study_number) for name in features
         ]
     numbers = np.array(list(rows.values())) if features else np.eye(len(rows))
+    if features and features[0] == first:
+        _check_no_row_numbers(path, first, numbers[:, 0].tolist())
     return Described(tuple(rows), numbers)
+
+
+def _check_no_row_numbers(path: Path, name: str, column: Sequence[float]) -> None:
+    """Raise `InvalidArgumentError` for a first column that only numbers the rows, as programs write it."""
+    counts = [float(number) for number in range(len(column) + 1)]
+    if _ROW_NUMBER.fullmatch(name.lower()) and list(column) in (counts[:-1], counts[1:]):
+        raise InvalidArgumentError(f"{path.name}, column {name!r}", "only numbers the rows: delete it, or rename it")
 
 
 def read_answers(
