@@ -89,6 +89,11 @@ def test_so_many_further_requests_decide_it(seed: int) -> None:
     assert small.further_requests is not None
     times = 1.0 + small.further_requests / 4_000
     assert (lift.verdict is not Verdict.UNDECIDED) == (times <= 1_000)
+    part = max(1, round(0.9 * times))
+    nearly = estimate_lift(repeated(bandit, part), repeated(control, part))
+    assert nearly.verdict is Verdict.UNDECIDED
+    assert nearly.further_requests is not None
+    assert 1.0 + nearly.further_requests / (4_000 * part) == pytest.approx(times / part, rel=0.01)
     least, most = math.floor(0.99 * times), math.ceil(1.01 * times)
     assert estimate_lift(repeated(bandit, least), repeated(control, least)).verdict is Verdict.UNDECIDED
     assert estimate_lift(repeated(bandit, most), repeated(control, most)).verdict is not Verdict.UNDECIDED

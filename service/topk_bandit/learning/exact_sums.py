@@ -21,10 +21,10 @@ from topk_bandit.domain.errors import InvalidArgumentError
 
 __all__ = ["MOST_CHARACTERS", "NO_SUM", "ExactSum"]
 
-MOST_CHARACTERS = 730
-"""How long a sum's text is at most: squares of up to 2^63 rewards, in hexadecimal digits, with sign and power."""
+MOST_CHARACTERS = 728
+"""How long a sum's text is at most: squares of up to 2^63 rewards, in hexadecimal digits, with the power."""
 
-_TEXT = re.compile(r"(-?[0-9a-f]{1,723})p(0|-?[1-9][0-9]{0,3})")
+_TEXT = re.compile(r"(-?[0-9a-f]{1,722})p(0|-?[1-9][0-9]{0,3})")
 
 
 @dataclass(frozen=True, slots=True)
