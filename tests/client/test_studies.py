@@ -89,7 +89,9 @@ def test_items_may_be_ids_alone_and_more_than_the_features_that_one_has(client: 
 def test_a_design_may_be_of_features_alone(client: EitherClient) -> None:
     created(client, features_alone=True)
     client.wait_for_design("taste")
-    assert client.get_study("taste").features_alone
+    alone = client.get_study("taste")
+    assert alone.features_alone
+    assert alone.designed_item_count < len(ITEMS)
 
 
 def test_a_study_from_start_to_end(client: EitherClient) -> None:
@@ -111,6 +113,7 @@ def test_a_study_from_start_to_end(client: EitherClient) -> None:
     assert [item.rank for item in learned.items] == list(range(1, 10))
     whole = client.get_study("taste")
     assert (whole.items, whole.queries) == ({one: tuple(row) for one, row in ITEMS.items()}, {})
+    assert (whole.designed_item_count, whole.features_alone) == (len(ITEMS), False)
     assert (whole.asked_count, whole.answered_count, whole.budget, whole.list_size) == (30, 30, 30, 3)
     assert [one.name for one in client.list_studies()] == ["taste"]
     client.delete_study("taste")

@@ -253,6 +253,7 @@ def _study(study: pb.Study) -> Study:
         items=_features((item.item_id, item.features) for item in study.items),
         queries=_features((query.query_id, query.features) for query in study.queries),
         features_alone=study.features_alone,
+        designed_item_count=study.designed_item_count,
     )
 
 

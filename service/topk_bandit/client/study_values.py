@@ -63,6 +63,9 @@ class Study:
         Features by id; empty in lists of studies.
     features_alone
         Whether the design is for what features tell alone; False in lists of studies.
+    designed_item_count
+        How many items are in any list of the design: the others are never asked about. 0 before there is a design, and
+        in lists of studies.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Study:
     items: Mapping[str, tuple[float, ...]]
     queries: Mapping[str, tuple[float, ...]]
     features_alone: bool = False
+    designed_item_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

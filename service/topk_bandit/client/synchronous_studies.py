@@ -75,7 +75,8 @@ class Studies(BaseClient):
             `Client.upsert_items`. The study has them as the numbers that a bandit makes of them.
         features_alone
             Ask for what features tell alone: then many items may never be asked about, and what is particular to them
-            stays unknown. By default each of at most 300 items is asked about for its own part, too.
+            stays unknown. By default a design of at most 300 items is for their own parts, too: each is asked about as
+            soon as the budget has about four places for it.
         """
         operation = self._studies.create_study(
             study,

@@ -68,8 +68,8 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
 
     async def GetStudy(self, request: pb.GetStudyRequest, _context: Context) -> pb.GetStudyResponse:
         """Return a study."""
-        record, settings = await self._use_cases.get_study(fields.study_name("name", request.name))
-        return pb.GetStudyResponse(study=converters.study_to_proto(record, settings))
+        record, settings, designed = await self._use_cases.get_study(fields.study_name("name", request.name))
+        return pb.GetStudyResponse(study=converters.study_to_proto(record, settings, designed_items=designed))
 
     async def ListStudies(self, request: pb.ListStudiesRequest, _context: Context) -> pb.ListStudiesResponse:
         """Return a page of studies."""

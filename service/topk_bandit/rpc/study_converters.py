@@ -187,8 +187,8 @@ def _list_size(study: pb.Study, kind: AnswerKind) -> int:
     return fields.integer(path, study.list_size, low=low, high=min(MAX_LIST_SIZE, len(study.items)))
 
 
-def study_to_proto(record: StudyRecord, settings: StudySettings | None = None) -> pb.Study:
-    """Return a study; without its settings, without items and queries."""
+def study_to_proto(record: StudyRecord, settings: StudySettings | None = None, *, designed_items: int = 0) -> pb.Study:
+    """Return a study; without its settings, without items and queries and what its design has of them."""
     shape = record.shape
     study = pb.Study(
         name=str(record.name),
@@ -205,7 +205,7 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None) -
         create_time=timestamp(record.created_ms),
     )
     if settings is not None:
-        study.features_alone = settings.features_alone
+        study.features_alone, study.designed_item_count = settings.features_alone, designed_items
         study.items.extend(pb.StudyItem(item_id=item.item_id, features=item.features) for item in settings.items)
         study.queries.extend(
             pb.StudyQuery(query_id=query.query_id, features=query.features) for query in settings.queries

@@ -110,10 +110,10 @@ class Studies:
             self._designer.begin(name)
         return record
 
-    async def get_study(self, name: StudyName) -> tuple[StudyRecord, StudySettings]:
-        """Return a study with its settings."""
+    async def get_study(self, name: StudyName) -> tuple[StudyRecord, StudySettings, int]:
+        """Return a study with its settings, and how many items are in any list of its design."""
         async with self._cache.use(name) as entry:
-            return entry.record, entry.model.settings
+            return entry.record, entry.model.settings, entry.model.designed_items
 
     async def list_studies(self, tenant: str, *, after: str, limit: int) -> Sequence[StudyRecord]:
         """Return up to `limit` studies of a tenant whose id sorts after `after`."""

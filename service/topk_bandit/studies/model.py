@@ -97,6 +97,11 @@ class StudyModel:
             raise CorruptDataError("questions were asked before there was a design")
         return self.design
 
+    @property
+    def designed_items(self) -> int:
+        """How many items are in any list of the design; 0 before there is one."""
+        return len({item for one in self.design.lists for item in one.items}) if self.design else 0
+
     def knows_request(self, request_id: str) -> bool:
         """Return whether questions were asked under this request id; a request has at least one question."""
         return _question_id(self.incarnation, request_id, 0) in self.numbers

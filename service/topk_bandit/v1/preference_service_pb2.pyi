@@ -46,7 +46,7 @@ ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
 ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
 
 class Study(_message.Message):
-    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema", "features_alone")
+    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema", "features_alone", "designed_item_count")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class Study(_message.Message):
     IMPORTED_COUNT_FIELD_NUMBER: _ClassVar[int]
     ITEM_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     FEATURES_ALONE_FIELD_NUMBER: _ClassVar[int]
+    DESIGNED_ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
     name: str
     items: _containers.RepeatedCompositeFieldContainer[StudyItem]
     queries: _containers.RepeatedCompositeFieldContainer[StudyQuery]
@@ -79,7 +80,8 @@ class Study(_message.Message):
     imported_count: int
     item_schema: _features_pb2.FeatureSchema
     features_alone: bool
-    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., features_alone: bool = ...) -> None: ...
+    designed_item_count: int
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., features_alone: bool = ..., designed_item_count: _Optional[int] = ...) -> None: ...
 
 class StudyItem(_message.Message):
     __slots__ = ("item_id", "features", "named_features")
