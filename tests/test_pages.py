@@ -105,6 +105,8 @@ def test_a_running_shop_has_its_lift_on_screen(service: Service, data: Path, tmp
     assert (verdict, of) == ("better", "1500")
     assert 100 < int(drawn) < 200
     assert re.search(r"^lift.verdict +better$", printed, flags=re.MULTILINE)
+    assert "It earns more than the control group, decided." in printed
+    assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
     with service.client(tenant="shop", timeout=PATIENCE) as client:
         assert client.get_bandit("front").guardrail_margin == 0.05
         assert client.recommend("front", baseline=["tea", "coffee", "milk"]).stage is Stage.OFF

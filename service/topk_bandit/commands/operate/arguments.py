@@ -124,6 +124,11 @@ def _add_bandits(commands: _Commands) -> None:
     history = _with_bandit(_word(words, "history", "tell how a bandit did over its life"))
     history.add_argument("--last", type=count, default=24, metavar="COUNT", help="so many intervals (default: 24)")
     _finish(history, "bandits history")
+    report = _with_bandit(
+        _word(words, "report", "write what a bandit is worth, learned and costs, as Markdown or HTML")
+    )
+    report.add_argument("--html", type=Path, metavar="FILE", help="write a page with charts there, not Markdown here")
+    _finish(report, "bandits report")
     delete = _with_bandit(_word(words, "delete", "delete a bandit with all that it learned, for good"))
     delete.add_argument("--yes", action="store_true", help="do it; without it nothing is deleted")
     _finish(delete, "bandits delete")

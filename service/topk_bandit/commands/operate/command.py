@@ -13,6 +13,8 @@ from topk_bandit.commands.operate.archives import archive_lines, examine, save, 
 from topk_bandit.commands.operate.backups import backup, progress, restore
 from topk_bandit.commands.operate.events import export_log, line, tail_log
 from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, update_bandit
+from topk_bandit.commands.operate.report_pages import to_html
+from topk_bandit.commands.operate.reports import find, make_report, to_markdown
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import InvalidArgumentError
 
@@ -48,6 +50,15 @@ def _export_events(given: argparse.Namespace) -> Iterable[str]:
             yield from archive_lines(client, name.bandit)
         else:
             save(lambda: archive_lines(client, name.bandit), path, as_parquet=path is given.parquet)
+
+
+def _report(given: argparse.Namespace) -> Iterable[str]:
+    name = bandit_named(given.bandit)
+    with connect(given, name.tenant) as client:
+        report, title = make_report(find(client, name.bandit)), f"{name.tenant}/{name.bandit}"
+    if given.html is None:
+        return to_markdown(title, report)
+    return write(given.html, to_html(title, report), as_parquet=False)
 
 
 def _import_events(given: argparse.Namespace) -> Iterable[str]:
@@ -106,6 +117,7 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "bandits create": create_bandit,
     "bandits update": update_bandit,
     "bandits delete": _delete_bandit,
+    "bandits report": _report,
     "bandits reset": _reset_bandit,
     "items create": create_items,
     "items delete": delete_items,

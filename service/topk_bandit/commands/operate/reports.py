@@ -1,0 +1,253 @@
+"""A report of a bandit for people who decide about it: what it is worth, what it learned, and what that costs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from topk_bandit.client import FailedPrecondition, NotFound
+from topk_bandit.commands.operate.events import export_log
+from topk_bandit.domain.stages import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topk_bandit.client import Bandit, BanditStats, Client, HistoryPoint, LiftStats, Reasons
+    from topk_bandit.domain.stages import Interval
+
+__all__ = ["Chart", "Found", "Section", "find", "make_report", "to_markdown"]
+
+NEWEST_EVENTS = 5_000
+MOST_ITEMS, MOST_PAIRS, MOST_INTERVALS = 10, 5, 12
+_CHANGE = 0.05
+"""By so much of the slates an item rises or falls."""
+
+
+class Chart(NamedTuple):
+    """Numbers over time; None where there is none."""
+
+    title: str
+    values: tuple[float | None, ...]
+
+
+class Section(NamedTuple):
+    """A part of a report: sentences, a table, and charts. A table without titles is none."""
+
+    title: str
+    sentences: tuple[str, ...]
+    titles: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    charts: tuple[Chart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a report is made of.
+
+    Attributes
+    ----------
+    slates
+        Those that the newest events of the log say were given out, oldest first.
+    reasons
+        Those of the newest slate; None if the log has none.
+    """
+
+    bandit: Bandit
+    stats: BanditStats
+    history: Sequence[HistoryPoint]
+    slates: Sequence[tuple[str, ...]]
+    reasons: Reasons | None
+
+
+def find(client: Client, bandit: str) -> Found:
+    """Ask a service for all that a report of a bandit says."""
+    stats = client.stats(bandit)
+    given, newest = list[tuple[str, ...]](), ""
+    for event in export_log(client, bandit, first=max(stats.log_position - NEWEST_EVENTS, 0) or None):
+        read = json.loads(event.event_json)
+        if read["type"] == "recommended":
+            given.append(tuple(read["recommendation"]["slate"]))
+            newest = read["recommendation"]["recommendation_id"]
+    return Found(
+        bandit=client.get_bandit(bandit),
+        stats=stats,
+        history=client.history(bandit),
+        slates=given,
+        reasons=_explain(client, bandit, newest) if newest else None,
+    )
+
+
+def _explain(client: Client, bandit: str, newest: str) -> Reasons | None:
+    try:
+        return client.explain(bandit, newest).reasons
+    except (FailedPrecondition, NotFound):  # it left the log meanwhile
+        return None
+
+
+def make_report(found: Found) -> tuple[Section, ...]:
+    """Return the parts of a report."""
+    return (_worth(found), _rewards(found), _price(found), _shown(found), _learned(found), _suggestions(found))
+
+
+def to_markdown(name: str, sections: Sequence[Section]) -> Iterator[str]:
+    """Yield the lines of a report as Markdown; charts are tables of their own there."""
+    yield f"# What {name} is worth"
+    for section in sections:
+        yield from ("", f"## {section.title}", "")
+        yield from section.sentences
+        if section.titles:
+            yield ""
+            for row in (section.titles, tuple("---" for _ in section.titles), *section.rows):
+                yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+def _worth(found: Found) -> Section:
+    stats, lift = found.stats, found.stats.lift
+    said = [f"The bandit is {found.bandit.stage.phrase}."]
+    if lift is not None:
+        said += _describe_lift(lift)
+    if stats.shadow.slates:
+        agreed = stats.shadow.agreements / stats.shadow.slates
+        said.append(
+            f"In shadow it chose {stats.shadow.slates:,} slates: {agreed:.0%} were the ones that were shown. "
+            f"Its own are expected to earn {_interval(stats.shadow.gain)} more a slate."
+        )
+    if lift is None and not stats.shadow.slates:
+        said.append("There is nothing to compare with yet: no control group, and it never was in shadow.")
+    groups = () if lift is None else (("bandit", lift.bandit), ("control", lift.control))
+    rows = tuple(
+        (name, f"{one.drawn:,}", f"{one.counted:,}", _number(one.mean_reward if one.counted else None))
+        for name, one in groups
+    )
+    titles = ("group", "requests", "count by now", "mean reward") if rows else ()
+    return Section("What it is worth", tuple(said), titles, rows)
+
+
+def _describe_lift(lift: LiftStats) -> Iterator[str]:
+    verdicts = {
+        "too early": "It is too early to compare: each group needs 100 slates that count.",
+        "undecided": "Whether it earns more than the control group is not decided.",
+        "better": "It earns more than the control group, decided.",
+        "worse": "It earns less than the control group, decided.",
+    }
+    yield verdicts[lift.verdict]
+    if lift.difference is not None:
+        sure = f"with a confidence of {lift.confidence:.0%} at all times"
+        yield f"A request earns {_interval(lift.difference)} more, {sure}."
+    if lift.ratio is not None:
+        yield f"That is {lift.ratio.value - 1:+.1%} ({lift.ratio.low - 1:+.1%} to {lift.ratio.high - 1:+.1%})."
+    if lift.verdict == "undecided" and lift.further_requests is not None:
+        yield f"About {lift.further_requests:,} more requests decide it, if all stays as it is."
+    if lift.has_odd_groups:
+        yield "The groups are not as large as was asked: the lift can't be trusted."
+    if lift.guarded_position:
+        yield f"The guardrail put it in shadow, at {lift.guarded_position:,} of its log: {lift.guarded_reason}."
+
+
+def _rewards(found: Found) -> Section:
+    points = found.history[-MOST_INTERVALS:]
+    said = (
+        f"It gave out {found.stats.recommendation_count:,} slates and learned "
+        f"{found.stats.observation_count:,} rewards, {_number(found.stats.mean_reward)} in the mean."
+    )
+    rows = tuple(
+        (
+            f"{point.end_time:%Y-%m-%d %H:%M}",
+            _number(point.mean_reward),
+            _share(point.explored_share),
+            _share(point.join_rate),
+        )
+        for point in points
+    )
+    charts = (Chart("Mean reward", tuple(point.mean_reward for point in found.history)),)
+    titles = ("until (UTC)", "mean reward", "explored", "with a reward") if rows else ()
+    return Section("What it earned", (said,), titles, rows, charts)
+
+
+def _price(found: Found) -> Section:
+    stats = found.stats
+    if not stats.recommendation_count:
+        return Section("What exploration costs", ("It gave out no slate yet.",))
+    regret = stats.estimated_regret_sum / stats.recommendation_count
+    explored = stats.explored_count / stats.recommendation_count
+    drawn = f"{explored:.1%} of its slates were drawn to learn."
+    said = f"By its own word a slate earns {_number(regret)} less than the best."
+    before, sums = 0.0, list[float]()
+    for point in found.history:
+        sums.append(point.estimated_regret_sum - before)
+        before = point.estimated_regret_sum
+    return Section(
+        "What exploration costs", (drawn, said), charts=(Chart("Estimated regret by interval", tuple(sums)),)
+    )
+
+
+def _shown(found: Found) -> Section:
+    if not found.slates:
+        return Section("What it shows", ("Its log has no slate.",))
+    half = len(found.slates) // 2
+    before, after = (
+        Counter(item for slate in part for item in slate) for part in (found.slates[:half], found.slates[half:])
+    )
+    shares = {
+        item: (before[item] / max(half, 1), after[item] / (len(found.slates) - half)) for item in {*before, *after}
+    }
+    top = sorted(shares, key=lambda item: (-shares[item][1], item))[:MOST_ITEMS]
+    rows = tuple((item, f"{shares[item][0]:.0%}", f"{shares[item][1]:.0%}", _arrow(*shares[item])) for item in top)
+    said = f"The newest {len(found.slates):,} slates of its log, by halves."
+    return Section("What it shows", (said,), ("item", "earlier", "later", ""), rows)
+
+
+def _learned(found: Found) -> Section:
+    stats, reasons = found.stats, found.reasons
+    said = [f"It knows {stats.available_item_count:,} items that can be shown."]
+    pairs = [] if reasons is None else sorted(reasons.pairs, key=lambda one: -one.value)[:MOST_PAIRS]
+    said += [
+        f"{one.first_item_id} above {one.second_item_id} adds {_number(one.value)}." for one in pairs if one.value > 0
+    ]
+    if stats.item_features and not stats.content_share:
+        said.append("The items' features are switched off: they say nothing of rewards now.")
+    of_both = (*((one, "request") for one in stats.context_features), *((one, "item") for one in stats.item_features))
+    rows = tuple((one.name or "context", of, f"{one.share:.0%}") for one, of in of_both)
+    return Section("What it learned", tuple(said), ("feature", "of the", "share of what differs") if rows else (), rows)
+
+
+def _suggestions(found: Found) -> Section:
+    stats, said = found.stats, list[str]()
+    if stats.damage:
+        said.append(f"Its learner stands still: {stats.damage}.")
+    if not stats.has_reward_range:
+        said.append("Set a reward_range, so that wrong rewards are refused.")
+    if stats.selection_share:
+        said.append("Set a default_reward: it learns from visitors who buy alone.")
+    if stats.lift is None and found.bandit.stage is Stage.LIVE:
+        said.append("Set a control_share, so that its worth is known.")
+    if stats.outlier_count + stats.outlier_context_count:
+        said.append(
+            f"Look at {stats.outlier_count + stats.outlier_context_count:,} rewards that are far from all others."
+        )
+    if stats.spread_factor > 1.0:
+        said.append(
+            "Its latest rewards lie farther from what it expects than it says: add what they depend on to the context."
+        )
+    return Section("What to do", tuple(f"- {one}" for one in said) or ("Nothing.",))
+
+
+def _interval(found: Interval | None) -> str:
+    return "-" if found is None else f"{found.value:+.4g} ({found.low:+.4g} to {found.high:+.4g})"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _arrow(before: float, after: float) -> str:
+    change = after - before
+    if abs(change) <= _CHANGE:
+        return ""
+    return "rises" if change > 0 else "falls"
