@@ -123,6 +123,7 @@ def test_a_shadow_is_what_the_bandit_would_have_shown(stores: Stores) -> None:
         assert stats.gain.value == pytest.approx(sum(one.gain for _, one in shadows) / 10)
         mean_deviation = sum(one.gain_deviation for _, one in shadows) / 10
         assert stats.gain.high - stats.gain.value == pytest.approx(1.959964 * mean_deviation, rel=1e-6)
+        assert stats.gain.value - stats.gain.low == pytest.approx(3.5 * mean_deviation, rel=1e-6)
         assert (await followed(worker)).state.observations == 20
         await worker.recommender.reward(NAME, given.recommendation_id, 0.5)
         assert (await followed(worker)).state.observations == 21  # it learns from what is shown
