@@ -64,6 +64,7 @@ def within(pool: QuestionPool, truth: np.ndarray, found: UtilityPosterior) -> tu
     return float((off < 1.0).mean()), float((off < 2.0).mean())
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("residual", [0.3, 0.7, 1.0])
 def test_true_utilities_are_as_near_as_is_said(residual: float) -> None:
     shares = []
@@ -75,6 +76,7 @@ def test_true_utilities_are_as_near_as_is_said(residual: float) -> None:
     assert 0.91 <= two <= 0.99
 
 
+@pytest.mark.long_form
 def test_where_features_tell_all_nothing_is_claimed_that_is_not_so() -> None:
     """The answers can't tell a small own part from none, so that spreads are rather too wide than too narrow."""
     shares, own = [], []
@@ -89,6 +91,7 @@ def test_where_features_tell_all_nothing_is_claimed_that_is_not_so() -> None:
     assert np.median(own) == 0.0
 
 
+@pytest.mark.long_form
 @pytest.mark.parametrize("residual", [0.3, 0.7])
 def test_items_are_ordered_better_than_with_features_alone_and_without_features(residual: float) -> None:
     taus = []

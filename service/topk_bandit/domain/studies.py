@@ -336,8 +336,8 @@ class QuestionBatch:
     asked, answered
         How many questions were asked, these included, and how many answered.
     gathered
-        Share of the information that was gathered, in [0, 1]: the D-efficiency of the answers against the whole budget
-        spent as the design says.
+        Share of the information that was gathered, in [0, 1]: of the whole budget the share that would tell as much as
+        the answers do, asked as the design says.
     """
 
     questions: tuple[Question, ...]
