@@ -328,6 +328,23 @@ def test_an_address_that_is_none_is_reported_in_a_line(ask: Ask, tmp_path: Path)
     assert len(ask("tenants", "list", f"--key-file={key}", status=1)) == 1
 
 
+def test_a_key_is_the_same_after_a_mark_that_editors_write(ask: Ask, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"\xef\xbb\xbfid.secret\r\n")
+    assert ask("tenants", "list", f"--key-file={key}") == ["acme"]
+
+
+@pytest.mark.parametrize("item_id", ["tea ", "\ufefftea", "tea\u200b", "t\ufffda", ""])
+def test_ids_that_files_could_not_name_are_refused(ask: Ask, tmp_path: Path, item_id: str) -> None:
+    file = tmp_path / "items.json"
+    file.write_text(json.dumps({"salt": {}, item_id: {}}), encoding="utf-8")
+    before = ask("items", "list", "acme/home")
+    for words, field in (([f"--file={file}"], "--file"), ([item_id], "ITEM")):
+        [problem] = ask("items", "create", "acme/home", *words, status=1)
+        assert problem.startswith(f"topk-bandit: {field}: ")
+    assert ask("items", "list", "acme/home") == before
+
+
 def test_nested_values_are_flattened_to_a_line_each() -> None:
     nested = {"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": [{"g": "x"}, {"g": ""}], "h": ()}
     assert dict(flatten(nested)) == {"a.b": 1, "a.c.d": "-", "e": "1, 2", "f.1.g": "x", "f.2.g": "-", "h": "-"}

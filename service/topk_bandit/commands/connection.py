@@ -75,7 +75,9 @@ def connect_async(given: argparse.Namespace, tenant: str) -> AsyncClient:
 
 def key_of(given: argparse.Namespace) -> str | None:
     """Return the key to show, None for none; or raise `ConfigurationError` if its file can't be read."""
-    return _read(given.key_file).decode(errors="replace").strip() if given.key_file else os.environ.get(KEY) or None
+    if not given.key_file:
+        return os.environ.get(KEY) or None
+    return _read(given.key_file).decode("utf-8-sig", errors="replace").strip()
 
 
 def _make_client(kind: type[T], given: argparse.Namespace, tenant: str) -> T:

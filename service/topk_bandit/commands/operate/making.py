@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.commands.connection import connect
+from topk_bandit.commands.imports.rows import require_value
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.tables import facts, flatten
 from topk_bandit.domain.bandits import Aggregation, RewardRange
@@ -14,7 +15,7 @@ from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
 from topk_bandit.domain.stages import Stage
-from topk_bandit.domain.values import read_number, shorten
+from topk_bandit.domain.values import read_label, read_number, shorten
 from topk_bandit.rpc.features import schema_from_json
 
 if TYPE_CHECKING:
@@ -55,9 +56,17 @@ def create_items(given: argparse.Namespace) -> Iterable[str]:
     """Add items, or put others in the place of those of their ids."""
     name = bandit_named(given.bandit)
     described = {} if given.file is None else _object("--file", given.file, 'such as {"tea": {"price": 2.5}}')
+    _check_ids(given.items, "ITEM")
+    _check_ids(described, "--file")
     with connect(given, name.tenant) as client:
         count = client.upsert_items(name.bandit, {item: {} for item in given.items} | described)
     return [f"{given.bandit} has {count} items"]
+
+
+def _check_ids(item_ids: Iterable[str], field: str) -> None:
+    """Refuse ids that files of slates could not name."""
+    for item_id in item_ids:
+        require_value(field, item_id, read_label)
 
 
 def delete_items(given: argparse.Namespace) -> Iterable[str]:
