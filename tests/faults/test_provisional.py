@@ -114,11 +114,20 @@ def test_a_store_of_the_version_before_takes_it_once_the_upgrade_is_finalized(tm
             assert refused.value.reason == "DATA_VERSION"
             errors = client.rewards("plain", {slate.id: 1.0}).errors
             assert errors == {}, "without item values it is taken"
+            file = tmp_path / "year.jsonl"
+            file.write_text('{"items": ["tea"], "reward": 1, "item_values": {"tea": 1}}\n', encoding="utf-8")
+            words = "import", "shop/plain", str(file), f"--address={service.address}"
+            for flags in ((), ("--check",)):
+                status, said = command(*words, *flags)
+                assert status == 1
+                assert "item_values needs data version 2, and 1 is in force" in said
             with server.client() as keys:
                 keys.hset("topk-bandit:programs", "data_version", 2)
             until(lambda: is_taken(client), what="the worker knows of the version in force")
             again = client.recommend("plain")
             assert client.reward("plain", again.id, 1.0, item_values={again.items[0]: 1.0}).log_position > 0
+            assert "1 rows can be imported" in command(*words, "--check")[1]
+            assert "1 rows imported" in command(*words)[1]
 
 
 def test_the_doctor_names_a_bandit_that_learns_from_buyers_alone(tmp_path: Path) -> None:
