@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evaluation import reward_model
+from topk_bandit.learning.evaluation import effect_variances, reward_model
 from topk_bandit.learning.evaluation.estimators import balanced
-from topk_bandit.learning.evaluation.reward_model import EffectPrior, learn_rewards
+from topk_bandit.learning.evaluation.regression import RegressionRows, standardised, target_row, values_of_target
+from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
-from topk_bandit.learning.evaluation.targets import always, make_target, uniform
+from topk_bandit.learning.evaluation.targets import Target, always, make_target, uniform
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 
 from .shops import indicators, logged, small_shop
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.evaluation.equations import EffectPrior
 
 
 def small_log(count: int = 120, *, n: int = 5) -> SlateLog:
@@ -26,14 +33,16 @@ def dense_rows(log: SlateLog, slates: np.ndarray) -> np.ndarray:
     standard = (log.contexts[:, 1:] - log.contexts[:, 1:].mean(axis=0)) / log.contexts[:, 1:].std(axis=0)
     contexts = np.column_stack([np.ones(len(log)), standard])  # the log's own one tells nothing
     effects = indicators(slates, log.n_items)[:, :, None] * contexts[:, None, :]
-    return np.column_stack([effects.reshape(len(log), -1), contexts])
+    outside = (slates[:, :, None] != log.policy.best[:, None, :]).all(axis=2)
+    return np.column_stack([effects.reshape(len(log), -1), contexts, outside])
 
 
-def prior_covariance(prior: EffectPrior, n: int) -> np.ndarray:
+def prior_covariance(prior: EffectPrior, n: int, *, selections: int = 1) -> np.ndarray:
+    """Return the covariance of effects, of alpha, and of what items gain that a policy selects: so many policies."""
     effects = np.kron(prior.positions, np.kron(np.eye(n), prior.parts))
-    whole = np.eye(len(effects) + len(prior.parts)) * prior.level
-    whole[: len(effects), : len(effects)] = effects
-    return whole
+    level = np.eye(len(prior.parts)) * prior.level
+    selected = np.kron(np.eye(selections), prior.positions) * 4.0 * len(prior.parts)
+    return np.asarray(block_diag(effects, level, selected))
 
 
 def test_a_fold_is_predicted_from_those_before_it() -> None:
@@ -44,35 +53,80 @@ def test_a_fold_is_predicted_from_those_before_it() -> None:
     for fold, learned in zip(model.folds, model.coefficients, strict=True):
         before = slice(0, fold.rows.start) if fold.rows.start else model.folds[1].rows
         gram = rows[before] @ covariance @ rows[before].T + model.prior.noise * np.eye(len(rows[before]))
-        expected = covariance @ rows[before].T @ np.linalg.solve(gram, log.rewards[before])
-        np.testing.assert_allclose(rows @ learned, rows @ expected, atol=1e-6)
+        expected = covariance @ rows[before].T @ np.linalg.solve(gram, log.rewards[before] - log.rewards.mean())
+        np.testing.assert_allclose(rows @ learned, log.rewards.mean() + rows @ expected, atol=1e-4)
 
 
 def test_learning_the_prior_makes_rewards_more_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     log = small_log()
     rows, likelihoods = dense_rows(log, log.slates), []
-    for steps in (0, 1, 2, 4, 10):
-        monkeypatch.setattr(reward_model, "_STEPS", steps)
+    for steps in (0, 1, 2, 4):
+        monkeypatch.setattr(effect_variances, "_STEPS", steps)
         prior = learn_rewards(log).prior
         assert np.trace(prior.parts) == pytest.approx(len(prior.parts))
         covariance = rows @ prior_covariance(prior, log.n_items) @ rows.T + prior.noise * np.eye(len(log))
-        likelihoods.append(multivariate_normal(cov=covariance).logpdf(log.rewards))
+        likelihoods.append(multivariate_normal(cov=covariance).logpdf(log.rewards - log.rewards.mean()))
     assert (np.diff(likelihoods) > 0.0).all()
 
 
 def test_the_mean_of_a_target_is_that_over_its_slates() -> None:
     log = small_log()
-    rng, model = np.random.default_rng(0), learn_rewards(log)
-    coefficients = rng.normal(size=model.features.n_coefficients)
+    rng, features = np.random.default_rng(0), RegressionRows.of(log, standardised(log), log.slates)
+    coefficients = rng.normal(size=features.n_coefficients)
     slates = log.slates[:, None, ::-1]
     target = make_target(log, slates, np.full((len(log), 1), 0.3))
-    found = model.features.of_target(coefficients, log, target)
-    for row in range(0, len(log), 7):
-        each = all_rankings(np.flatnonzero(log.policy.eligible[row]), slate_size=2)
-        of_each = [dense_rows(log, np.repeat(one[None], len(log), axis=0))[row] @ coefficients for one in each]
-        of_listed = dense_rows(log, slates[:, 0])[row] @ coefficients
-        assert found[row] == pytest.approx(0.3 * of_listed + 0.7 * np.mean(of_each))
-    assert model.features.mean_of_target(log, target) @ coefficients == pytest.approx(found.mean())
+    found = values_of_target(log, features, target, slice(None), coefficients)
+    of_selected = rng.normal(size=features.shape.size)
+    extended = np.zeros(len(log))
+    for row in range(len(log)):
+        every = all_rankings(np.flatnonzero(log.policy.eligible[row]), slate_size=2)
+        chances = target_chances_of(target, every, row)
+        of_each = [dense_rows(log, np.repeat(one[None], len(log), axis=0))[row] @ coefficients for one in every]
+        assert found[row] == pytest.approx(chances @ of_each)
+        # Beside them, how likely the target shows each item, at whichever position.
+        shows = np.array([[chances @ (every == item).any(axis=1) for item in one] for one in every])
+        extended[row] = chances @ of_each + chances @ shows @ of_selected
+    row = target_row(log, features, target)
+    assert row @ np.concatenate([coefficients, of_selected]) == pytest.approx(extended.mean())
+
+
+def target_chances_of(target: Target, every: np.ndarray, row: int) -> np.ndarray:
+    """Return the probabilities of all slates (A, k) of one request."""
+    chances = np.full(len(every), float(target.uniform_share[row]) / len(every))
+    for slate, chance in zip(target.slates[row], target.probabilities[row], strict=True):
+        chances[(every == slate).all(axis=1)] += chance
+    return chances
+
+
+def test_balanced_weights_are_those_of_the_least_square_error() -> None:
+    """In a dense system: noise, and what is left of the target's row times what the effects may be."""
+    log = small_log()
+    model, target = learn_rewards(log), always(log, log.policy.best[:, ::-1])
+    rows, prior = dense_rows(log, log.slates), model.prior
+    shows = np.array([[target.position_matches(log.slates)[r, :, q].sum() for q in range(2)] for r in range(len(log))])
+    rows = np.column_stack([rows, shows])
+    wanted = target_row(log, model.features, target)
+    covariance = prior_covariance(prior, log.n_items, selections=2)
+    missed, values, errors, lefts, biases, expected = model.residuals(log), [], [], [], [], []
+    for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
+        some, count, noise = rows[fold.rows], len(missed[fold.rows]), prior.noise / 10
+        weights = count * np.linalg.solve(
+            some @ covariance @ some.T + noise * np.eye(count), some @ covariance @ wanted
+        )
+        left = wanted - some.T @ weights / count
+        values.append(wanted[:-2] @ coefficients + (weights * missed[fold.rows]).mean())
+        of_seen = ((weights * missed[fold.rows]) ** 2).mean()
+        errors.append(max(of_seen, (weights**2).mean() * (missed[fold.rows] ** 2).mean()) / count)
+        lefts.append(left)
+        biases.append(left @ covariance @ left)
+        expected.append((weights**2).mean() * noise / count + biases[-1])
+    shares = 1.0 / np.array(expected)
+    shares /= shares.sum()
+    left = shares @ np.array(lefts)
+    variance = shares**2 @ np.array(errors) + max(left @ covariance @ left, shares**2 @ np.array(biases))
+    found = balanced(log, target, model)
+    assert found.value == pytest.approx(shares @ np.array(values), abs=1e-2 * found.standard_error)
+    assert found.standard_error == pytest.approx(np.sqrt(variance), rel=1e-2)
 
 
 def test_rewards_without_noise_are_predicted_in_full() -> None:
@@ -116,7 +170,7 @@ def test_what_is_too_little_or_too_much_is_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(InvalidArgumentError, match="at least 10 requests"):
         learn_rewards(small_log(9))
     monkeypatch.setattr(reward_model, "_MOST_COEFFICIENTS", 20)
-    with pytest.raises(InvalidArgumentError, match="more than 20"):
+    with pytest.raises(InvalidArgumentError, match=r"35 coefficients.* more than 20"):
         learn_rewards(small_log())
 
 

@@ -5,11 +5,14 @@ All estimates are of the mean, over the logged requests, of the reward that the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.learning.evaluation.equations import solve
+from topk_bandit.learning.evaluation.regression import target_columns, target_row
 from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ __all__ = ["Estimate", "balanced", "doubly_robust", "ips", "on_policy", "pseudo_
 FloatArray = NDArray[np.float64]
 
 _QUANTILE = 1.959963984540054
+_ROUNDING = 1e-4
+"""Weights may miss the best ones by as much: what they leave is counted as it is."""
 
 
 class Estimate(NamedTuple):
@@ -94,23 +99,30 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     least: that of noise, and of what the weights leave of the target's mean row, times the effects as the prior has
     them (Hirshberg and Wager 2021, "Augmented minimax linear estimation"). They need no support request by request, so
     that the interval is narrow; it holds as far as the model's form does. Folds are averaged by their expected errors.
+
+    Beside the model's features they balance how many items of the target's a slate shows. A target is not chosen
+    blindly: what it selects may be better than what the prior expects of any item.
     """
-    features, prior = model.features, model.prior
-    row, precision, residuals = features.mean_of_target(log, target), prior.precision(features), model.residuals(log)
-    parts = []
+    prior, shape, residuals = model.prior, model.features.shape, model.residuals(log)
+    row, columns = target_row(log, model.features, target), target_columns(target, log.slates)
+    # What folds leave adds up, and their noise does not: each is to leave less than it would alone.
+    averaged = replace(prior, noise=prior.noise / len(model.folds))
+    wanted = averaged.gather(shape, row[:, None])
+    parts, lefts = [], []
     for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
-        missed, count = residuals[fold.rows], len(log.rewards[fold.rows])
-        v = np.asarray(np.linalg.solve(fold.gram / prior.noise + precision, row), float) * count / prior.noise
-        weights = features.apply(v, log.slates[fold.rows], fold.rows)
-        square, left = float((weights**2).mean()), row - fold.gram @ v / count
+        features, missed = fold.features.with_columns(columns[fold.rows]), residuals[fold.rows]
+        z, count = solve(features, averaged, wanted, rounding=_ROUNDING), len(missed)
+        weights = features.apply(averaged.spread(shape, z))[:, 0] * count / averaged.noise
+        left = row - features.gather(weights[:, None])[:, 0] / count
+        square, value = float((weights**2).mean()), row[: len(coefficients)] @ coefficients
         variance = max(float(((weights * missed) ** 2).mean()), square * float((missed**2).mean())) / count
-        bias = prior.variance_of(left, features)
-        parts.append(
-            (row @ coefficients + (weights * missed).mean(), variance, bias, square * prior.noise / count + bias)
-        )
+        bias = prior.variance_of(shape, left)
+        parts.append((value + (weights * missed).mean(), variance, bias, square * averaged.noise / count + bias))
+        lefts.append(left)
     values, variances, biases, expected = np.array(parts).T
     shares = (1.0 / expected) / (1.0 / expected).sum()
-    return _estimate(float(shares @ values), float(shares**2 @ variances + (shares @ np.sqrt(biases)) ** 2))
+    left_by_all = max(prior.variance_of(shape, shares @ np.array(lefts)), float(shares**2 @ biases))
+    return _estimate(float(shares @ values), float(shares**2 @ variances) + left_by_all)
 
 
 def _average_weighted(log: SlateLog, weights: Weights, earned: FloatArray) -> Estimate:

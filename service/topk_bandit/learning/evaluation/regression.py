@@ -1,0 +1,149 @@
+"""Rows of the regression of rewards: which slates show which item where, in which context, and what a policy shows.
+
+Coefficients are one vector: effects theta (k, n, C) of an item at a position in a context, then those that all items
+share. The latter are C of the context alone, k for items that b does not show, by position, and where a policy is
+weighed k for items that it would show. Rows are sparse, so that a shop of any size has a regression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.targets import Target
+    from topk_bandit.learning.rankings import Rankings
+
+__all__ = ["RegressionRows", "Shape", "standardised", "target_columns", "target_row", "values_of_target"]
+
+FloatArray = NDArray[np.float64]
+
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many positions k, items n and numbers of a context C, with its one, the effects are of."""
+
+    size: int
+    n_items: int
+    dim: int
+
+    @property
+    def n_effects(self) -> int:
+        """K n C."""
+        return self.size * self.n_items * self.dim
+
+    def effects(self, coefficients: FloatArray) -> FloatArray:
+        """Return the effects of coefficients (P, m), shape (k, n, C, m)."""
+        return coefficients[: self.n_effects].reshape(self.size, self.n_items, self.dim, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionRows:
+    """The rows of A slates: contexts (A, C), which item each position shows (A, k n), the shared columns (A, E)."""
+
+    shape: Shape
+    contexts: FloatArray
+    shown: csr_array
+    shared: FloatArray
+
+    @classmethod
+    def of(cls, log: SlateLog, contexts: FloatArray, slates: Rankings) -> RegressionRows:
+        """Return the rows of slates (N, k) to the log's requests, with contexts as `standardised` gives them."""
+        count, size = slates.shape
+        shape = Shape(size, log.n_items, contexts.shape[1])
+        places = (np.arange(size) * log.n_items + slates).ravel()
+        ends = np.arange(0, count * size + 1, size)
+        shown = csr_array((np.ones(count * size), places, ends), shape=(count, size * log.n_items))
+        return cls(shape, contexts, shown, np.column_stack([contexts, _outside(log, slates)]))
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    @property
+    def n_coefficients(self) -> int:
+        """P = k n C + E."""
+        return self.shape.n_effects + int(self.shared.shape[1])
+
+    def part(self, rows: slice) -> RegressionRows:
+        """Return some of the rows."""
+        return replace(self, contexts=self.contexts[rows], shown=self.shown[rows], shared=self.shared[rows])
+
+    def with_columns(self, columns: FloatArray) -> RegressionRows:
+        """Return the rows with more shared columns (A, e)."""
+        return replace(self, shared=np.column_stack([self.shared, columns]))
+
+    def apply(self, coefficients: FloatArray) -> FloatArray:
+        """Return what coefficients (P, m) give to each slate, shape (A, m)."""
+        effects, count = self.shape.effects(coefficients), coefficients.shape[1]
+        by_column = np.ascontiguousarray(effects.reshape(-1, self.shape.dim, count).swapaxes(1, 2))
+        of_items = (self.shown @ by_column.reshape(len(by_column), -1)).reshape(len(self), count, -1)
+        total = np.einsum("ac,amc->am", self.contexts, of_items)
+        return np.asarray(total + self.shared @ coefficients[self.shape.n_effects :])
+
+    def gather(self, values: FloatArray) -> FloatArray:
+        """Return the sums over slates of rows times values (A, m), shape (P, m): the transpose of `apply`."""
+        count = values.shape[1]
+        of_each = (self.contexts[:, None, :] * values[:, :, None]).reshape(len(self), -1)
+        effects = (self.shown.T @ of_each).reshape(-1, count, self.shape.dim).swapaxes(1, 2)
+        return np.asarray(np.concatenate([effects.reshape(-1, count), self.shared.T @ values]))
+
+
+def standardised(log: SlateLog) -> FloatArray:
+    """Return the log's contexts with a one, and with mean 0 and spread 1 in what varies, shape (N, C)."""
+    spread = log.contexts.std(axis=0)
+    varying = log.contexts[:, spread > _SAME * np.abs(log.contexts).max(axis=0, initial=1.0)]
+    return np.column_stack([np.ones(len(log)), (varying - varying.mean(axis=0)) / varying.std(axis=0)])
+
+
+def _outside(log: SlateLog, slates: Rankings) -> FloatArray:
+    """Return whether each position shows what b does not, shape (N, k)."""
+    return np.asarray((slates[:, :, None] != log.policy.best[:, None, :]).all(axis=2), dtype=float)
+
+
+def target_columns(target: Target, slates: Rankings) -> FloatArray:
+    """Return the probability that a policy shows what each position does, at whichever position, shape (N, k)."""
+    return np.asarray(target.position_matches(slates).sum(axis=1))
+
+
+def target_row(log: SlateLog, rows: RegressionRows, target: Target) -> FloatArray:
+    """Return the mean row over requests and a policy's slates, with `target_columns`: (P + k,).
+
+    What coefficients give to it is what they give to the policy.
+    """
+    shape, shared = rows.shape, rows.shared.shape[1]
+    effects, contexts = np.zeros((shape.size * shape.n_items, shape.dim)), rows.contexts
+    common = np.zeros(shared + shape.size)
+    common[: shape.dim] = contexts.sum(axis=0)
+    for slates, probabilities in target.lists():
+        listed = RegressionRows.of(log, contexts, slates)
+        effects += listed.shown.T @ (contexts * probabilities[:, None])
+        common[shape.dim : shared] += probabilities @ listed.shared[:, shape.dim :]
+        common[shared:] += probabilities @ target_columns(target, slates)
+    of_each_item = log.policy.eligible * (target.uniform_share / target.n_eligible)[:, None]
+    effects += np.tile(of_each_item.T @ contexts, (shape.size, 1))
+    common[shape.dim : shared] += target.uniform_share @ (1.0 - shape.size / target.n_eligible)
+    common[shared:] += target.uniform_share @ (shape.size / target.n_eligible)
+    return np.concatenate([effects.ravel(), common]) / len(log)
+
+
+def values_of_target(
+    log: SlateLog, rows: RegressionRows, target: Target, part: slice, coefficients: FloatArray
+) -> FloatArray:
+    """Return what coefficients (P,) give on average to a policy's slates to some requests, shape (A,)."""
+    shape, contexts = rows.shape, rows.contexts[part]
+    effects = shape.effects(coefficients)[..., 0].sum(axis=0)
+    shared = coefficients[shape.n_effects :]
+    of_items = ((log.policy.eligible[part] @ effects) * contexts).sum(axis=1) / target.n_eligible[part]
+    outside = (1.0 - shape.size / target.n_eligible[part]) * shared[shape.dim :].sum()
+    total = target.uniform_share[part] * (of_items + contexts @ shared[: shape.dim] + outside)
+    for slates, probabilities in target.lists():
+        listed = RegressionRows.of(log, rows.contexts, slates).part(part)
+        total = total + probabilities[part] * listed.apply(coefficients[:, None])[:, 0]
+    return np.asarray(total)
