@@ -20,6 +20,7 @@ from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import Dump, lines, read_store
 from topk_bandit.commands.log.slates import LeftOut, read_slates
 from topk_bandit.domain.bandits import (
+    Activated,
     Aggregation,
     BanditCreated,
     ConstantBeta,
@@ -476,3 +477,150 @@ def test_logs_that_cannot_be_folded_are_refused(tmp_path: Path, capsys: pytest.C
     ):
         assert evaluated(replace(dump, events=events), tmp_path) == 1
         assert problem in capsys.readouterr().err
+
+
+def asked_ids(count: int) -> list[str]:
+    return [one.recommendation_id for one in read_slates(traded().dump).requests[:count]]
+
+
+def written_log(folder: Path) -> str:
+    file = folder / "log.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines(traded().dump)), encoding="utf-8")
+    return str(file)
+
+
+def test_a_file_and_a_function_are_policies_like_slates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three show the same slate on the requests that could, so that they earn the same."""
+    read = read_slates(traded().dump)
+    could = read.log.policy.eligible[:, [read.item_ids.index(one) for one in FIXED]].all(axis=1)
+    ids = [one.recommendation_id for one, shows in zip(read.requests, could, strict=True) if shows]
+    table = tmp_path / "slates.csv"
+    table.write_text(
+        "recommendation_id,item_1,item_2\n" + "".join(f"{one},{FIXED[0]},{FIXED[1]}\n" for one in (*ids, "another")),
+        encoding="utf-8",
+    )
+    objects = tmp_path / "slates.jsonl"
+    objects.write_text(
+        "".join(f'{{"recommendation_id": "{one}", "items": ["{FIXED[0]}", "{FIXED[1]}"]}}\n' for one in ids),
+        encoding="utf-8",
+    )
+    module = "def choose(context, items):\n    assert context[0] == 1.0\n    return sorted(items)[:2]\n"
+    (tmp_path / "ranking_of_a_test.py").write_text(module, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    flags = [f"--slate={','.join(FIXED)}", f"--slates={table}", f"--slates={objects}"]
+    assert main(["log", "evaluate", written_log(tmp_path), *flags, "--function=ranking_of_a_test:choose"]) == 0
+    _, _, *blocks = values(capsys.readouterr().out).items()
+    assert [title.partition(",")[0] for title, _ in blocks[1:]] == [
+        "slates of slates.csv", "slates of slates.jsonl", "slates of ranking_of_a_test:choose",
+    ]  # fmt: skip
+    assert blocks[0][1] == blocks[1][1] == blocks[2][1]
+    truth = np.mean([
+        worth(tuple(sorted(items))[:2], context)
+        for (context, items), rewarded in zip(traded().shop.asked, traded().shop.rewarded, strict=True)
+        if rewarded
+    ])  # fmt: skip
+    _, low, high = blocks[3][1]["doubly robust"]
+    assert low <= truth <= high
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("recommendation_id,item_1\nID,a\n", "slates.csv, line 2, items: expected 2 different items, got a"),
+        ("recommendation_id,item_1,item_2\nID,a,a\n", "line 2, items: expected 2 different items, got a,a"),
+        ("recommendation_id,item_1,item_2\nID,a,lat\n", "line 2, items: the log has no item 'lat': is it 'late'?"),
+        ("recommendation_id,item_1,item_2\nID,a,late\n", "line 2, items: item 'late' could not be shown"),
+        ("item_1,item_2\na,b\n", "slates.csv, line 1, header: expected a column 'recommendation_id'"),
+        ("recommendation_id,item_1,item_2\n,a,b\n", "slates.csv, line 2, column 'recommendation_id': is missing"),
+        ("recommendation_id,item_1,item_2\nID,a,b\nID,a,b\n", "column 'recommendation_id': 'ID' is there twice"),
+        ("recommendation_id,item_1,item_2\nnone,a,b\n", "slates.csv: none of its recommendations is among those"),
+        ("recommendation_id,item_1,item_2,shop\nID,a,b,x\n", "slates.csv: columns that mean nothing to a slate: shop"),
+        ("recommendation_id,item_1,item_2\nID,a\n", "line 2, row: expected 3 cells, as the header has, got 2"),
+    ],
+)  # fmt: skip
+def test_files_of_slates_that_are_wrong_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
+) -> None:
+    whole = read_slates(traded().dump)
+    both = whole.log.policy.eligible[:, [whole.item_ids.index(one) for one in "ab"]].all(axis=1)
+    known = whole.requests[int(np.flatnonzero(both)[0])].recommendation_id
+    table = tmp_path / "slates.csv"
+    table.write_text(text.replace("ID", known), encoding="utf-8")
+    assert main(["log", "evaluate", written_log(tmp_path), f"--slates={table}"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert problem.replace("ID", known) in captured.err
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("nothing", "--function: expected MODULE:NAME, such as shop.ranking:choose, got 'nothing'"),
+        ("no_such_module_of_a_test:choose", "--function: no_such_module_of_a_test:choose can't be loaded"),
+        ("math:nothing", "--function: math:nothing can't be loaded"),
+        ("math:pi", "--function: math:pi is no function"),
+        ("math:hypot", "--function: math:hypot, "),
+    ],
+)
+def test_functions_that_return_no_slates_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, problem: str
+) -> None:
+    assert main(["log", "evaluate", written_log(tmp_path), f"--function={name}"]) == 1
+    assert problem in capsys.readouterr().err
+
+
+def instead_of(dump: Dump, ids: set[str]) -> Dump:
+    """Return a log in which another slate was shown instead of some."""
+    events = []
+    for one in dump.events:
+        if isinstance(one.event, Rewarded) and one.event.recommendation_id in ids:
+            shown = replace(one.event.shown, slate=one.event.shown.slate[::-1])
+            events.append(replace(one, event=Activated(one.event.recommendation_id, shown, instead=True)))
+        events.append(one)
+    return replace(dump, events=tuple(replace(one, position=place) for place, one in enumerate(events, 1)))
+
+
+def short_log() -> Dump:
+    """Return the traded log before the settings change, so that positions may move."""
+    first = next(one.position for one in traded().dump.events if isinstance(one.event, SettingsChanged))
+    return replace(traded().dump, events=traded().dump.events[: first - 1])
+
+
+def test_what_was_shown_otherwise_is_told_and_learned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rewarded = [one.event for one in short_log().events if isinstance(one.event, Rewarded)]
+    some = {one.recommendation_id for one in rewarded[10:40]}
+    dump = instead_of(short_log(), some)
+    read = read_slates(dump)
+    assert read.left_out.shown_otherwise == len(some)
+    assert read.otherwise is not None
+    np.testing.assert_array_equal(read.otherwise.rewards, [one.value for one in rewarded[10:40]])
+    assert [[read.item_ids[place] for place in one] for one in read.otherwise.slates.tolist()] == [
+        list(one.shown.slate[::-1]) for one in rewarded[10:40]
+    ]
+    assert read.otherwise.before.tolist() == [10] * 30
+    assert evaluated(dump, tmp_path) == 0
+    mean = f"{np.mean([one.value for one in rewarded[10:40]]):.4g}"
+    out = capsys.readouterr().out
+    assert "30 instead of which another slate was shown are left out\n" in out
+    assert f"30 of them have a reward, {mean} on average: the model of rewards learns from these\n" in out
+
+
+def test_a_log_that_shows_none_as_drawn_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rewarded = {one.event.recommendation_id for one in short_log().events if isinstance(one.event, Rewarded)}
+    assert evaluated(instead_of(short_log(), rewarded), tmp_path) == 1
+    said = f"no slate has a reward that was shown as drawn: {len(rewarded)} have one instead of which another was shown"
+    assert said in capsys.readouterr().err
+
+
+def test_a_verdict_says_more_less_or_with_which_exploration_it_could(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluated(traded().dump, tmp_path, "f,e") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"always f,e.*by [a-z -]+: earns less than the slates that were shown", out, flags=re.DOTALL)
+    assert evaluated(short_log(), tmp_path, "a,b") == 0
+    told = capsys.readouterr().out.split("always a,b")[1]
+    assert "the log can't tell whether it earns more or less than the slates that were shown; " in told
+    assert re.search(r"a uniform share of \d+% would|with a uniform share of 100% it could", told)

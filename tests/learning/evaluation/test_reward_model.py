@@ -12,9 +12,15 @@ from scipy.stats import multivariate_normal
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation import effect_variances, reward_model
 from topk_bandit.learning.evaluation.estimators import balanced
-from topk_bandit.learning.evaluation.regression import RegressionRows, standardised, target_row, values_of_target
+from topk_bandit.learning.evaluation.regression import (
+    RegressionRows,
+    columns_of_target,
+    standardised,
+    target_row,
+    values_of_target,
+)
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
-from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
+from topk_bandit.learning.evaluation.slate_log import OtherSlates, SlateLog, slate_log
 from topk_bandit.learning.evaluation.targets import Target, always, make_target, uniform
 from topk_bandit.learning.rankings import all_rankings, random_rankings
 
@@ -71,23 +77,22 @@ def test_learning_the_prior_makes_rewards_more_likely(monkeypatch: pytest.Monkey
 
 def test_the_mean_of_a_target_is_that_over_its_slates() -> None:
     log = small_log()
-    rng, features = np.random.default_rng(0), RegressionRows.of(log, standardised(log), log.slates)
+    rng, features = np.random.default_rng(0), learn_rewards(log).features
     coefficients = rng.normal(size=features.n_coefficients)
     slates = log.slates[:, None, ::-1]
     target = make_target(log, slates, np.full((len(log), 1), 0.3))
     found = values_of_target(log, features, target, slice(None), coefficients)
-    of_selected = rng.normal(size=features.shape.size)
-    extended = np.zeros(len(log))
+    doubted, means = rng.random(5), []
     for row in range(len(log)):
         every = all_rankings(np.flatnonzero(log.policy.eligible[row]), slate_size=2)
         chances = target_chances_of(target, every, row)
         of_each = [dense_rows(log, np.repeat(one[None], len(log), axis=0))[row] @ coefficients for one in every]
         assert found[row] == pytest.approx(chances @ of_each)
-        # Beside them, how likely the target shows each item, at whichever position.
-        shows = np.array([[chances @ (every == item).any(axis=1) for item in one] for one in every])
-        extended[row] = chances @ of_each + chances @ shows @ of_selected
-    row = target_row(log, features, target)
-    assert row @ np.concatenate([coefficients, of_selected]) == pytest.approx(extended.mean())
+        # What a slate shows of the one listed, times a doubt of the item.
+        means.append(chances @ (0.3 * np.isin(every, slates[row, 0]) * doubted[every]))
+    assert target_row(log, features, target) @ coefficients == pytest.approx(found.mean())
+    columns = columns_of_target(target, lambda some: doubted[some])
+    np.testing.assert_allclose(columns, np.mean(means, axis=0))
 
 
 def target_chances_of(target: Target, every: np.ndarray, row: int) -> np.ndarray:
@@ -102,31 +107,69 @@ def test_balanced_weights_are_those_of_the_least_square_error() -> None:
     """In a dense system: noise, and what is left of the target's row times what the effects may be."""
     log = small_log()
     model, target = learn_rewards(log), always(log, log.policy.best[:, ::-1])
-    rows, prior = dense_rows(log, log.slates), model.prior
-    shows = np.array([[target.position_matches(log.slates)[r, :, q].sum() for q in range(2)] for r in range(len(log))])
-    rows = np.column_stack([rows, shows])
-    wanted = target_row(log, model.features, target)
-    covariance = prior_covariance(prior, log.n_items, selections=2)
-    missed, values, errors, lefts, biases, expected = model.residuals(log), [], [], [], [], []
+    every, prior = dense_rows(log, log.slates), model.prior
+    contexts, n, size = every[:, -5:-2], log.n_items, 2
+    wanted_slates, root, parts = target.slates[:, 0], np.linalg.eigh(prior.positions), np.linalg.cholesky(prior.parts)
+    common = root.eigenvectors[:, -1] * np.sqrt(root.eigenvalues[-1])
+    covariance = prior_covariance(prior, n, selections=2)
+    missed, found = model.residuals(log), []
     for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
-        some, count, noise = rows[fold.rows], len(missed[fold.rows]), prior.noise / 10
-        weights = count * np.linalg.solve(
-            some @ covariance @ some.T + noise * np.eye(count), some @ covariance @ wanted
-        )
-        left = wanted - some.T @ weights / count
-        values.append(wanted[:-2] @ coefficients + (weights * missed[fold.rows]).mean())
-        of_seen = ((weights * missed[fold.rows]) ** 2).mean()
-        errors.append(max(of_seen, (weights**2).mean() * (missed[fold.rows] ** 2).mean()) / count)
-        lefts.append(left)
-        biases.append(left @ covariance @ left)
-        expected.append((weights**2).mean() * noise / count + biases[-1])
-    shares = 1.0 / np.array(expected)
-    shares /= shares.sum()
-    left = shares @ np.array(lefts)
-    variance = shares**2 @ np.array(errors) + max(left @ covariance @ left, shares**2 @ np.array(biases))
-    found = balanced(log, target, model)
-    assert found.value == pytest.approx(shares @ np.array(values), abs=1e-2 * found.standard_error)
-    assert found.standard_error == pytest.approx(np.sqrt(variance), rel=1e-2)
+        # What is not known of an item, were only it unknown, and the same at all positions.
+        doubt = np.empty((len(log), n))
+        of_parts = contexts @ parts
+        for item in range(n):
+            gram = np.eye(3)
+            for row in range(*fold.foreseen_from.indices(len(log))):
+                for place in np.flatnonzero(log.slates[row] == item):
+                    gram += common[place] ** 2 * np.outer(of_parts[row], of_parts[row]) / prior.noise
+            left = np.einsum("ac,cd,ad->a", of_parts, np.linalg.inv(gram), of_parts)
+            doubt[:, item] = left / (of_parts**2).sum(axis=1)
+        shows = np.take_along_axis(doubt, log.slates, axis=1)
+        shows = shows * (log.slates[:, :, None] == wanted_slates[:, None, :]).any(axis=2)
+        rows = np.column_stack([every, shows])[fold.rows]
+        of_target = np.take_along_axis(doubt, wanted_slates, axis=1)
+        wanted = np.column_stack([dense_rows(log, wanted_slates), of_target]).mean(axis=0)
+        count, noise, residuals = len(rows), prior.noise / 10, missed[fold.rows]
+        gram = rows @ covariance @ rows.T + noise * np.eye(count)
+        weights = count * np.linalg.solve(gram, rows @ covariance @ wanted)
+        left = wanted - rows.T @ weights / count
+        square, bias = (weights**2).mean(), left @ covariance @ left
+        error = max(((weights * residuals) ** 2).mean(), square * (residuals**2).mean()) / count
+        value = wanted[:-size] @ coefficients + (weights * residuals).mean()
+        found.append((value, error, bias, square * noise / count + bias, left))
+    values, errors, biases, expected = np.array([one[:4] for one in found]).T
+    shares = 1.0 / expected / (1.0 / expected).sum()
+    left = shares @ np.array([one[4] for one in found])
+    error = np.sqrt(shares**2 @ errors + max(left @ covariance @ left, shares**2 @ biases))
+    gain = np.sqrt(left[-size:] @ covariance[-size:, -size:] @ left[-size:])
+    estimate = balanced(log, target, model)
+    assert estimate.value == pytest.approx(shares @ values, abs=1e-2 * error)
+    assert estimate.standard_error == pytest.approx(error, rel=1e-2)
+    assert estimate.high - estimate.low == pytest.approx(2.0 * (1.959963985 * error + gain), rel=1e-2)
+
+
+def test_slates_that_were_shown_otherwise_are_learned_from_once_they_came() -> None:
+    log = small_log()
+    rng = np.random.default_rng(3)
+    others = OtherSlates(
+        log.contexts[:40], log.policy.best[:40], log.slates[40:80], rng.normal(size=40), np.full(40, 60)
+    )
+    alone, beside = learn_rewards(log), learn_rewards(log, others)
+    rows = dense_rows(log, log.slates)
+    more = RegressionRows.of(5, standardised(log, others.contexts), others.best, others.slates)
+    more_rows = more.apply(np.eye(more.n_coefficients))
+    covariance = prior_covariance(beside.prior, 5)
+    mean = np.concatenate([log.rewards, others.rewards]).mean()
+    for fold, learned in zip(beside.folds, beside.coefficients, strict=True):
+        if not fold.rows.start > 0:
+            continue
+        known, rewards = rows[fold.foreseen_from], log.rewards[fold.foreseen_from]
+        if fold.rows.start > 60:
+            known, rewards = np.vstack([known, more_rows]), np.concatenate([rewards, others.rewards])
+        gram = known @ covariance @ known.T + beside.prior.noise * np.eye(len(known))
+        expected = covariance @ known.T @ np.linalg.solve(gram, rewards - mean)
+        np.testing.assert_allclose(rows @ learned, mean + rows @ expected, atol=1e-4)
+    assert len(alone.features) == len(beside.features) == len(log)
 
 
 def test_rewards_without_noise_are_predicted_in_full() -> None:

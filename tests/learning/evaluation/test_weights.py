@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evaluation.estimators import doubly_robust, ips, pseudo_inverse
+from topk_bandit.learning.evaluation.estimators import doubly_robust, ips, pseudo_inverse, snips
+from topk_bandit.learning.evaluation.exploration import expected_margin
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
 from topk_bandit.learning.evaluation.targets import Target, always, make_target, uniform
 from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
-from .shops import Enumerated, enumerated, indicators, target_chances
+from .shops import NEAR, UNIFORM, Enumerated, enumerated, indicators, logged, mixture, small_shop, target_chances
 
 SIZES = [
     (6, [0, 1, 2, 3, 4, 5], [4, 0, 3]),
@@ -134,3 +135,31 @@ def test_shares_and_slates_are_checked() -> None:
         make_target(log, log.slates[:, None], np.full((count, 1), 1.1))
     with pytest.raises(InvalidArgumentError, match="eligible"):
         always(log, np.full((count, 2), [0, 1]))
+
+
+def test_the_expected_margin_is_that_of_another_share() -> None:
+    """Of all slates that another uniform share could have shown, by their probabilities."""
+    log = enumerated(6, [0, 1, 2, 3, 4, 5], [4, 0, 3]).log
+    other = enumerated(6, [0, 1, 2, 3, 4, 5], [4, 0, 3], uniform=0.4)
+    for kind in ("fixed", "listed", "uniform"):
+        values = pseudo_inverse_weights(other.log, target_of(other.log, kind)).values
+        expected = 1.959963985 * np.sqrt(other.chances @ values**2 * 0.7 / len(log))
+        found = expected_margin(log, target_of(log, kind), noise=0.7, uniform_share=0.4)
+        assert found == pytest.approx(expected)
+
+
+def test_estimates_are_those_of_the_open_bandit_pipeline() -> None:
+    """SlateStandardIPS and its self-normalised form: sums over the rounds, as its documentation has them."""
+    rng = np.random.default_rng(7)
+    log = logged(small_shop(rng), rng, 200, candidates=5)
+    target = make_target(log, log.slates[:, None, ::-1], np.full((len(log), 1), 0.4))
+    weighted, total = 0.0, 0.0
+    for row in range(len(log)):
+        eligible = np.flatnonzero(log.policy.eligible[row]).tolist()
+        shown = tuple(log.slates[row].tolist())
+        behavior = mixture(log.policy.best[row].tolist(), eligible, NEAR, UNIFORM)[shown]
+        evaluation = 0.6 / 20 + 0.4 * (shown == shown[::-1])
+        weighted += evaluation / behavior * log.rewards[row]
+        total += evaluation / behavior
+    assert ips(log, target).value == pytest.approx(weighted / len(log), rel=1e-9)
+    assert snips(log, target).value == pytest.approx(weighted / total, rel=1e-9)

@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     evaluate = words.add_parser(
         "evaluate",
         help="tell what other policies would have earned",
-        description="Tell what was earned, and what slates drawn uniformly and given slates would have earned on the "
-        "same requests, each by five estimators with intervals of 95 % (docs/off-policy.md).",
+        description="Tell what was earned, and what slates drawn uniformly and other policies would have earned on "
+        "the same requests, each by five estimators with intervals of 95 % (docs/off-policy.md).",
     )
     evaluate.add_argument("log", type=Path, metavar="FILE", help="what `dump` has written")
     evaluate.add_argument(
@@ -60,6 +60,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="ITEM,ITEM,...",
         help="ids of a slate to show always, best first; can be given again for another one",
+    )
+    evaluate.add_argument(
+        "--slates",
+        dest="files",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a table with the slate of a policy to each recommendation: recommendation_id, item_1, item_2, ...",
+    )
+    evaluate.add_argument(
+        "--function",
+        dest="functions",
+        action="append",
+        default=[],
+        metavar="MODULE:NAME",
+        help="a Python function that gets a context and the ids of items, and returns the slate of a policy",
     )
     evaluate.set_defaults(run=_run_command, word="evaluate")
     for word, parsed in (("dump", dump), ("replay", replay), ("diff", diff)):

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
-from topk_bandit.commands.log import dumps, models, slates, values
+from topk_bandit.commands.log import dumps, models, policies, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
@@ -85,10 +85,14 @@ def diff(given: argparse.Namespace) -> int:
 def evaluate(given: argparse.Namespace) -> int:
     """Print what other policies would have earned on a log's requests; return 0."""
     log = dumps.read_file(given.log)
-    fixed = [tuple(text.split(",")) for text in given.slates]
     with _naming(given.log):
         read = slates.read_slates(log)
-    print_lines([log.bandit, *values.describe(read, fixed)], sys.stdout)
+    asked = [
+        *(policies.fixed_policy(read, text.split(",")) for text in given.slates),
+        *(policies.policy_of_file(read, path) for path in given.files),
+        *(policies.policy_of_function(read, name) for name in given.functions),
+    ]
+    print_lines([log.bandit, *values.describe(read, asked)], sys.stdout)
     return 0
 
 

@@ -31,7 +31,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.features import Features
 from topk_bandit.learning.encoding import Encoder
-from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, slate_log
+from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, slate_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Context
     from topk_bandit.learning.evaluation.slate_log import SlateLog
 
-__all__ = ["LeftOut", "LoggedSlates", "read_slates"]
+__all__ = ["LeftOut", "LoggedRequest", "LoggedSlates", "read_slates"]
 
 _ROUNDING = 1e-9
 
@@ -60,7 +60,7 @@ class LeftOut(NamedTuple):
     without_share
         They were drawn with a uniform share of 0, where some slates are never shown.
     shown_otherwise
-        Another slate was shown instead, which was not drawn from a known distribution.
+        Another slate was shown instead, which was not drawn from a known distribution; see `LoggedSlates.otherwise`.
     baseline
         They are baseline slates: too few candidates were left for any policy to choose from.
     """
@@ -72,35 +72,52 @@ class LeftOut(NamedTuple):
     baseline: int = 0
 
 
+class LoggedRequest(NamedTuple):
+    """The id under which a recommendation was given out, and the context that it was asked for with."""
+
+    recommendation_id: str
+    context: Context
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedSlates:
     """The slates with a reward in the order in which they were given out, and the ids of items by their indices.
 
-    `imported` counts rows of imports, which are no recommendations: nobody can check what else could have been shown.
+    Attributes
+    ----------
+    requests
+        Of each slate, its recommendation's id and its context as it was asked for.
+    imported
+        Counts rows of imports, which are no recommendations: nobody can check what else could have been shown.
+    otherwise
+        What was shown instead of the slates drawn, where it has a reward.
     """
 
     log: SlateLog
     item_ids: tuple[str, ...]
     left_out: LeftOut
+    requests: tuple[LoggedRequest, ...]
     imported: int = 0
+    otherwise: OtherSlates | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Drawn:
     """A recommendation: where it is logged, what it was drawn from and by which shares, and its reward if it has one.
 
-    Items are indices; `exploration` is None if the settings of the slate's model are not in the file.
+    Items are indices; `exploration` is None if the settings of the slate's model are not in the file. `instead` is what
+    was shown instead, if anything was: nothing if it has another size or unknown items.
     """
 
     position: int
-    context: Context
+    request: LoggedRequest
     eligible: NDArray[np.int32]
     slate: NDArray[np.int32]
     best: NDArray[np.int32]
     propensity: float
     exploration: Exploration | None
     reward: float | None = None
-    instead: bool = False
+    instead: NDArray[np.int32] | None = None
 
 
 def read_slates(dump: Dump) -> LoggedSlates:
@@ -118,10 +135,11 @@ def read_slates(dump: Dump) -> LoggedSlates:
     for logged in dump.events:
         reader.fold(logged)
     known = [one for one in reader.drawn if one.exploration is not None]
-    as_drawn = [one for one in known if not one.instead]
+    as_drawn = [one for one in known if one.instead is None]
     rewarded = [one for one in as_drawn if one.reward is not None]
+    otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
-        raise InvalidArgumentError("log", "no recommendation in it has a reward")
+        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise)))
     n_items = len(reader.items.ids)
     _check_propensities(known, n_items)
     used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
@@ -136,7 +154,25 @@ def read_slates(dump: Dump) -> LoggedSlates:
     )
     # Nothing is taken back here: an index is one item's for the whole log.
     item_ids = tuple(item_id or "" for item_id in reader.items.ids)
-    return LoggedSlates(_slate_log(used, reader.encode(used), n_items), item_ids, left_out, reader.imported)
+    return LoggedSlates(
+        _slate_log(used, reader.encode(used), n_items),
+        item_ids,
+        left_out,
+        tuple(one.request for one in used),
+        reader.imported,
+        reader.others(otherwise, used),
+    )
+
+
+def _nothing_to_evaluate(otherwise: int) -> str:
+    if not otherwise:
+        return "no recommendation in it has a reward"
+    problem = (
+        f"no slate has a reward that was shown as drawn: {otherwise:,} have one instead of which another was shown"
+    )
+    return (
+        f"{problem}. Nobody knows the probability of those, so no estimate holds: show slates as they are recommended"
+    )
 
 
 class _Reader:
@@ -179,8 +215,8 @@ class _Reader:
                 self._observe(event.request.context)
                 self._indices[event.recommendation.recommendation_id] = len(self.drawn)
                 self.drawn.append(self._draw(event, logged.position))
-            case Activated(recommendation_id, _, True):
-                self._note_other(recommendation_id)
+            case Activated(recommendation_id, shown, True):
+                self._note_other(recommendation_id, shown.slate)
             case Imported() as event:
                 self._pass_over(event)
             case RewardAmended(recommendation_id, value) | RewardRevised(recommendation_id, value):
@@ -188,10 +224,15 @@ class _Reader:
             case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
                 self._end(recommendation_id, value)
 
-    def _note_other(self, recommendation_id: str) -> None:
+    def _note_other(self, recommendation_id: str, slate: tuple[str, ...]) -> None:
         index = self._indices.get(recommendation_id)
-        if index is not None:
-            self.drawn[index] = replace(self.drawn[index], instead=True)
+        if index is None:
+            return
+        try:
+            shown = self.items.find_indices(slate)
+        except TopkBanditError:
+            shown = np.empty(0, dtype=np.int32)
+        self.drawn[index] = replace(self.drawn[index], instead=shown)
 
     def _pass_over(self, event: Imported) -> None:
         self.imported += len(event.slates)
@@ -200,7 +241,20 @@ class _Reader:
 
     def encode(self, drawn: Sequence[_Drawn]) -> NDArray[np.float64]:
         """Return the contexts of slates; features as after the last event, and what all share as the last number."""
-        return np.array([self._encode(one.context) for one in drawn])
+        return np.array([self._encode(one.request.context) for one in drawn])
+
+    def others(self, drawn: Sequence[_Drawn], used: Sequence[_Drawn]) -> OtherSlates | None:
+        """Return what was shown instead of slates, beside those that are used; None if nothing is known of it."""
+        known = [one for one in drawn if one.instead is not None and len(one.instead) == len(one.best)]
+        if not known:
+            return None
+        return OtherSlates(
+            self.encode(known),
+            np.array([one.best for one in known]),
+            np.array([one.instead for one in known]),
+            np.array([one.reward for one in known], dtype=float),
+            np.searchsorted([one.position for one in used], [one.position for one in known]),
+        )
 
     def _encode(self, context: Context) -> NDArray[np.float64]:
         if self._encoder is None or not isinstance(context, Features):
@@ -233,7 +287,8 @@ class _Reader:
             if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
         exploration = _exploration_of(self._settings[index], recommendation.observations) if index >= 0 else None
-        return _Drawn(position, request.context, eligible, slate, best, recommendation.propensity, exploration)
+        asked = LoggedRequest(recommendation.recommendation_id, request.context)
+        return _Drawn(position, asked, eligible, slate, best, recommendation.propensity, exploration)
 
     def _end(self, recommendation_id: str, reward: float | None) -> None:
         """Note how a recommendation ended, or that it ended otherwise; one from before the snapshot is in no event."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.commands.log.verdicts import verdict
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import balanced, doubly_robust, ips, on_policy, pseudo_inverse, snips
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
@@ -14,12 +15,11 @@ from topk_bandit.learning.evaluation.targets import always, uniform
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from topk_bandit.commands.log.policies import AskedPolicy
     from topk_bandit.commands.log.slates import LoggedSlates
     from topk_bandit.learning.evaluation.estimators import Estimate
     from topk_bandit.learning.evaluation.reward_model import RewardModel
-    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.slate_log import OtherSlates, SlateLog
     from topk_bandit.learning.evaluation.targets import Target
 
 __all__ = ["describe"]
@@ -27,44 +27,20 @@ __all__ = ["describe"]
 _WIDTH = 20
 
 
-def describe(logged: LoggedSlates, fixed: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of the table: what was shown, slates drawn uniformly, and slates of these ids, shown always.
-
-    Raises
-    ------
-    InvalidArgumentError
-        One of the slates has an item that the log does not, or the wrong number of items, or none of the requests could
-        have shown it.
-    """
-    log, slates = logged.log, [_indices(logged, ids) for ids in fixed]
+def describe(logged: LoggedSlates, asked: Sequence[AskedPolicy]) -> Iterator[str]:
+    """Yield the lines of the table: what was shown, slates drawn uniformly, and the policies that were asked about."""
+    log = logged.log
     yield from _counts(logged)
     yield from ("", "the slates that were shown", _row("mean reward", on_policy(log)))
-    model = _try_to_learn(log)
+    model = _try_to_learn(log, logged.otherwise)
     yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model))
-    for ids, slate in zip(fixed, slates, strict=True):
-        could = _could_show(log, slate)
-        part = log if could.all() else log.part(could)
+    for policy in asked:
+        part = log if policy.could.all() else log.part(policy.could)
         missed = len(log) - len(part)
-        yield from ("", f"always {','.join(ids)}" + (f", on the {len(part):,} requests that could" if missed else ""))
+        yield from ("", policy.title + (f", on the {len(part):,} requests that could" if missed else ""))
         if missed:
             yield _row("as shown there", on_policy(part))
-        yield from _rows(part, always(part, np.tile(slate, (len(part), 1))), _try_to_learn(part) if missed else model)
-
-
-def _indices(logged: LoggedSlates, ids: Sequence[str]) -> NDArray[np.int32]:
-    size, indices = logged.log.policy.slate_size, {item_id: index for index, item_id in enumerate(logged.item_ids)}
-    if unknown := [item_id for item_id in ids if item_id not in indices]:
-        raise InvalidArgumentError("--slate", f"the log has no item {unknown[0]!r}")
-    if not len(ids) == len(set(ids)) == size:
-        raise InvalidArgumentError("--slate", f"expected {size} different items, got {','.join(ids)}")
-    slate = np.array([indices[item_id] for item_id in ids], dtype=np.int32)
-    if not _could_show(logged.log, slate).any():
-        raise InvalidArgumentError("--slate", f"no request could have shown {','.join(ids)}")
-    return slate
-
-
-def _could_show(log: SlateLog, slate: NDArray[np.int32]) -> NDArray[np.bool_]:
-    return np.asarray(log.policy.eligible[:, slate].all(axis=1))
+        yield from _rows(part, always(part, policy.slates), _try_to_learn(part, None) if missed else model)
 
 
 def _counts(logged: LoggedSlates) -> Iterator[str]:
@@ -76,6 +52,10 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         yield f"{left_out.without_share:,} drawn with a uniform share of 0 are left out"
     if left_out.shown_otherwise:
         yield f"{left_out.shown_otherwise:,} instead of which another slate was shown are left out"
+        if logged.otherwise is not None:
+            earned = logged.otherwise.rewards
+            mean = f"{earned.mean():.4g}"
+            yield f"{len(earned):,} of them have a reward, {mean} on average: the model of rewards learns from these"
     if left_out.baseline:
         yield f"{left_out.baseline:,} baseline slates are left out: too few candidates were left to choose from"
     if logged.imported:
@@ -84,23 +64,26 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         yield f"{left_out.before_snapshot:,} decided before the snapshot that the file begins with are left out"
 
 
-def _try_to_learn(log: SlateLog) -> RewardModel | InvalidArgumentError:
+def _try_to_learn(log: SlateLog, otherwise: OtherSlates | None) -> RewardModel | InvalidArgumentError:
     """Return the model of rewards, or why there is none."""
     try:
-        return learn_rewards(log)
+        return learn_rewards(log, otherwise)
     except InvalidArgumentError as error:
         return error
 
 
 def _rows(log: SlateLog, target: Target, model: RewardModel | InvalidArgumentError) -> Iterator[str]:
-    yield _row("ips", ips(log, target))
-    yield _row("snips", snips(log, target))
-    yield _row("pseudo-inverse", pseudo_inverse(log, target))
+    estimates = {"ips": ips(log, target), "snips": snips(log, target), "pseudo-inverse": pseudo_inverse(log, target)}
+    learned = None if isinstance(model, InvalidArgumentError) else model
+    if learned is not None:
+        estimates |= {"doubly robust": doubly_robust(log, target, learned), "balanced": balanced(log, target, learned)}
+    for name, estimate in estimates.items():
+        yield _row(name, estimate)
     if isinstance(model, InvalidArgumentError):
         yield f"  doubly robust and balanced need a model of rewards: {model.problem}"
-        return
-    yield _row("doubly robust", doubly_robust(log, target, model))
-    yield _row("balanced", balanced(log, target, model))
+    narrowest = min(estimates, key=lambda name: estimates[name].high - estimates[name].low)
+    said = verdict(log, target, on_policy(log), estimates[narrowest], learned)
+    yield f"  by {narrowest}: {said}"
 
 
 def _row(name: str, estimate: Estimate) -> str:

@@ -17,8 +17,9 @@ from scipy.sparse import eye_array, kron
 
 if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.regression import RegressionRows, Shape
+    from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["EffectPrior", "solve"]
+__all__ = ["EffectPrior", "doubts", "item_covariances", "solve"]
 
 FloatArray = NDArray[np.float64]
 
@@ -106,6 +107,32 @@ def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0.0)
 
 
+def item_covariances(rows: RegressionRows, prior: EffectPrior) -> FloatArray:
+    """Return the covariance of z of what each item does at all positions alike, if all else was known: (n, C, C)."""
+    shape, contexts = rows.shape, rows.contexts @ prior.of_parts
+    moments = np.zeros((shape.n_items, shape.dim**2))
+    weighted = rows.shown @ kron(prior.of_positions[:, :1] ** 2, eye_array(shape.n_items), format="csr")
+    for start in range(0, len(rows), _AT_ONCE):
+        some = contexts[start : start + _AT_ONCE]
+        products = (some[:, :, None] * some[:, None, :]).reshape(len(some), -1)
+        moments += weighted[start : start + _AT_ONCE].T @ products
+    of_items = np.eye(shape.dim) + moments.reshape(-1, shape.dim, shape.dim) / prior.noise
+    return np.asarray(np.linalg.inv(of_items))
+
+
+def doubts(covariances: FloatArray, prior: EffectPrior, contexts: FloatArray, slates: Rankings) -> FloatArray:
+    """Return the variance of the effect of each item of slates (A, k), as a share of the prior's, shape (A, k).
+
+    That is the share of what an item is better than the prior's mean which the model has not seen.
+    """
+    found, of_parts = np.empty(slates.shape), contexts @ prior.of_parts
+    for start in range(0, len(slates), _AT_ONCE):
+        some, items = of_parts[start : start + _AT_ONCE], slates[start : start + _AT_ONCE]
+        left = np.einsum("ac,ajcd,ad->aj", some, covariances[items], some, optimize=True)
+        found[start : start + _AT_ONCE] = left / (some**2).sum(axis=1)[:, None]
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class _NearInverse:
     """The inverse of parts of the matrix: what an item does at all positions alike, what items share, and a diagonal.
@@ -123,19 +150,12 @@ class _NearInverse:
         shape, contexts = rows.shape, rows.contexts @ prior.of_parts
         squares = rows.shown.T @ contexts**2
         diagonal = ((prior.of_positions**2).T @ squares.reshape(shape.size, -1))[1:].ravel()
-        moments = np.zeros((shape.n_items, shape.dim**2))
-        weighted = rows.shown @ kron(prior.of_positions[:, :1] ** 2, eye_array(shape.n_items), format="csr")
-        for start in range(0, len(rows), _AT_ONCE):
-            some = contexts[start : start + _AT_ONCE]
-            products = (some[:, :, None] * some[:, None, :]).reshape(len(some), -1)
-            moments += weighted[start : start + _AT_ONCE].T @ products
-        of_items = np.eye(shape.dim) + moments.reshape(-1, shape.dim, shape.dim) / prior.noise
         columns = np.zeros((rows.n_coefficients, rows.shared.shape[1]))
         columns[shape.n_effects :] = np.eye(rows.shared.shape[1])
         spread = prior.spread(shape, columns)[shape.n_effects :]
         shared = np.eye(len(spread)) + spread.T @ (rows.shared.T @ rows.shared) @ spread / prior.noise
-        of_each, of_shared = (np.asarray(np.linalg.inv(one), dtype=float) for one in (of_items, shared))
-        return cls(of_each, 1.0 / (1.0 + diagonal / prior.noise), of_shared)
+        inverse = np.asarray(np.linalg.inv(shared), dtype=float)
+        return cls(item_covariances(rows, prior), 1.0 / (1.0 + diagonal / prior.noise), inverse)
 
     def times(self, z: FloatArray) -> FloatArray:
         """Return the product with z (P, m)."""

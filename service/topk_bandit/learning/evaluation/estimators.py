@@ -6,13 +6,14 @@ All estimates are of the mean, over the logged requests, of the reward that the 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.learning.evaluation.equations import solve
-from topk_bandit.learning.evaluation.regression import target_columns, target_row
+from topk_bandit.learning.evaluation.equations import doubts, item_covariances, solve
+from topk_bandit.learning.evaluation.regression import columns_of_target, target_columns, target_row
 from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
 if TYPE_CHECKING:
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.evaluation.weights import Weights
 
-__all__ = ["Estimate", "balanced", "doubly_robust", "ips", "on_policy", "pseudo_inverse", "snips"]
+__all__ = ["QUANTILE", "Estimate", "balanced", "doubly_robust", "ips", "on_policy", "pseudo_inverse", "snips"]
 
 FloatArray = NDArray[np.float64]
 
-_QUANTILE = 1.959963984540054
+QUANTILE = 1.959963984540054
+"""Half the width of an interval of 95 %, in standard errors."""
+
 _ROUNDING = 1e-4
 """Weights may miss the best ones by as much: what they leave is counted as it is."""
 
@@ -100,29 +103,35 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     them (Hirshberg and Wager 2021, "Augmented minimax linear estimation"). They need no support request by request, so
     that the interval is narrow; it holds as far as the model's form does. Folds are averaged by their expected errors.
 
-    Beside the model's features they balance how many items of the target's a slate shows. A target is not chosen
-    blindly: what it selects may be better than what the prior expects of any item.
+    Beside the model's features they balance how many items of the target's a slate shows that the model knows little
+    of. A target is not chosen blindly: what it selects may be better than what the prior expects of any item.
     """
     prior, shape, residuals = model.prior, model.features.shape, model.residuals(log)
-    row, columns = target_row(log, model.features, target), target_columns(target, log.slates)
     # What folds leave adds up, and their noise does not: each is to leave less than it would alone.
     averaged = replace(prior, noise=prior.noise / len(model.folds))
-    wanted = averaged.gather(shape, row[:, None])
-    parts, lefts = [], []
+    known, contexts, parts, lefts = target_row(log, model.features, target), model.features.contexts, [], []
     for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
-        features, missed = fold.features.with_columns(columns[fold.rows]), residuals[fold.rows]
-        z, count = solve(features, averaged, wanted, rounding=_ROUNDING), len(missed)
+        covariances = item_covariances(model.features.part(fold.foreseen_from), prior)
+        doubt = partial(doubts, covariances, prior, contexts)
+        row = np.concatenate([known, columns_of_target(target, doubt)])
+        columns = target_columns(target, log.slates, doubt(log.slates))[fold.rows]
+        features, missed = fold.features.with_columns(columns), residuals[fold.rows]
+        z, count = solve(features, averaged, averaged.gather(shape, row[:, None]), rounding=_ROUNDING), len(missed)
         weights = features.apply(averaged.spread(shape, z))[:, 0] * count / averaged.noise
         left = row - features.gather(weights[:, None])[:, 0] / count
-        square, value = float((weights**2).mean()), row[: len(coefficients)] @ coefficients
+        square, value = float((weights**2).mean()), known @ coefficients
         variance = max(float(((weights * missed) ** 2).mean()), square * float((missed**2).mean())) / count
         bias = prior.variance_of(shape, left)
         parts.append((value + (weights * missed).mean(), variance, bias, square * averaged.noise / count + bias))
         lefts.append(left)
     values, variances, biases, expected = np.array(parts).T
     shares = (1.0 / expected) / (1.0 / expected).sum()
-    left_by_all = max(prior.variance_of(shape, shares @ np.array(lefts)), float(shares**2 @ biases))
-    return _estimate(float(shares @ values), float(shares**2 @ variances) + left_by_all)
+    left = shares @ np.array(lefts)
+    left_by_all = max(prior.variance_of(shape, left), float(shares**2 @ biases))
+    found = _estimate(float(shares @ values), float(shares**2 @ variances) + left_by_all)
+    selected = np.concatenate([np.zeros(len(known)), left[len(known) :]])
+    gain = float(np.sqrt(prior.variance_of(shape, selected)))  # it has one direction, so it is no part of the spread
+    return found._replace(low=found.low - gain, high=found.high + gain)
 
 
 def _average_weighted(log: SlateLog, weights: Weights, earned: FloatArray) -> Estimate:
@@ -142,4 +151,4 @@ def _expected_variance(weights: Weights, earned: FloatArray) -> float:
 
 def _estimate(value: float, variance: float) -> Estimate:
     error = float(np.sqrt(variance))
-    return Estimate(value, error, value - _QUANTILE * error, value + _QUANTILE * error)
+    return Estimate(value, error, value - QUANTILE * error, value + QUANTILE * error)

@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["RegressionRows", "Shape", "standardised", "target_columns", "target_row", "values_of_target"]
+__all__ = [
+    "RegressionRows",
+    "Shape",
+    "columns_of_target",
+    "standardised",
+    "target_columns",
+    "target_row",
+    "values_of_target",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -54,14 +64,14 @@ class RegressionRows:
     shared: FloatArray
 
     @classmethod
-    def of(cls, log: SlateLog, contexts: FloatArray, slates: Rankings) -> RegressionRows:
-        """Return the rows of slates (N, k) to the log's requests, with contexts as `standardised` gives them."""
+    def of(cls, n_items: int, contexts: FloatArray, best: Rankings, slates: Rankings) -> RegressionRows:
+        """Return the rows of slates (A, k) to requests with contexts as `standardised` gives them and best slates b."""
         count, size = slates.shape
-        shape = Shape(size, log.n_items, contexts.shape[1])
-        places = (np.arange(size) * log.n_items + slates).ravel()
+        shape = Shape(size, n_items, contexts.shape[1])
+        places = (np.arange(size) * n_items + slates).ravel()
         ends = np.arange(0, count * size + 1, size)
-        shown = csr_array((np.ones(count * size), places, ends), shape=(count, size * log.n_items))
-        return cls(shape, contexts, shown, np.column_stack([contexts, _outside(log, slates)]))
+        shown = csr_array((np.ones(count * size), places, ends), shape=(count, size * n_items))
+        return cls(shape, contexts, shown, np.column_stack([contexts, _outside(best, slates)]))
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -71,9 +81,15 @@ class RegressionRows:
         """P = k n C + E."""
         return self.shape.n_effects + int(self.shared.shape[1])
 
-    def part(self, rows: slice) -> RegressionRows:
+    def part(self, rows: slice | NDArray[np.intp]) -> RegressionRows:
         """Return some of the rows."""
         return replace(self, contexts=self.contexts[rows], shown=self.shown[rows], shared=self.shared[rows])
+
+    def with_rows(self, others: RegressionRows) -> RegressionRows:
+        """Return these rows, and then others."""
+        shown = vstack([self.shown, others.shown], format="csr")
+        contexts = np.concatenate([self.contexts, others.contexts])
+        return replace(self, contexts=contexts, shown=shown, shared=np.concatenate([self.shared, others.shared]))
 
     def with_columns(self, columns: FloatArray) -> RegressionRows:
         """Return the rows with more shared columns (A, e)."""
@@ -95,42 +111,54 @@ class RegressionRows:
         return np.asarray(np.concatenate([effects.reshape(-1, count), self.shared.T @ values]))
 
 
-def standardised(log: SlateLog) -> FloatArray:
-    """Return the log's contexts with a one, and with mean 0 and spread 1 in what varies, shape (N, C)."""
+def standardised(log: SlateLog, contexts: FloatArray) -> FloatArray:
+    """Return contexts (A, C) with a one, and the log's with mean 0 and spread 1 in what varies there."""
     spread = log.contexts.std(axis=0)
-    varying = log.contexts[:, spread > _SAME * np.abs(log.contexts).max(axis=0, initial=1.0)]
-    return np.column_stack([np.ones(len(log)), (varying - varying.mean(axis=0)) / varying.std(axis=0)])
+    varying = spread > _SAME * np.abs(log.contexts).max(axis=0, initial=1.0)
+    standard = (contexts[:, varying] - log.contexts[:, varying].mean(axis=0)) / spread[varying]
+    return np.column_stack([np.ones(len(contexts)), standard])
 
 
-def _outside(log: SlateLog, slates: Rankings) -> FloatArray:
-    """Return whether each position shows what b does not, shape (N, k)."""
-    return np.asarray((slates[:, :, None] != log.policy.best[:, None, :]).all(axis=2), dtype=float)
+def _outside(best: Rankings, slates: Rankings) -> FloatArray:
+    """Return whether each position shows what b does not, shape (A, k)."""
+    return np.asarray((slates[:, :, None] != best[:, None, :]).all(axis=2), dtype=float)
 
 
-def target_columns(target: Target, slates: Rankings) -> FloatArray:
-    """Return the probability that a policy shows what each position does, at whichever position, shape (N, k)."""
-    return np.asarray(target.position_matches(slates).sum(axis=1))
+def target_columns(target: Target, slates: Rankings, doubt: FloatArray) -> FloatArray:
+    """Return how likely a policy lists what each position shows, at whichever position, times doubts (N, k)."""
+    total = np.zeros(slates.shape)
+    for listed, probabilities in target.lists():
+        total += probabilities[:, None] * (slates[:, :, None] == listed[:, None, :]).any(axis=2)
+    return total * doubt
 
 
 def target_row(log: SlateLog, rows: RegressionRows, target: Target) -> FloatArray:
-    """Return the mean row over requests and a policy's slates, with `target_columns`: (P + k,).
+    """Return the mean row over requests and a policy's slates, shape (P,).
 
     What coefficients give to it is what they give to the policy.
     """
-    shape, shared = rows.shape, rows.shared.shape[1]
-    effects, contexts = np.zeros((shape.size * shape.n_items, shape.dim)), rows.contexts
-    common = np.zeros(shared + shape.size)
+    shape, contexts = rows.shape, rows.contexts
+    effects = np.zeros((shape.size * shape.n_items, shape.dim))
+    common = np.zeros(rows.shared.shape[1])
     common[: shape.dim] = contexts.sum(axis=0)
     for slates, probabilities in target.lists():
-        listed = RegressionRows.of(log, contexts, slates)
+        listed = RegressionRows.of(log.n_items, contexts, log.policy.best, slates)
         effects += listed.shown.T @ (contexts * probabilities[:, None])
-        common[shape.dim : shared] += probabilities @ listed.shared[:, shape.dim :]
-        common[shared:] += probabilities @ target_columns(target, slates)
+        common[shape.dim :] += probabilities @ listed.shared[:, shape.dim :]
     of_each_item = log.policy.eligible * (target.uniform_share / target.n_eligible)[:, None]
     effects += np.tile(of_each_item.T @ contexts, (shape.size, 1))
-    common[shape.dim : shared] += target.uniform_share @ (1.0 - shape.size / target.n_eligible)
-    common[shared:] += target.uniform_share @ (shape.size / target.n_eligible)
+    common[shape.dim :] += target.uniform_share @ (1.0 - shape.size / target.n_eligible)
     return np.concatenate([effects.ravel(), common]) / len(log)
+
+
+def columns_of_target(target: Target, doubts: Callable[[Rankings], FloatArray]) -> FloatArray:
+    """Return the mean of `target_columns` over requests and a policy's slates, shape (k,)."""
+    total = np.zeros(target.slates.shape[2])
+    for slates, probabilities in target.lists():
+        doubt = doubts(slates)
+        total += probabilities @ target_columns(target, slates, doubt)
+        total += (target.uniform_share / target.n_eligible * probabilities) @ doubt.sum(axis=1)
+    return total / len(target.uniform_share)
 
 
 def values_of_target(
@@ -144,6 +172,6 @@ def values_of_target(
     outside = (1.0 - shape.size / target.n_eligible[part]) * shared[shape.dim :].sum()
     total = target.uniform_share[part] * (of_items + contexts @ shared[: shape.dim] + outside)
     for slates, probabilities in target.lists():
-        listed = RegressionRows.of(log, rows.contexts, slates).part(part)
+        listed = RegressionRows.of(log.n_items, contexts, log.policy.best[part], slates[part])
         total = total + probabilities[part] * listed.apply(coefficients[:, None])[:, 0]
     return np.asarray(total)

@@ -26,7 +26,7 @@ from topk_bandit.learning.evaluation.regression import RegressionRows, standardi
 
 if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.equations import EffectPrior
-    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.slate_log import OtherSlates, SlateLog
     from topk_bandit.learning.evaluation.targets import Target
 
 __all__ = ["Fold", "RewardModel", "learn_rewards"]
@@ -40,10 +40,11 @@ _MOST_COEFFICIENTS, _EXACT = 1_000_000, 1e-6
 
 
 class Fold(NamedTuple):
-    """Requests that follow each other: which, and their rows of the regression."""
+    """Requests that follow each other: which, their rows of the regression, and from which others they are foreseen."""
 
     rows: slice
     features: RegressionRows
+    foreseen_from: slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,8 @@ class RewardModel:
         return np.concatenate([values_of_target(log, self.features, target, fold.rows, one) for fold, one in pairs])
 
 
-def learn_rewards(log: SlateLog) -> RewardModel:
-    """Learn the direct model from a log of at least `FOLDS` requests.
+def learn_rewards(log: SlateLog, others: OtherSlates | None = None) -> RewardModel:
+    """Learn the direct model from a log of at least `FOLDS` requests, and from slates that were shown otherwise.
 
     Raises
     ------
@@ -88,22 +89,44 @@ def learn_rewards(log: SlateLog) -> RewardModel:
     """
     if len(log) < FOLDS:
         raise InvalidArgumentError("log", f"expected at least {FOLDS} requests, got {len(log)}")
-    features = RegressionRows.of(log, standardised(log), log.slates)
+    features = RegressionRows.of(log.n_items, standardised(log, log.contexts), log.policy.best, log.slates)
     if features.n_coefficients > _MOST_COEFFICIENTS:
         text = f"{features.n_coefficients} coefficients, of positions times items times contexts"
         raise InvalidArgumentError("log", f"{text}, are more than {_MOST_COEFFICIENTS}")
     edges = np.linspace(0, len(log), FOLDS + 1).astype(int).tolist()
-    folds = tuple(Fold(rows, features.part(rows)) for rows in (slice(*pair) for pair in pairwise(edges)))
-    mean = float(log.rewards.mean())
-    rewards = log.rewards - mean
-    prior = likely_prior(rewards, features)
-    learned: list[FloatArray] = []
-    z = None
+    parts = [slice(*pair) for pair in pairwise(edges)]
+    folds = tuple(Fold(one, features.part(one), slice(one.start) if one.start else parts[1]) for one in parts)
+    learned_from = _LearnedFrom.of(log, features, others)
+    prior, z = likely_prior(learned_from.rewards, learned_from.features), None
+    coefficients: list[FloatArray] = []
     for fold in folds:
-        before = slice(0, fold.rows.start) if fold.rows.start else folds[1].rows
-        part = features.part(before)
-        right = part.gather(rewards[before, None]) / prior.noise
+        rows = learned_from.before(fold.rows.start) if fold.rows.start else np.arange(*edges[1:3])
+        part = learned_from.features.part(rows)
+        right = part.gather(learned_from.rewards[rows, None]) / prior.noise
         z = solve(part, prior, prior.gather(features.shape, right), rounding=_EXACT, start=z)
-        learned.append(prior.spread(features.shape, z)[:, 0])
-        learned[-1][features.shape.n_effects] += mean  # the one of the context is its first number
-    return RewardModel(features, folds, prior, tuple(learned))
+        coefficients.append(prior.spread(features.shape, z)[:, 0])
+        coefficients[-1][features.shape.n_effects] += learned_from.mean  # a context's first number is its one
+    return RewardModel(features, folds, prior, tuple(coefficients))
+
+
+class _LearnedFrom(NamedTuple):
+    """Rows, rewards less their mean, and how many requests of the log came before each row."""
+
+    features: RegressionRows
+    rewards: FloatArray
+    mean: float
+    requests_before: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, log: SlateLog, features: RegressionRows, others: OtherSlates | None) -> _LearnedFrom:
+        rewards, before = log.rewards, np.arange(len(log))
+        if others is not None:
+            contexts = standardised(log, others.contexts)
+            features = features.with_rows(RegressionRows.of(log.n_items, contexts, others.best, others.slates))
+            rewards, before = np.concatenate([rewards, others.rewards]), np.concatenate([before, others.before])
+        mean = float(rewards.mean())
+        return cls(features, rewards - mean, mean, before)
+
+    def before(self, request: int) -> NDArray[np.intp]:
+        """Return the rows that came before a request of the log."""
+        return np.flatnonzero(self.requests_before < request)

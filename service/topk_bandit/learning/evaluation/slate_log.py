@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from topk_bandit.learning.rankings import log_count, validated_rankings
 if TYPE_CHECKING:
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["LoggingPolicy", "SlateLog", "checked_slates", "share_of_each", "slate_log"]
+__all__ = ["LoggingPolicy", "OtherSlates", "SlateLog", "checked_slates", "share_of_each", "slate_log"]
 
 FloatArray = NDArray[np.float64]
 
@@ -126,6 +126,24 @@ class SlateLog:
             self.policy.uniform_share[rows],
         )
         return SlateLog(self.contexts[rows], policy, self.slates[rows], self.rewards[rows])
+
+
+class OtherSlates(NamedTuple):
+    """Slates that were shown instead of those drawn: nobody knows their propensities, but what they earned is known.
+
+    Attributes
+    ----------
+    contexts, best, slates, rewards
+        As in a `SlateLog`, of M requests.
+    before
+        How many requests of the `SlateLog` came before each, shape (M,).
+    """
+
+    contexts: FloatArray
+    best: Rankings
+    slates: Rankings
+    rewards: FloatArray
+    before: NDArray[np.intp]
 
 
 def slate_log(

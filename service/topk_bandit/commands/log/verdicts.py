@@ -1,0 +1,46 @@
+"""What a log says of a policy in a sentence; where it can't tell, with which exploration it would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topk_bandit.learning.evaluation.exploration import expected_margin
+
+if TYPE_CHECKING:
+    from topk_bandit.learning.evaluation.estimators import Estimate
+    from topk_bandit.learning.evaluation.reward_model import RewardModel
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.targets import Target
+
+__all__ = ["verdict"]
+
+_SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def verdict(log: SlateLog, target: Target, shown: Estimate, narrowest: Estimate, model: RewardModel | None) -> str:
+    """Return whether a policy earns more or less than what was shown, or that the log can't tell.
+
+    Parameters
+    ----------
+    narrowest
+        Of the estimates of the policy, the one with the narrowest interval.
+    model
+        Of the rewards, by which the exploration is found that would tell; None if there is none.
+    """
+    if narrowest.low > shown.high:
+        return "earns more than the slates that were shown"
+    if narrowest.high < shown.low:
+        return "earns less than the slates that were shown"
+    said = "the log can't tell whether it earns more or less than the slates that were shown"
+    if model is None:
+        return said
+    missed = float((model.residuals(log) ** 2).mean())
+    difference = abs(narrowest.value - shown.value)
+    largest = float(log.policy.uniform_share.max())
+    for share in (one for one in _SHARES if one > largest):
+        if expected_margin(log, target, noise=missed, uniform_share=share) <= difference:
+            return (
+                f"{said}; a uniform share of {share:.0%} would, on as many requests, if it earns {narrowest.value:.4g}"
+            )
+    margin = expected_margin(log, target, noise=missed, uniform_share=1.0)
+    return f"{said}; with a uniform share of 100% it could if they differed by more than {margin:.2g}"
