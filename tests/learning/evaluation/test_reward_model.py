@@ -140,7 +140,7 @@ def test_balanced_weights_are_those_of_the_least_square_error() -> None:
     values, errors, biases, expected = np.array([one[:4] for one in found]).T
     shares = 1.0 / expected / (1.0 / expected).sum()
     left = shares @ np.array([one[4] for one in found])
-    error = np.sqrt(shares**2 @ errors + max(left @ covariance @ left, shares**2 @ biases))
+    error = np.sqrt(shares**2 @ errors + (shares @ np.sqrt(biases)) ** 2)
     gain = np.sqrt(left[-size:] @ covariance[-size:, -size:] @ left[-size:])
     estimate = balanced(log, target, model)
     assert estimate.value == pytest.approx(shares @ values, abs=1e-2 * error)

@@ -127,7 +127,7 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     values, variances, biases, expected = np.array(parts).T
     shares = (1.0 / expected) / (1.0 / expected).sum()
     left = shares @ np.array(lefts)
-    left_by_all = max(prior.variance_of(shape, left), float(shares**2 @ biases))
+    left_by_all = float(shares @ np.sqrt(biases)) ** 2  # a policy that learns goes on with what it got wrong
     found = _estimate(float(shares @ values), float(shares**2 @ variances) + left_by_all)
     selected = np.concatenate([np.zeros(len(known)), left[len(known) :]])
     gain = float(np.sqrt(prior.variance_of(shape, selected)))  # it has one direction, so it is no part of the spread
