@@ -39,11 +39,10 @@ def dense_rows(log: SlateLog, slates: np.ndarray) -> np.ndarray:
     standard = (log.contexts[:, 1:] - log.contexts[:, 1:].mean(axis=0)) / log.contexts[:, 1:].std(axis=0)
     contexts = np.column_stack([np.ones(len(log)), standard])  # the log's own one tells nothing
     effects = indicators(slates, log.n_items)[:, :, None] * contexts[:, None, :]
-    outside = (slates[:, :, None] != log.policy.best[:, None, :]).all(axis=2)
-    return np.column_stack([effects.reshape(len(log), -1), contexts, outside])
+    return np.column_stack([effects.reshape(len(log), -1), contexts])
 
 
-def prior_covariance(prior: EffectPrior, n: int, *, selections: int = 1) -> np.ndarray:
+def prior_covariance(prior: EffectPrior, n: int, *, selections: int = 0) -> np.ndarray:
     """Return the covariance of effects, of alpha, and of what items gain that a policy selects: so many policies."""
     effects = np.kron(prior.positions, np.kron(np.eye(n), prior.parts))
     level = np.eye(len(prior.parts)) * prior.level
@@ -108,10 +107,10 @@ def test_balanced_weights_are_those_of_the_least_square_error() -> None:
     log = small_log()
     model, target = learn_rewards(log), always(log, log.policy.best[:, ::-1])
     every, prior = dense_rows(log, log.slates), model.prior
-    contexts, n, size = every[:, -5:-2], log.n_items, 2
+    contexts, n, size = every[:, -3:], log.n_items, 2
     wanted_slates, root, parts = target.slates[:, 0], np.linalg.eigh(prior.positions), np.linalg.cholesky(prior.parts)
     common = root.eigenvectors[:, -1] * np.sqrt(root.eigenvalues[-1])
-    covariance = prior_covariance(prior, n, selections=2)
+    covariance = prior_covariance(prior, n, selections=1)
     missed, found = model.residuals(log), []
     for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
         # What is not known of an item, were only it unknown, and the same at all positions.
@@ -129,7 +128,7 @@ def test_balanced_weights_are_those_of_the_least_square_error() -> None:
         rows = np.column_stack([every, shows])[fold.rows]
         of_target = np.take_along_axis(doubt, wanted_slates, axis=1)
         wanted = np.column_stack([dense_rows(log, wanted_slates), of_target]).mean(axis=0)
-        count, noise, residuals = len(rows), prior.noise / 10, missed[fold.rows]
+        count, noise, residuals = len(rows), prior.noise, missed[fold.rows]
         gram = rows @ covariance @ rows.T + noise * np.eye(count)
         weights = count * np.linalg.solve(gram, rows @ covariance @ wanted)
         left = wanted - rows.T @ weights / count
@@ -151,12 +150,10 @@ def test_balanced_weights_are_those_of_the_least_square_error() -> None:
 def test_slates_that_were_shown_otherwise_are_learned_from_once_they_came() -> None:
     log = small_log()
     rng = np.random.default_rng(3)
-    others = OtherSlates(
-        log.contexts[:40], log.policy.best[:40], log.slates[40:80], rng.normal(size=40), np.full(40, 60)
-    )
+    others = OtherSlates(log.contexts[:40], log.slates[40:80], rng.normal(size=40), np.full(40, 60))
     alone, beside = learn_rewards(log), learn_rewards(log, others)
     rows = dense_rows(log, log.slates)
-    more = RegressionRows.of(5, standardised(log, others.contexts), others.best, others.slates)
+    more = RegressionRows.of(5, standardised(log, others.contexts), others.slates)
     more_rows = more.apply(np.eye(more.n_coefficients))
     covariance = prior_covariance(beside.prior, 5)
     mean = np.concatenate([log.rewards, others.rewards]).mean()
@@ -213,7 +210,7 @@ def test_what_is_too_little_or_too_much_is_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(InvalidArgumentError, match="at least 10 requests"):
         learn_rewards(small_log(9))
     monkeypatch.setattr(reward_model, "_MOST_COEFFICIENTS", 20)
-    with pytest.raises(InvalidArgumentError, match=r"35 coefficients.* more than 20"):
+    with pytest.raises(InvalidArgumentError, match=r"33 coefficients.* more than 20"):
         learn_rewards(small_log())
 
 

@@ -250,7 +250,6 @@ class _Reader:
             return None
         return OtherSlates(
             self.encode(known),
-            np.array([one.best for one in known]),
             np.array([one.instead for one in known]),
             np.array([one.reward for one in known], dtype=float),
             np.searchsorted([one.position for one in used], [one.position for one in known]),

@@ -61,7 +61,7 @@ class EffectPrior:
         effects = (of_positions @ z[: shape.n_effects].reshape(size, -1)).reshape(size * items, dim, count)
         effects = np.matmul(of_parts, effects)
         level, selected = z[shape.n_effects : shape.n_effects + dim], z[shape.n_effects + dim :]
-        chosen = of_positions @ selected.reshape(-1, size, count) * (_SELECTION * np.sqrt(dim))
+        chosen = of_positions @ selected.reshape(len(selected) // size, size, count) * (_SELECTION * np.sqrt(dim))
         return np.concatenate([effects.reshape(-1, count), np.sqrt(self.level) * level, chosen.reshape(-1, count)])
 
     def variance_of(self, shape: Shape, row: FloatArray) -> float:

@@ -5,7 +5,6 @@ All estimates are of the mean, over the logged requests, of the reward that the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -101,14 +100,12 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     The weights of a fold are v . x for the rows x of its slates, with the v that makes the estimate's mean square error
     least: that of noise, and of what the weights leave of the target's mean row, times the effects as the prior has
     them (Hirshberg and Wager 2021, "Augmented minimax linear estimation"). They need no support request by request, so
-    that the interval is narrow; it holds as far as the model's form does. Folds are averaged by their expected errors.
+    that the interval is narrow; it holds as far as the model's form does. Folds are prior by their expected errors.
 
     Beside the model's features they balance how many items of the target's a slate shows that the model knows little
     of. A target is not chosen blindly: what it selects may be better than what the prior expects of any item.
     """
     prior, shape, residuals = model.prior, model.features.shape, model.residuals(log)
-    # What folds leave adds up, and their noise does not: each is to leave less than it would alone.
-    averaged = replace(prior, noise=prior.noise / len(model.folds))
     known, contexts, parts, lefts = target_row(log, model.features, target), model.features.contexts, [], []
     for fold, coefficients in zip(model.folds, model.coefficients, strict=True):
         covariances = item_covariances(model.features.part(fold.foreseen_from), prior)
@@ -116,13 +113,13 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
         row = np.concatenate([known, columns_of_target(target, doubt)])
         columns = target_columns(target, log.slates, doubt(log.slates))[fold.rows]
         features, missed = fold.features.with_columns(columns), residuals[fold.rows]
-        z, count = solve(features, averaged, averaged.gather(shape, row[:, None]), rounding=_ROUNDING), len(missed)
-        weights = features.apply(averaged.spread(shape, z))[:, 0] * count / averaged.noise
+        z, count = solve(features, prior, prior.gather(shape, row[:, None]), rounding=_ROUNDING), len(missed)
+        weights = features.apply(prior.spread(shape, z))[:, 0] * count / prior.noise
         left = row - features.gather(weights[:, None])[:, 0] / count
         square, value = float((weights**2).mean()), known @ coefficients
         variance = max(float(((weights * missed) ** 2).mean()), square * float((missed**2).mean())) / count
         bias = prior.variance_of(shape, left)
-        parts.append((value + (weights * missed).mean(), variance, bias, square * averaged.noise / count + bias))
+        parts.append((value + (weights * missed).mean(), variance, bias, square * prior.noise / count + bias))
         lefts.append(left)
     values, variances, biases, expected = np.array(parts).T
     shares = (1.0 / expected) / (1.0 / expected).sum()

@@ -1,8 +1,8 @@
 """Rows of the regression of rewards: which slates show which item where, in which context, and what a policy shows.
 
 Coefficients are one vector: effects theta (k, n, C) of an item at a position in a context, then those that all items
-share. The latter are C of the context alone, k for items that b does not show, by position, and where a policy is
-weighed k for items that it would show. Rows are sparse, so that a shop of any size has a regression.
+share. The latter are C of the context alone, and where a policy is weighed k for items that it would show. Rows are
+sparse, so that a shop of any size has a regression.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class RegressionRows:
     shared: FloatArray
 
     @classmethod
-    def of(cls, n_items: int, contexts: FloatArray, best: Rankings, slates: Rankings) -> RegressionRows:
-        """Return the rows of slates (A, k) to requests with contexts as `standardised` gives them and best slates b."""
+    def of(cls, n_items: int, contexts: FloatArray, slates: Rankings) -> RegressionRows:
+        """Return the rows of slates (A, k) to requests with contexts as `standardised` gives them."""
         count, size = slates.shape
         shape = Shape(size, n_items, contexts.shape[1])
         places = (np.arange(size) * n_items + slates).ravel()
         ends = np.arange(0, count * size + 1, size)
         shown = csr_array((np.ones(count * size), places, ends), shape=(count, size * n_items))
-        return cls(shape, contexts, shown, np.column_stack([contexts, _outside(best, slates)]))
+        return cls(shape, contexts, shown, contexts)
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -119,11 +119,6 @@ def standardised(log: SlateLog, contexts: FloatArray) -> FloatArray:
     return np.column_stack([np.ones(len(contexts)), standard])
 
 
-def _outside(best: Rankings, slates: Rankings) -> FloatArray:
-    """Return whether each position shows what b does not, shape (A, k)."""
-    return np.asarray((slates[:, :, None] != best[:, None, :]).all(axis=2), dtype=float)
-
-
 def target_columns(target: Target, slates: Rankings, doubt: FloatArray) -> FloatArray:
     """Return how likely a policy lists what each position shows, at whichever position, times doubts (N, k)."""
     total = np.zeros(slates.shape)
@@ -139,16 +134,12 @@ def target_row(log: SlateLog, rows: RegressionRows, target: Target) -> FloatArra
     """
     shape, contexts = rows.shape, rows.contexts
     effects = np.zeros((shape.size * shape.n_items, shape.dim))
-    common = np.zeros(rows.shared.shape[1])
-    common[: shape.dim] = contexts.sum(axis=0)
     for slates, probabilities in target.lists():
-        listed = RegressionRows.of(log.n_items, contexts, log.policy.best, slates)
+        listed = RegressionRows.of(log.n_items, contexts, slates)
         effects += listed.shown.T @ (contexts * probabilities[:, None])
-        common[shape.dim :] += probabilities @ listed.shared[:, shape.dim :]
     of_each_item = log.policy.eligible * (target.uniform_share / target.n_eligible)[:, None]
     effects += np.tile(of_each_item.T @ contexts, (shape.size, 1))
-    common[shape.dim :] += target.uniform_share @ (1.0 - shape.size / target.n_eligible)
-    return np.concatenate([effects.ravel(), common]) / len(log)
+    return np.concatenate([effects.ravel(), contexts.sum(axis=0)]) / len(log)
 
 
 def columns_of_target(target: Target, doubts: Callable[[Rankings], FloatArray]) -> FloatArray:
@@ -169,9 +160,8 @@ def values_of_target(
     effects = shape.effects(coefficients)[..., 0].sum(axis=0)
     shared = coefficients[shape.n_effects :]
     of_items = ((log.policy.eligible[part] @ effects) * contexts).sum(axis=1) / target.n_eligible[part]
-    outside = (1.0 - shape.size / target.n_eligible[part]) * shared[shape.dim :].sum()
-    total = target.uniform_share[part] * (of_items + contexts @ shared[: shape.dim] + outside)
+    total = target.uniform_share[part] * (of_items + contexts @ shared)
     for slates, probabilities in target.lists():
-        listed = RegressionRows.of(log.n_items, contexts, log.policy.best[part], slates[part])
+        listed = RegressionRows.of(log.n_items, contexts, slates[part])
         total = total + probabilities[part] * listed.apply(coefficients[:, None])[:, 0]
     return np.asarray(total)

@@ -1,13 +1,10 @@
 """The direct model of rewards: items at positions, times contexts, by ridge regression.
 
-    f(x, s) = alpha . x + sum_j (theta[j, s_j] . x + gamma_j [s_j not in b]) + noise,   theta[:, i, :] ~ N(0, P x Q)
+    f(x, s) = alpha . x + sum_j theta[j, s_j] . x + noise,   theta[:, i, :] ~ N(0, P x Q)
 
 x is the context, standardised, with a one. P says how alike an item's effects at different positions are, Q how large
 those of each part of the context are; both, and the variance of the noise, are the most likely ones for the rewards
 (by expectation maximisation). So positions share what they have in common, and nothing is said of it beforehand.
-
-gamma is what items lose that the logging policy did not select, on average. A policy that learns, or knows more than
-its log, hardly shows its bad items; without gamma a model would expect of them what it expects of those it has seen.
 """
 
 from __future__ import annotations
@@ -89,7 +86,7 @@ def learn_rewards(log: SlateLog, others: OtherSlates | None = None) -> RewardMod
     """
     if len(log) < FOLDS:
         raise InvalidArgumentError("log", f"expected at least {FOLDS} requests, got {len(log)}")
-    features = RegressionRows.of(log.n_items, standardised(log, log.contexts), log.policy.best, log.slates)
+    features = RegressionRows.of(log.n_items, standardised(log, log.contexts), log.slates)
     if features.n_coefficients > _MOST_COEFFICIENTS:
         text = f"{features.n_coefficients} coefficients, of positions times items times contexts"
         raise InvalidArgumentError("log", f"{text}, are more than {_MOST_COEFFICIENTS}")
@@ -122,7 +119,7 @@ class _LearnedFrom(NamedTuple):
         rewards, before = log.rewards, np.arange(len(log))
         if others is not None:
             contexts = standardised(log, others.contexts)
-            features = features.with_rows(RegressionRows.of(log.n_items, contexts, others.best, others.slates))
+            features = features.with_rows(RegressionRows.of(log.n_items, contexts, others.slates))
             rewards, before = np.concatenate([rewards, others.rewards]), np.concatenate([before, others.before])
         mean = float(rewards.mean())
         return cls(features, rewards - mean, mean, before)

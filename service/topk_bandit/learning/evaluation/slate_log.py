@@ -133,14 +133,13 @@ class OtherSlates(NamedTuple):
 
     Attributes
     ----------
-    contexts, best, slates, rewards
+    contexts, slates, rewards
         As in a `SlateLog`, of M requests.
     before
         How many requests of the `SlateLog` came before each, shape (M,).
     """
 
     contexts: FloatArray
-    best: Rankings
     slates: Rankings
     rewards: FloatArray
     before: NDArray[np.intp]
