@@ -81,7 +81,8 @@ def _rows(log: SlateLog, target: Target, model: RewardModel | InvalidArgumentErr
         yield _row(name, estimate)
     if isinstance(model, InvalidArgumentError):
         yield f"  doubly robust and balanced need a model of rewards: {model.problem}"
-    narrowest = min(estimates, key=lambda name: estimates[name].high - estimates[name].low)
+    safe = [name for name in estimates if name != "balanced"]  # it alone needs its model to be right
+    narrowest = min(safe, key=lambda name: estimates[name].high - estimates[name].low)
     said = verdict(log, target, on_policy(log), estimates[narrowest], learned)
     yield f"  by {narrowest}: {said}"
 
