@@ -62,7 +62,7 @@ class LeftOut(NamedTuple):
     shown_otherwise
         Another slate was shown instead, which was not drawn from a known distribution; see `LoggedSlates.otherwise`.
     baseline
-        They are baseline slates: too few candidates were left for any policy to choose from.
+        They are baseline slates: the stage, the group or a lack of candidates asked for them, and no policy chose.
     """
 
     before_snapshot: int

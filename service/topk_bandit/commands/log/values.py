@@ -57,7 +57,8 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
             mean = f"{earned.mean():.4g}"
             yield f"{len(earned):,} of them have a reward, {mean} on average: the model of rewards learns from these"
     if left_out.baseline:
-        yield f"{left_out.baseline:,} baseline slates are left out: too few candidates were left to choose from"
+        why = "the stage, the group or a lack of candidates asked for them"
+        yield f"{left_out.baseline:,} baseline slates are left out: {why}"
     if logged.imported:
         yield f"{logged.imported:,} imported rows are left out: what else could have been shown is not known"
     if left_out.before_snapshot:
