@@ -23,7 +23,7 @@ def verdict(log: SlateLog, target: Target, shown: Estimate, narrowest: Estimate,
     Parameters
     ----------
     narrowest
-        Of the estimates of the policy, the one with the narrowest interval.
+        Of the estimates that need no right model of rewards, the one with the narrowest interval.
     model
         Of the rewards, by which the exploration is found that would tell; None if there is none.
     """
