@@ -358,3 +358,46 @@ def test_what_one_bandit_fails_with_stops_no_other(stores: Stores, caplog: pytes
         assert "can't be compared" in caplog.text
 
     on_a_worker(stores, scenario, control_share=0.5)
+
+
+@pytest.mark.parametrize("default", [None, 0.0])
+@pytest.mark.parametrize("kind", [Aggregation.FIRST, Aggregation.SUM])
+def test_slates_of_before_a_change_of_the_share_count_nowhere(
+    stores: Stores, kind: Aggregation, default: float | None
+) -> None:
+    """Nor do their rewards, their amendments, or what is taken back, however wild they were.
+
+    While a bandit is frozen all of them can be amended: none is learned.
+    """
+
+    async def scenario(worker: Worker) -> None:
+        async def reward(given: Recommendation, value: float) -> None:
+            await worker.recommender.reward(NAME, given.recommendation_id, value, reward_id="a", final=True)
+
+        before = [await recommend(worker, number) for number in range(6)]
+        for given in before[:4]:
+            await reward(given, 1e100)
+        await stores.pass_time(10)
+        await change(worker, control_share=0.25)
+        after = [await recommend(worker, number) for number in range(100, 106)]
+        for given in after:
+            await reward(given, 0.5)
+        await reward(before[4], 1e100)
+        known = (await followed(worker)).comparison
+        for place, given in enumerate(before[:5]):
+            await worker.recommender.correct_reward(NAME, given.recommendation_id, None if place % 2 else 1.0)
+        await stores.pass_time(HOUR_MS)
+        await worker.models.expire(NAME)
+        model = await followed(worker)
+        assert model.comparison == known
+        assert known.bandit.earned.count + known.control.earned.count == 6
+        assert_same(model, await rebuilt(worker.store))
+
+    on_a_worker(
+        stores,
+        scenario,
+        stage=Stage.FROZEN,
+        control_share=0.5,
+        default_reward=default,
+        reward_aggregation=kind,
+    )

@@ -79,8 +79,9 @@ class Comparison:
 
     Attributes
     ----------
-    since_ms
-        When the control share was set last, by the store's clock; 0 for a bandit that never had one.
+    since_ms, since_position
+        When the control share was set last, by the store's clock, and where in the log; 0 for a bandit that never had
+        one.
     guarded_position, guarded_reason
         Where in the log a guardrail changed the settings last, and why.
     """
@@ -89,6 +90,7 @@ class Comparison:
     bandit: GroupTally = GroupTally()
     control: GroupTally = GroupTally()
     since_ms: int = 0
+    since_position: int = 0
     guarded_position: int = 0
     guarded_reason: str = ""
 
@@ -98,7 +100,7 @@ class Comparison:
             case Recommended(recommendation=given):
                 return self._draw(given)
             case SettingsChanged(settings, guarded=reason):
-                changed = self._change(settings, before, at_ms=logged.at_ms)
+                changed = self._change(settings, before, logged)
                 position = logged.position
                 return replace(changed, guarded_position=position, guarded_reason=reason) if reason else changed
             case Rewarded() | Expired() | RewardRevised() | RewardAmended() as earned:
@@ -111,7 +113,7 @@ class Comparison:
         return drawn if given.shadow is None else replace(drawn, shadow=self.shadow.after(given))
 
     def _earn(self, event: Rewarded | Expired | RewardRevised | RewardAmended) -> Comparison:
-        if not isinstance(event, RewardAmended) and event.shown is not None and event.shown.at_ms < self.since_ms:
+        if self._is_older(event):
             return self
         match event:
             case Rewarded(value=value):
@@ -121,6 +123,12 @@ class Comparison:
             case RewardRevised(value=after, before=before) | RewardAmended(value=after, replaced=before):
                 return self._count(event.group, before, after)
 
+    def _is_older(self, event: Rewarded | Expired | RewardRevised | RewardAmended) -> bool:
+        """Return whether an event's slate was recommended before the groups began."""
+        if isinstance(event, RewardAmended) or event.shown is None:
+            return 0 < event.given_position < self.since_position
+        return event.shown.at_ms < self.since_ms
+
     def _count(self, group: Group, before: float | None, value: float | None) -> Comparison:
         """Count what a slate earned, None for one that does not count."""
         known = self._of(group)
@@ -128,7 +136,7 @@ class Comparison:
             return self
         earned = known.earned
         if before is not None:
-            # Of what was counted before the groups began anew, some may be amended now.
+            # Where nobody knows when a slate was recommended, it may be one of before the groups began anew.
             if not earned.count:
                 return self
             earned = earned.minus(before)
@@ -140,10 +148,11 @@ class Comparison:
     def _with(self, group: Group, tally: GroupTally) -> Comparison:
         return replace(self, control=tally) if group is Group.CONTROL else replace(self, bandit=tally)
 
-    def _change(self, settings: BanditSettings, before: BanditSettings, *, at_ms: int) -> Comparison:
+    def _change(self, settings: BanditSettings, before: BanditSettings, logged: LoggedEvent) -> Comparison:
         changed = self
         if settings.control_share != before.control_share:
-            changed = replace(self, bandit=GroupTally(), control=GroupTally(), since_ms=at_ms)
+            changed = replace(self, bandit=GroupTally(), control=GroupTally())
+            changed = replace(changed, since_ms=logged.at_ms, since_position=logged.position)
         if settings.stage is Stage.SHADOW and before.stage is not Stage.SHADOW:
             changed = replace(changed, shadow=ShadowTally())
         return changed
@@ -154,7 +163,7 @@ class Comparison:
         return {
             "shadow": [shadow.slates, shadow.agreements, shadow.shared_items, shadow.gain_sum, shadow.deviation_sum],
             "groups": [_group_document(self.bandit), _group_document(self.control)],
-            "since_ms": self.since_ms,
+            "since": [self.since_ms, self.since_position],
             "guarded": [self.guarded_position, self.guarded_reason],
         }
 
@@ -164,7 +173,7 @@ class Comparison:
         try:
             bandit, control = map(_read_group, document["groups"])
             shadow, guarded = ShadowTally(*document["shadow"]), document["guarded"]
-            return cls(shadow, bandit, control, document["since_ms"], *guarded)
+            return cls(shadow, bandit, control, *document["since"], *guarded)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(f"a comparison can't be read: {error!r}") from error
 

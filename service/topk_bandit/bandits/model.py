@@ -363,7 +363,9 @@ def _begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         encoder=encoder,
         item_features=item_features,
         since_checkpoint=1,
-        comparison=Comparison(since_ms=first.at_ms if settings.control_share else 0),
+        comparison=Comparison(since_ms=first.at_ms, since_position=first.position)
+        if settings.control_share
+        else NOTHING_COMPARED,
     )
     model = replace(model, history=model.history.begin(first.at_ms, model.totals))
     return _adopt_prior(model, first.event.prior) if settings.prior_digest else model

@@ -612,7 +612,8 @@ class RewardAmended:
 
     `before` is what it was, of a slate that was set aside: nobody else knows. None of one that was learned.
     `item_values` are what is known of its items from now on; None where that is nothing, and of one that was set aside.
-    `group` is that of the slate's request, and `replaced` what its reward was if it has a group.
+    `group` is that of the slate's request. If it has one, `replaced` is what its reward was, and `given_position` where
+    the slate was recommended; 0 where nobody knows.
     """
 
     recommendation_id: str
@@ -621,6 +622,7 @@ class RewardAmended:
     item_values: ItemValues | None = None
     group: Group = Group.NONE
     replaced: float | None = None
+    given_position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -674,7 +676,8 @@ class Expired:
     """A deadline passed; `default_reward` is what is learned instead for `shown`, both None when nothing is.
 
     `item_values` are what is learned of its items with it; None for nothing. `group` is that of the slate's request;
-    NONE of a slate that is taken back.
+    NONE of a slate that is taken back. If it has a group and nothing is `shown`, `given_position` is where it was
+    recommended; 0 where nobody knows.
     """
 
     recommendation_id: str
@@ -683,6 +686,7 @@ class Expired:
     aside: bool = False
     item_values: ItemValues | None = None
     group: Group = Group.NONE
+    given_position: int = 0
 
 
 SlateEvent: TypeAlias = Activated | Lapsed | RewardCollected | Rewarded | RewardAmended | RewardRevised | Expired

@@ -458,7 +458,10 @@ def _past_slate(context: ContextLayout, slate: tuple[str, ...], reward: float, *
 
 def _maker(kind: type[Any]) -> Callable[..., Any]:
     """Return what makes an event of its fields: None stands for not set aside, and for no group or reason."""
-    usual = [{"aside": False, "group": Group.NONE, "guarded": ""}.get(name) for name in kind.__dataclass_fields__]
+    usual = [
+        {"aside": False, "group": Group.NONE, "given_position": 0, "guarded": ""}.get(name)
+        for name in kind.__dataclass_fields__
+    ]
 
     def make(*values: object) -> Any:  # noqa: ANN401, as kinds are
         return kind(*(known if value is None else value for value, known in zip(values, usual, strict=True)))
@@ -505,7 +508,17 @@ _TAGS: dict[type[Event], str] = {
     Imported: "imported",
     EventSkipped: "event_skipped",
 }
-_LEFT_OUT = ("prior", "aside", "before", "item_values", "item_values_before", "group", "replaced", "guarded")
+_LEFT_OUT = (
+    "prior",
+    "aside",
+    "before",
+    "item_values",
+    "item_values_before",
+    "group",
+    "replaced",
+    "given_position",
+    "guarded",
+)
 _MAKERS: dict[type[Event], Callable[..., Any]] = {
     kind: _maker(kind)
     for kind in (

@@ -335,7 +335,7 @@ def _corrected(
     item_values = aggregate_items(settings, after.rewards) if is_learned else None
     group = recorded.recommendation.group
     replaced = None if group is Group.NONE else aggregate(kind, recorded.rewards)
-    amended = RewardAmended(key, left, before, item_values, group, replaced)
+    amended = RewardAmended(key, left, before, item_values, group, replaced, _given_position(recorded))
     return replace(after, state=state, position=appended(0)), [amended]
 
 
@@ -393,10 +393,15 @@ def _end(settings: BanditSettings, recorded: Recorded, *, place: int) -> tuple[R
         return ended, Rewarded(key, value, recorded.shown, recorded.aside, item_values, group)
     default = settings.default_reward
     if default is None:
-        expired = Expired(key, None, None, recorded.aside, group=group)
+        expired = Expired(key, None, None, recorded.aside, group=group, given_position=_given_position(recorded))
     else:
         expired = Expired(key, default + 0.0, recorded.shown, recorded.aside, item_values, group)
     return replace(recorded, state=RecordState.EXPIRED), expired
+
+
+def _given_position(recorded: Recorded) -> int:
+    """Return where a slate with a group was recommended, for an event that has no other word of when that was."""
+    return 0 if recorded.recommendation.group is Group.NONE else recorded.logged
 
 
 def _collected(recorded: Recorded, taken: PostedReward) -> RewardCollected:
