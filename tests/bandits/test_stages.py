@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,13 @@ from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.bandits.stages import group_of
 from topk_bandit.domain.bandits import Aggregation, Item, Recommended, SettingsChanged
-from topk_bandit.domain.errors import InvalidArgumentError, NotReadyError
+from topk_bandit.domain.errors import (
+    CorruptDataError,
+    InvalidArgumentError,
+    NotFoundError,
+    NotReadyError,
+    UnavailableError,
+)
 from topk_bandit.domain.stages import Group, GroupStats, Stage
 
 if TYPE_CHECKING:
@@ -351,13 +358,88 @@ def test_what_one_bandit_fails_with_stops_no_other(stores: Stores, caplog: pytes
         model = await followed(worker)
 
         class Broken:
-            def find_own(self) -> dict[Any, Any]:
-                return {"broken": None, NAME: model}
+            is_mended = False
 
-        await Guardrails(Broken(), worker.bandits, hooks=worker.hooks).go_round()
-        assert "can't be compared" in caplog.text
+            def find_own(self) -> dict[Any, Any]:
+                return {"broken": model if self.is_mended else None, NAME: model}
+
+            async def follow(self, _name: object) -> Model:
+                return model
+
+        broken = Broken()
+        guardrails = Guardrails(broken, worker.bandits, hooks=worker.hooks)
+        for _ in range(3):
+            await guardrails.go_round()
+        assert caplog.text.count("can't be compared") == 1
+        broken.is_mended = True
+        await guardrails.go_round()
+        broken.is_mended = False
+        await guardrails.go_round()
+        assert caplog.text.count("can't be compared") == 2
 
     on_a_worker(stores, scenario, control_share=0.5)
+
+
+async def make_worse(worker: Worker, count: int = 900) -> None:
+    for number in range(count):
+        given = await recommend(worker, number)
+        value = float(given.group is Group.CONTROL and number % 3 == 0)
+        await worker.recommender.reward(NAME, given.recommendation_id, value)
+
+
+@pytest.mark.parametrize("error", [UnavailableError("away"), CorruptDataError("damaged"), NotFoundError("gone")])
+def test_a_guardrail_that_can_not_take_a_bandit_off_tries_again_and_logs_nothing(
+    stores: Stores, error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(worker: Worker) -> None:
+        await make_worse(worker)
+        guardrails = Guardrails(worker.models, worker.bandits, hooks=worker.hooks)
+
+        async def fail(*_: object, **__: object) -> None:
+            raise error
+
+        with monkeypatch.context() as away:
+            away.setattr(worker.bandits, "update_bandit", fail)
+            for _ in range(3):
+                await guardrails.go_round()
+        assert caplog.records == []
+        assert (await followed(worker)).settings.stage is Stage.LIVE
+        await guardrails.go_round()
+        assert (await followed(worker)).settings.stage is Stage.SHADOW
+
+    on_a_worker(stores, scenario, control_share=0.5, guardrail_margin=0.1)
+
+
+def test_of_two_workers_one_takes_a_bandit_off(stores: Stores) -> None:
+    async def scenario(worker: Worker) -> None:
+        both = await asyncio.gather(*(worker.bandits.take_off(NAME, "worse") for _ in range(2)))
+        assert sorted(both) == [False, True]
+        [taken] = [one for one in await whole_log(worker.store, NAME) if isinstance(one.event, SettingsChanged)]
+        assert isinstance(taken.event, SettingsChanged)
+        assert taken.event.settings.stage is Stage.SHADOW
+
+    on_a_worker(stores, scenario, control_share=0.5, guardrail_margin=0.1)
+
+
+def test_a_guardrail_does_not_judge_by_groups_that_have_begun_anew(stores: Stores) -> None:
+    """Its worker does not know of the new share yet."""
+
+    async def scenario(worker: Worker) -> None:
+        await make_worse(worker)
+        old = await followed(worker)
+
+        class Behind:
+            follow = staticmethod(worker.models.follow)
+
+            def find_own(self) -> dict[Any, Model]:
+                return {NAME: old}
+
+        guardrails = Guardrails(Behind(), worker.bandits, hooks=worker.hooks)
+        await change(worker, control_share=0.25)
+        await guardrails.go_round()
+        assert (await followed(worker)).settings.stage is Stage.LIVE
+
+    on_a_worker(stores, scenario, control_share=0.5, guardrail_margin=0.1)
 
 
 @pytest.mark.parametrize("default", [None, 0.0])

@@ -130,11 +130,16 @@ class Bandits:
 
     async def take_off(self, name: BanditName, reason: str) -> bool:
         """Put a bandit in shadow because its guardrail asks for that; return whether this call did it."""
-        before = await self._store.get_bandit(name)
-        if in_shadow(before.settings) == before.settings:
-            return False
-        updated = await self.update_bandit(name, in_shadow, reason=reason)
-        return updated.revision == before.revision + 1
+        is_taken_off = False
+
+        def change(settings: BanditSettings) -> BanditSettings:
+            nonlocal is_taken_off
+            changed = in_shadow(settings)
+            is_taken_off = changed != settings  # the last call decides: before it somebody else was faster
+            return changed
+
+        await self.update_bandit(name, change, reason=reason)
+        return is_taken_off
 
     async def update_bandit(
         self, name: BanditName, change: Callable[[BanditSettings], BanditSettings], *, reason: str = ""

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from topk_bandit.bandits.lifts import describe_lift, find_guardrail_reason
+from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.administration import Bandits
@@ -28,6 +29,10 @@ class _Models(Protocol):
         """Return the models that are here of bandits that this worker owns."""
         ...
 
+    async def follow(self, name: BanditName) -> Model:
+        """Return a bandit's model at its log's end."""
+        ...
+
 
 class Guardrails:
     """Looks at each bandit of this worker that has a control group, round after round.
@@ -45,6 +50,7 @@ class Guardrails:
         self._bandits = bandits
         self._hooks = hooks
         self._round_seconds = round_seconds
+        self._failing: set[BanditName] = set()
 
     async def run(self) -> None:
         """Go round until cancelled."""
@@ -53,12 +59,22 @@ class Guardrails:
             await asyncio.sleep(self._round_seconds)
 
     async def go_round(self) -> None:
-        """Look at each bandit once; what one fails with stops no other."""
-        for name, model in self._models.find_own().items():
+        """Look at each bandit once; what one fails with stops no other, and is logged once while it lasts."""
+        models = self._models.find_own()
+        self._failing &= models.keys()
+        for name, model in models.items():
+            await asyncio.sleep(0)  # calls come first, however many bandits there are
             try:
                 await self._look(name, model)
+            except (UnavailableError, ExhaustedError, CorruptDataError, NotFoundError) as error:
+                # The store's own alerts report that it is away or full, and the watch over damage what is damaged.
+                _log.debug("a bandit can't be taken off now: %s", error, extra={"bandit": str(name)})
             except Exception:  # noqa: BLE001 - one bandit that fails must not stop the others, nor later rounds
-                _log.exception("the groups of a bandit can't be compared", extra={"bandit": str(name)})
+                if name not in self._failing:
+                    _log.exception("the groups of a bandit can't be compared", extra={"bandit": str(name)})
+                self._failing.add(name)
+            else:
+                self._failing.discard(name)
 
     async def _look(self, name: BanditName, model: Model) -> None:
         lift = describe_lift(model)
@@ -66,7 +82,10 @@ class Guardrails:
             return
         shortfall = 0.0 if lift.ratio is None else max(0.0, 1.0 - lift.ratio.high)
         self._hooks.compared(str(name), shortfall=shortfall, has_odd_groups=lift.has_odd_groups)
-        reason = find_guardrail_reason(model)
+        if not find_guardrail_reason(model):
+            return
+        # Its settings may be others by now, or its groups have begun anew.
+        reason = find_guardrail_reason(await self._models.follow(name))
         if reason and await self._bandits.take_off(name, reason):
             _log.warning("a guardrail took a bandit off: %s", reason, extra={"bandit": str(name)})
             self._hooks.guarded()

@@ -85,7 +85,8 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "value", "must be from {} to {}, the bandit's reward_range".format(*ends.split())
     ),
     "request_id_reused": lambda *_: ConflictError(
-        "REQUEST_ID_REUSED", "the request id was used with another context, other features or other candidates"
+        "REQUEST_ID_REUSED",
+        "the request id was used with another context, features, candidates, baseline slate or group key",
     ),
     "slate_gone": lambda _, key: NotReadyError(
         "SLATE_GONE", f"recommendation {key} has ended, and its slate is not kept any more; ask with another request id"

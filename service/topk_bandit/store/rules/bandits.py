@@ -40,10 +40,12 @@ def change_settings(
     known: Known, settings: BanditSettings, *, revision: int, prior: Prior | None, reason: str
 ) -> Decision[None]:
     """Decide what becomes of settings; see `Store.update_settings`."""
-    if known.settings == settings:
-        return Decision(None, Commit())
-    if known.revision != revision:
+    is_same = known.settings == settings
+    # Of several workers that take a bandit off one does it, and has to know that.
+    if known.revision != revision and (reason or not is_same):
         raise refusal("revision_changed", known.name)
+    if is_same:
+        return Decision(None, Commit())
     return Decision(None, Commit((SettingsChanged(settings, prior, reason),), settings=settings, revises=True))
 
 
