@@ -352,6 +352,14 @@ def test_baseline_slates_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("".join(f"{line}\n" for line in lines(found[0])), encoding="utf-8")
     assert main(["log", "evaluate", str(path), f"--slate={','.join(FIXED)}"]) == 0
     assert "20 baseline slates are left out" in capsys.readouterr().out
+    shown = [
+        replace(one, event=replace(one.event, recommendation=replace(one.event.recommendation, baseline=True)))
+        if isinstance(one.event, Recommended)
+        else one
+        for one in found[0].events
+    ]
+    assert evaluated(replace(found[0], events=shown), tmp_path) == 1
+    assert "own in it has a reward; its 60 baseline slates are left out" in capsys.readouterr().err
 
 
 def test_propensities_are_those_that_a_reset_led_to() -> None:
@@ -473,7 +481,7 @@ def test_logs_that_cannot_be_folded_are_refused(tmp_path: Path, capsys: pytest.C
         (dump.events[4:], "a log begins with BanditCreated or a snapshot, not with "),
         ((), "a log begins with BanditCreated or a snapshot, not with nothing"),
         ((*dump.events[:4], *dump.events[5:]), "event 6 can't follow event 4"),
-        (dump.events[:2], "log: no recommendation in it has a reward"),
+        (dump.events[:2], "log: no slate of the bandit's own in it has a reward"),
     ):
         assert evaluated(replace(dump, events=events), tmp_path) == 1
         assert problem in capsys.readouterr().err

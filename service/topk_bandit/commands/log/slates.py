@@ -139,7 +139,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
     rewarded = [one for one in as_drawn if one.reward is not None]
     otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
-        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise)))
+        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines))
     n_items = len(reader.items.ids)
     _check_propensities(known, n_items)
     used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
@@ -164,9 +164,10 @@ def read_slates(dump: Dump) -> LoggedSlates:
     )
 
 
-def _nothing_to_evaluate(otherwise: int) -> str:
+def _nothing_to_evaluate(otherwise: int, baselines: int) -> str:
     if not otherwise:
-        return "no recommendation in it has a reward"
+        beside = f"; its {baselines:,} baseline slates are left out" if baselines else ""
+        return f"no slate of the bandit's own in it has a reward{beside}"
     problem = (
         f"no slate has a reward that was shown as drawn: {otherwise:,} have one instead of which another was shown"
     )
