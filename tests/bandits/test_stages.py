@@ -294,8 +294,12 @@ def test_groups_are_shown_their_slates_and_count_what_they_earn(stores: Stores) 
         assert_same(model, await rebuilt(worker.store))
         refit = replace(model, state=model.state.refit(1.0))
         assert decode_model(encode_model(refit, 2), limits=LIMITS).comparison == model.comparison
+        await worker.bandits.reset_bandit(NAME)
+        assert lift_of(await followed(worker)).control == GroupStats(0, 0, 0.0)
+        await recommend(worker, 999)
         await change(worker, control_share=0.25)
         assert lift_of(await followed(worker)).bandit == GroupStats(0, 0, 0.0)
+        assert lift_of(await followed(worker)).control == GroupStats(0, 0, 0.0)
 
     on_a_worker(stores, scenario, control_share=0.5)
 

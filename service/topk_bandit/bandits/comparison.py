@@ -1,8 +1,9 @@
 """What a bandit's slates are compared by: what it would have shown in shadow, and what its two groups earn.
 
-Both are functions of the log alone. Groups begin anew where the control share changes: before, another part of the
-requests was in each. A slate counts in its group once it has ended or its reward is first learned, with 0 if it earned
-nothing; what was taken back does not count. A slate that was shown before the change counts nowhere.
+Both are functions of the log alone. Groups begin anew where the control share changes, since before another part of
+the requests was in each, and with a reset: what was forgotten earned the rewards before. A slate counts in its group
+once it has ended or its reward is first learned, with 0 if it earned nothing; what was taken back does not count. A
+slate that was shown before counts nowhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import (
+    BanditReset,
     Expired,
     Recommended,
     RewardAmended,
@@ -99,6 +101,8 @@ class Comparison:
         match logged.event:
             case Recommended(recommendation=given):
                 return self._draw(given)
+            case BanditReset() if self.since_ms:
+                return self._begin_anew(logged)
             case SettingsChanged(settings, guarded=reason):
                 changed = self._change(settings, before, logged)
                 position = logged.position
@@ -151,11 +155,14 @@ class Comparison:
     def _change(self, settings: BanditSettings, before: BanditSettings, logged: LoggedEvent) -> Comparison:
         changed = self
         if settings.control_share != before.control_share:
-            changed = replace(self, bandit=GroupTally(), control=GroupTally())
-            changed = replace(changed, since_ms=logged.at_ms, since_position=logged.position)
+            changed = self._begin_anew(logged)
         if settings.stage is Stage.SHADOW and before.stage is not Stage.SHADOW:
             changed = replace(changed, shadow=ShadowTally())
         return changed
+
+    def _begin_anew(self, logged: LoggedEvent) -> Comparison:
+        groups = replace(self, bandit=GroupTally(), control=GroupTally())
+        return replace(groups, since_ms=logged.at_ms, since_position=logged.position)
 
     def as_document(self) -> dict[str, Any]:
         """Return it as snapshots and digests have it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import (
     BanditCreated,
+    BanditReset,
     Expired,
     Recommended,
     RewardAmended,
@@ -45,6 +46,9 @@ class _Slates:
                     self.groups.clear()
                     self.values.clear()
                 self.share = settings.control_share
+            case BanditReset():
+                self.groups.clear()
+                self.values.clear()
             case Recommended(recommendation=given):
                 self.groups[given.recommendation_id] = given.group
             case Rewarded(key, value):
