@@ -453,3 +453,12 @@ def test_products_that_are_less_than_nothing_by_rounding_are_taken_in() -> None:
     rows = replace(rows_of_one_ranking(TWO), targets=np.array([[100.0, 0.0], [0.5, 0.5]]))
     amended = span_of(rows).amend(rows, alone(context=TWO[0], targets=np.array([99.9995, 0.5])), 1.0)
     assert amended.leftovers[0, 1] == pytest.approx(-1e-3)
+
+
+def test_rows_that_are_the_same_have_a_factor_beside_one_in_no_context() -> None:
+    """What keeps their covariance regular is a part of the largest variance, not of the smallest, which is none."""
+    contexts = np.array([TWO[0], TWO[0], np.zeros(DIM)])
+    rows = ObservedRows.of(Observations(contexts, np.array([OTHER[0], OTHER[0], OTHER[1]]), np.zeros(3)))
+    learned = alone(context=TWO[0], ranking=np.array([6, 7, 8], dtype=np.int32), weight=0.5)
+    amended = span_of(rows).amend(rows, learned, 3.0)
+    assert np.isfinite(amended.targets).all()
