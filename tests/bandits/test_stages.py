@@ -403,7 +403,7 @@ def test_a_guardrail_that_can_not_take_a_bandit_off_tries_again_and_logs_nothing
             raise error
 
         with monkeypatch.context() as away:
-            away.setattr(worker.bandits, "update_bandit", fail)
+            away.setattr(worker.bandits, "take_off", fail)
             for _ in range(3):
                 await guardrails.go_round()
         assert caplog.records == []

@@ -12,7 +12,7 @@ from tests.commands.test_operate import ask, running  # noqa: F401 - fixtures
 from topk_bandit.client import Client, Stage
 from topk_bandit.commands.operate.report_pages import to_html
 from topk_bandit.commands.operate.reports import Chart, Found, Section, find, make_report, to_markdown
-from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, ShadowStats
+from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ LIFT = LiftStats(
     since_ms=1,
     bandit=GroupStats(900, 800, 0.5),
     control=GroupStats(100, 90, 0.25),
-    verdict="undecided",
+    verdict=LiftVerdict.UNDECIDED,
     difference=Interval(0.25, -0.125, 0.5),
     ratio=Interval(2.0, 0.75, 3.0),
     further_requests=1234,
@@ -107,7 +107,9 @@ def test_a_lift_is_said_in_sentences(found: Found) -> None:
         "The guardrail put it in shadow, at 77 of its log: it was worse.",
     )
     assert section.rows == (("bandit", "900", "800", "0.5"), ("control", "100", "90", "0.25"))
-    early = replace(LIFT, verdict="too early", difference=None, ratio=None, has_odd_groups=False, guarded_position=0)
+    early = replace(
+        LIFT, verdict=LiftVerdict.TOO_EARLY, difference=None, ratio=None, has_odd_groups=False, guarded_position=0
+    )
     said = worth_of(replace(found, stats=replace(found.stats, lift=early))).sentences
     assert said[1:] == ("It is too early to compare: each group needs 100 slates that count.",)
 

@@ -22,7 +22,7 @@ from tests.rpc.keys import key, ring, shown
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.client import Aggregation, Group, Stage
+from topk_bandit.client import Aggregation, Group, LiftVerdict, Stage
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.keys import print_keys
 
@@ -369,7 +369,7 @@ def test_it_shows_what_a_bandit_is_worth(shop: Shop, browser: Chrome) -> None:
             for number in range(700):
                 given = client.recommend("home")
                 client.reward("home", given.id, 0.25 * (number % 2) + (given.group is Group.CONTROL))
-            until(lambda: client.stats("home").lift.verdict == "worse", what="the lift is decided")
+            until(lambda: client.stats("home").lift.verdict is LiftVerdict.WORSE, what="the lift is decided")
             opened(browser, shop.service, "#/tenants/worth/bandits/home")
             assert facts(browser, "worth")["Verdict"] == "decided: the bandit's group earns less"
             bandit, control = rows(browser, "#worth")

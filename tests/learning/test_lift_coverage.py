@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tests.learning.groups import REWARDS, reach, totals_of, watch
 
-from topk_bandit.learning.lift import Verdict, estimate_lift
+from topk_bandit.domain.stages import LiftVerdict
+from topk_bandit.learning.lift import estimate_lift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def check_decisions(rewards: FloatArray, in_control: NDArray[np.bool_], excluded
         for count, is_decided in ((first + 1, True), (first, False)):
             mask = in_control[shop, :count]
             lift = estimate_lift(totals_of(rewards[shop, :count][~mask]), totals_of(rewards[shop, :count][mask]))
-            assert (lift.verdict in {Verdict.BETTER, Verdict.WORSE}) == is_decided
+            assert (lift.verdict in {LiftVerdict.BETTER, LiftVerdict.WORSE}) == is_decided
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1])

@@ -42,7 +42,7 @@ from topk_bandit.domain.operators import (
     Verification,
 )
 from topk_bandit.domain.reward_times import RewardTimes
-from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, ShadowStats
+from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import BanditRecord, ImportProgress
 
@@ -446,7 +446,7 @@ class Shop:
                 since_ms=START_MS,
                 bandit=GroupStats(90, 80, 0.5),
                 control=GroupStats(10, 9, 0.25),
-                verdict="better",
+                verdict=LiftVerdict.BETTER,
                 difference=Interval(0.25, 0.125, 0.375),
                 ratio=Interval(2.0, 1.5, 2.5),
                 further_requests=0,

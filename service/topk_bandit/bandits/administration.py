@@ -130,25 +130,22 @@ class Bandits:
 
     async def take_off(self, name: BanditName, reason: str) -> bool:
         """Put a bandit in shadow because its guardrail asks for that; return whether this call did it."""
-        is_taken_off = False
+        before, after = await self._change(name, in_shadow, reason=reason)
+        return after.settings != before.settings
 
-        def change(settings: BanditSettings) -> BanditSettings:
-            nonlocal is_taken_off
-            changed = in_shadow(settings)
-            is_taken_off = changed != settings  # the last call decides: before it somebody else was faster
-            return changed
-
-        await self.update_bandit(name, change, reason=reason)
-        return is_taken_off
-
-    async def update_bandit(
-        self, name: BanditName, change: Callable[[BanditSettings], BanditSettings], *, reason: str = ""
-    ) -> BanditRecord:
+    async def update_bandit(self, name: BanditName, change: Callable[[BanditSettings], BanditSettings]) -> BanditRecord:
         """Apply `change` to the settings as they are now, again if somebody else is faster; return the bandit.
 
         What is overdue is closed under the old settings. When the call returns, this worker decides with the new
-        settings; the others hear of them within a moment. The log has the reason of a guardrail's change.
+        settings; the others hear of them within a moment.
         """
+        _, after = await self._change(name, change)
+        return after
+
+    async def _change(
+        self, name: BanditName, change: Callable[[BanditSettings], BanditSettings], *, reason: str = ""
+    ) -> tuple[BanditRecord, BanditRecord]:
+        """Change a bandit's settings; return it before and after. The log has the reason of a guardrail's change."""
         await self._check_learner(name)
         await self._models.expire(name)
         for _ in range(UPDATES_PER_CALL):
@@ -168,7 +165,7 @@ class Bandits:
             except ConflictError:
                 continue
             await self._models.follow(name)
-            return updated
+            return record, updated
         raise UnavailableError(f"the settings of {name} change faster than they can be updated")
 
     async def _check_durability(self, durability: Durability | None) -> None:

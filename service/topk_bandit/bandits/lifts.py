@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.comparison import GroupTally
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditSettings
-    from topk_bandit.learning.lift import Range
 
 __all__ = ["CONFIDENCE", "describe_lift", "describe_shadow", "find_guardrail_reason", "in_shadow"]
 
@@ -53,8 +52,8 @@ def describe_lift(model: Model) -> LiftStats | None:
         bandit=_describe_group(known.bandit),
         control=_describe_group(known.control),
         verdict=lift.verdict,
-        difference=_as_interval(lift.difference),
-        ratio=_as_interval(lift.ratio),
+        difference=lift.difference,
+        ratio=lift.ratio,
         further_requests=lift.further_requests,
         has_odd_groups=_has_odd_groups(model),
         confidence=CONFIDENCE,
@@ -93,7 +92,3 @@ def _has_odd_groups(model: Model) -> bool:
 def _describe_group(tally: GroupTally) -> GroupStats:
     earned = tally.earned
     return GroupStats(tally.drawn, earned.count, earned.mean if earned.count else 0.0)
-
-
-def _as_interval(found: Range | None) -> Interval | None:
-    return None if found is None else Interval(*found)

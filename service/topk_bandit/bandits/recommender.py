@@ -21,7 +21,7 @@ import numpy as np
 from topk_bandit.bandits.contexts import check_context, complete_context
 from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.slate_rates import is_set_aside
-from topk_bandit.bandits.stages import baseline_of, check_baseline, gets_baseline, group_of, no_baseline
+from topk_bandit.bandits.stages import baseline_of, gets_baseline, group_of, no_baseline
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import NOTHING_NAMED, Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
@@ -34,7 +34,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
-from topk_bandit.domain.stages import Group, Shadow, Stage
+from topk_bandit.domain.stages import Group, Shadow, Stage, check_baseline_size
 from topk_bandit.learning.decisions import decide
 from topk_bandit.store.log import Correctable, RecordStatus
 
@@ -110,7 +110,7 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
     """
     settings = model.settings
     check_context(settings, request.context)
-    check_baseline(model, request)
+    check_baseline_size("baseline_item_ids", request.baseline_item_ids, slate_size=settings.slate_size)
     context, odd = model.take(request.context)
     if request.candidates is not None and len(request.candidates) < settings.slate_size:
         problem = f"has {len(request.candidates)} items, the slate needs {settings.slate_size}"

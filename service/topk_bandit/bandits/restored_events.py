@@ -34,7 +34,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
 from topk_bandit.domain.paths import entry_of
-from topk_bandit.domain.stages import MAX_CONTROL_SHARE
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE, check_baseline_size
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import OPEN_STATES, Recorded, find_item_values
@@ -168,8 +168,7 @@ def _check_settings(settings: BanditSettings) -> None:
     for reward in rewards:
         if reward is not None:
             _check_number("settings.reward", reward, MAX_REWARD_MAGNITUDE)
-    if len(settings.baseline_item_ids) not in {0, settings.slate_size}:
-        raise InvalidArgumentError("settings.baseline_item_ids", f"expected {settings.slate_size} items or none")
+    check_baseline_size("settings.baseline_item_ids", settings.baseline_item_ids, slate_size=settings.slate_size)
     if settings.context_schema is not None and width_of(settings.context_schema) != settings.context_dim:
         raise InvalidArgumentError("settings.context_schema", f"does not take {settings.context_dim} numbers")
     _check_item_schema(settings)

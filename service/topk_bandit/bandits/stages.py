@@ -9,14 +9,14 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import InvalidArgumentError, NotReadyError
+from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.stages import Group, Stage
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import RecommendationRequest
 
-__all__ = ["baseline_of", "check_baseline", "gets_baseline", "group_of", "no_baseline"]
+__all__ = ["baseline_of", "gets_baseline", "group_of", "no_baseline"]
 
 _BITS = 64
 
@@ -42,20 +42,6 @@ def gets_baseline(stage: Stage, group: Group) -> bool:
 def baseline_of(model: Model, request: RecommendationRequest) -> tuple[str, ...]:
     """Return the baseline slate for a request: the caller's own, or the bandit's; empty without one."""
     return request.baseline_item_ids or model.settings.baseline_item_ids
-
-
-def check_baseline(model: Model, request: RecommendationRequest) -> None:
-    """Refuse a caller's own slate that is none of this bandit.
-
-    Raises
-    ------
-    InvalidArgumentError
-        On ``baseline_item_ids``: it has another size.
-    """
-    size = model.settings.slate_size
-    if len(request.baseline_item_ids) not in {0, size}:
-        problem = f"has {len(request.baseline_item_ids)} items, a slate shows {size}"
-        raise InvalidArgumentError("baseline_item_ids", problem)
 
 
 def no_baseline(model: Model, request: RecommendationRequest, group: Group) -> NotReadyError:

@@ -16,7 +16,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
 )
 from topk_bandit.domain.durability import Durability
-from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, ShadowStats, Stage
+from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,7 @@ __all__ = [
     "Item",
     "Kernel",
     "LiftStats",
+    "LiftVerdict",
     "OutboxStatus",
     "Recommendation",
     "Refusal",

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["MAX_CONTROL_SHARE", "Group", "GroupStats", "Interval", "LiftStats", "Shadow", "ShadowStats", "Stage"]
+from topk_bandit.domain.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "MAX_CONTROL_SHARE",
+    "Group",
+    "GroupStats",
+    "Interval",
+    "LiftStats",
+    "LiftVerdict",
+    "Shadow",
+    "ShadowStats",
+    "Stage",
+    "check_baseline_size",
+]
 
 MAX_CONTROL_SHARE: Final = 0.9
 """At least a tenth of the requests is left to the bandit: with fewer it would be in shadow."""
@@ -39,6 +55,12 @@ class Stage(StrEnum):
     def learns(self) -> bool:
         """Whether rewards are learned."""
         return self in {Stage.LIVE, Stage.SHADOW}
+
+
+def check_baseline_size(field: str, item_ids: Sequence[str], *, slate_size: int) -> None:
+    """Raise `InvalidArgumentError` on a field unless its baseline slate has the size of slates, or there is none."""
+    if len(item_ids) not in {0, slate_size}:
+        raise InvalidArgumentError(field, f"has {len(item_ids)} items, a slate shows {slate_size}")
 
 
 class Group(StrEnum):
@@ -105,6 +127,15 @@ class GroupStats:
     mean_reward: float
 
 
+class LiftVerdict(StrEnum):
+    """What is known of the bandit's group; decided are BETTER and WORSE."""
+
+    TOO_EARLY = "too early"
+    UNDECIDED = "undecided"
+    BETTER = "better"
+    WORSE = "worse"
+
+
 @dataclass(frozen=True, slots=True)
 class LiftStats:
     """What a bandit's group earns beside its control group.
@@ -112,9 +143,9 @@ class LiftStats:
     Attributes
     ----------
     since_ms
-        When the control share was set, by the store's clock.
+        When the control share was set, or the bandit was reset since, by the store's clock.
     verdict
-        One of "too early", "undecided", "better" and "worse".
+        What is known of the bandit's group.
     difference, ratio
         Reward per request of the bandit's group less that of the control group, and over it; None where they can't be
         said yet.
@@ -131,7 +162,7 @@ class LiftStats:
     since_ms: int
     bandit: GroupStats
     control: GroupStats
-    verdict: str
+    verdict: LiftVerdict
     difference: Interval | None
     ratio: Interval | None
     further_requests: int | None

@@ -19,15 +19,15 @@ that of the mean over all requests so far.
 from __future__ import annotations
 
 import math
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from topk_bandit.domain.stages import Interval, LiftVerdict
 from topk_bandit.learning.confidence_sequences import check_confidence, errors_away
 
 if TYPE_CHECKING:
     from topk_bandit.learning.group_totals import GroupTotals
 
-__all__ = ["FEWEST_REQUESTS", "Lift", "Means", "Range", "Verdict", "compare_means", "estimate_lift", "pool_information"]
+__all__ = ["FEWEST_REQUESTS", "Lift", "Means", "compare_means", "estimate_lift", "pool_information"]
 
 FEWEST_REQUESTS = 100
 """A group with fewer has no interval yet: what means are distributed like is not known of so few."""
@@ -36,30 +36,13 @@ _MOST_INFORMATION = 10**12
 """What takes more than this is not decided in anybody's lifetime."""
 
 
-class Verdict(StrEnum):
-    """What is known of the bandit's group."""
-
-    TOO_EARLY = "too early"
-    UNDECIDED = "undecided"
-    BETTER = "better"
-    WORSE = "worse"
-
-
-class Range(NamedTuple):
-    """An estimate, and the ends of its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 class Lift(NamedTuple):
     """What a bandit earns beside its control group.
 
     Attributes
     ----------
     verdict
-        Decided are BETTER and WORSE.
+        What is known of the bandit's group.
     difference
         Reward per request of the bandit's group less that of the control group; None while it is too early.
     ratio
@@ -70,13 +53,13 @@ class Lift(NamedTuple):
         None where it can't be told.
     """
 
-    verdict: Verdict
-    difference: Range | None
-    ratio: Range | None
+    verdict: LiftVerdict
+    difference: Interval | None
+    ratio: Interval | None
     further_requests: int | None
 
 
-_NOT_YET = Lift(Verdict.TOO_EARLY, None, None, None)
+_NOT_YET = Lift(LiftVerdict.TOO_EARLY, None, None, None)
 
 
 class Means(NamedTuple):
@@ -107,9 +90,13 @@ def estimate_lift(bandit: GroupTotals, control: GroupTotals, *, confidence: floa
     error = (1.0 - confidence) / 2.0
     away = errors_away(means.information, error=error)
     value, standard_error = means.bandit - means.control, math.hypot(*map(math.sqrt, means[2:4]))
-    difference = Range(value, value - away * standard_error, value + away * standard_error)
+    difference = Interval(value, value - away * standard_error, value + away * standard_error)
     verdict = _judge(difference)
-    part = _further_part(abs(value) / standard_error, means.information, error) if verdict is Verdict.UNDECIDED else 0.0
+    part = (
+        _further_part(abs(value) / standard_error, means.information, error)
+        if verdict is LiftVerdict.UNDECIDED
+        else 0.0
+    )
     further = None if part is None else math.ceil(part * (bandit.count + control.count))
     return Lift(verdict, difference, _divide(means, away), further)
 
@@ -133,13 +120,13 @@ def pool_information(bandit_count: float, control_count: float) -> float:
     return bandit_count * control_count / (bandit_count + control_count)
 
 
-def _judge(difference: Range) -> Verdict:
+def _judge(difference: Interval) -> LiftVerdict:
     if difference.low > 0.0:
-        return Verdict.BETTER
-    return Verdict.WORSE if difference.high < 0.0 else Verdict.UNDECIDED
+        return LiftVerdict.BETTER
+    return LiftVerdict.WORSE if difference.high < 0.0 else LiftVerdict.UNDECIDED
 
 
-def _divide(means: Means, away: float) -> Range | None:
+def _divide(means: Means, away: float) -> Interval | None:
     """Return the ratio of the means and its interval, if the control group's mean is above 0 for sure."""
     reach = away * math.sqrt(means.control_variance)
     if means.control <= reach:
@@ -148,8 +135,8 @@ def _divide(means: Means, away: float) -> Range | None:
     left = (1.0 - relative) * (1.0 + relative)
     of_bandit = away * math.sqrt(means.bandit_variance * left) / means.control
     width = math.hypot(of_bandit, ratio * relative)
-    found = Range(ratio, (ratio - width) / left, (ratio + width) / left)
-    return found if all(map(math.isfinite, found)) else None
+    found = Interval(ratio, (ratio - width) / left, (ratio + width) / left)
+    return found if math.isfinite(found.low) and math.isfinite(found.high) else None
 
 
 def _further_part(errors: float, information: float, error: float) -> float | None:

@@ -29,7 +29,7 @@ from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
 from topk_bandit.domain.nearest import find_nearest
-from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Stage
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Stage, check_baseline_size
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.features import schema_from_proto, schema_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
@@ -102,7 +102,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         reward_range=_reward_range(bandit),
         reward_aggregation=_reward_aggregation(bandit),
         requires_activation=bandit.requires_activation,
-        baseline_item_ids=_check_baseline(_baseline(bandit), slate_size=slate_size),
+        baseline_item_ids=_baseline(bandit),
         context_schema=schema,
         item_schema=_item_schema(bandit),
         durability=_durability(bandit),
@@ -316,8 +316,9 @@ def _guardrail_margin(bandit: pb.Bandit) -> float | None:
 def _check_together(settings: BanditSettings) -> BanditSettings:
     """Return settings whose default reward could be posted, and whose rewards are provisional before they are final.
 
-    A guardrail has a control group to compare with.
+    A guardrail has a control group to compare with, and a baseline slate has the size of slates.
     """
+    check_baseline_size("bandit.baseline_item_ids", settings.baseline_item_ids, slate_size=settings.slate_size)
     if settings.guardrail_margin is not None and not settings.control_share:
         raise InvalidArgumentError("bandit.guardrail_margin", "needs a control_share, to compare with")
     after_ms = settings.provisional_after_ms
@@ -344,12 +345,6 @@ def _prior_study(bandit: pb.Bandit) -> str:
 
 def _baseline(bandit: pb.Bandit) -> tuple[str, ...]:
     return fields.item_ids("bandit.baseline_item_ids", bandit.baseline_item_ids)
-
-
-def _check_baseline(item_ids: tuple[str, ...], *, slate_size: int) -> tuple[str, ...]:
-    if len(item_ids) not in {0, slate_size}:
-        raise InvalidArgumentError("bandit.baseline_item_ids", f"has {len(item_ids)} items, a slate shows {slate_size}")
-    return item_ids
 
 
 # By the field that a mask names: the settings that it changes, and what reads their new values.
@@ -409,7 +404,6 @@ def masked_change(
         if changed.item_capacity < settings.item_capacity:
             problem = f"can only be raised: it is {settings.item_capacity}, which can't become {changed.item_capacity}"
             raise InvalidArgumentError("bandit.item_capacity", problem)
-        _check_baseline(changed.baseline_item_ids, slate_size=changed.slate_size)
         return _check_together(changed)
 
     return change

@@ -113,13 +113,6 @@ _GROUPS = {
     Group.CONTROL: recommender_pb.GROUP_CONTROL,
 }
 
-_VERDICTS = {
-    "too early": bandit_pb.LIFT_VERDICT_TOO_EARLY,
-    "undecided": bandit_pb.LIFT_VERDICT_UNDECIDED,
-    "better": bandit_pb.LIFT_VERDICT_BETTER,
-    "worse": bandit_pb.LIFT_VERDICT_WORSE,
-}
-
 _ACTIVATIONS = {
     ActivationOutcome.ACTIVATED: recommender_pb.ACTIVATION_OUTCOME_ACTIVATED,
     ActivationOutcome.DUPLICATE: recommender_pb.ACTIVATION_OUTCOME_DUPLICATE,
@@ -433,7 +426,7 @@ def _lift_to_proto(lift: LiftStats) -> bandit_pb.Lift:
         since=timestamp(lift.since_ms),
         bandit=_group_to_proto(lift.bandit),
         control=_group_to_proto(lift.control),
-        verdict=_VERDICTS[lift.verdict],
+        verdict=f"LIFT_VERDICT_{lift.verdict.name}",
         difference=_interval_to_proto(lift.difference),
         ratio=_interval_to_proto(lift.ratio),
         further_request_count=lift.further_requests,

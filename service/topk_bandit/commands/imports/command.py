@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,10 @@ from topk_bandit.store.data_versions import check_item_values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
-    from topk_bandit.client import Bandit, Client
+    from topk_bandit.client import Bandit, Client, ImportReport
     from topk_bandit.commands.imports.reading import Found
     from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.domain.bandits import BanditName
@@ -76,6 +78,17 @@ def _slates_of(feedback: Feedback, open_rows: Callable[[], Iterator[FileRow]]) -
     return feedback.slates(open_rows())
 
 
+@dataclass(slots=True)
+class _Part:
+    """Some rows of a file: those that can be read, where they stand, and what is wrong with others."""
+
+    first_row: int
+    next_row: int
+    rows: list[PastObservation] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    errors: list[InvalidArgumentError] = field(default_factory=list)
+
+
 class _Import:
     """One file on its way into one bandit."""
 
@@ -100,15 +113,10 @@ class _Import:
         count = found.count
         begun = self._begun
         check_goes_on(taken=begun.next_row, count=count)
-        rows = islice(self._reading.rows(), begun.next_row, None)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task("Importing", total=count, completed=begun.next_row)
-            first = begun.next_row
-            while part := list(islice(rows, ROWS_PER_CALL)):
-                self._send(part, first)
-                first += len(part)
-                progress.update(task, completed=first)
+            self._send_from(begun.next_row, lambda sent: progress.update(task, completed=sent))
         left_out = begun.next_row - begun.accepted
         others = f" and {left_out} left out" if left_out else ""
         before = f"; {begun.accepted} were imported{others} before" if begun.next_row else ""
@@ -146,31 +154,59 @@ class _Import:
         self._ages.add(row.time)
         self._unknown.add(row.features)
 
-    def _send(self, part: Sequence[FileRow], first: int) -> None:
-        rows: list[PastObservation] = []
-        places: list[str] = []
-        for row in part:
+    def _send_from(self, first: int, watch: Callable[[int], object]) -> None:
+        """Send the rows from one on; each part is read while the one before it is on its way."""
+        on_way: list[tuple[_Part, Future[ImportReport]]] = []
+        with ThreadPoolExecutor(1) as sender:
+            for part in self._parts(first):
+                self._take_reports(on_way, watch)
+                on_way = [(part, sender.submit(self._send, part))]
+            self._take_reports(on_way, watch)
+
+    def _parts(self, first: int) -> Iterator[_Part]:
+        rows = islice(self._reading.rows(), first, None)
+        while several := list(islice(rows, ROWS_PER_CALL)):
+            yield self._read(several, first)
+            first += len(several)
+
+    def _read(self, rows: Sequence[FileRow], first: int) -> _Part:
+        part = _Part(first, first + len(rows))
+        for row in rows:
             try:
-                rows.append(self._reading.read(row))
-                places.append(row.place)
+                part.rows.append(self._reading.read(row))
+                part.places.append(row.place)
             except InvalidArgumentError as error:
-                self._bad.add(error)
-        try:
-            report = self._client.import_observations(
-                self._bandit,
-                rows,
-                import_id=self._import_id,
-                first_row=first,
-                next_row=first + len(part),
-                skip_bad_rows=self._skips,
-            )
-        except InvalidArgument as error:
-            begun = self._client.get_import(self._bandit, self._import_id).next_row
-            raise explain(error, places, begun=begun, import_id=self._import_id) from None
-        for bad in report.errors:
-            self._bad.add(InvalidArgumentError(f"{places[bad.row - first]}, {bad.field}", bad.message))
-        self._accepted += report.accepted
-        self._bad.count += report.skipped - len(report.errors)
+                part.errors.append(error)
+        return part
+
+    def _send(self, part: _Part) -> ImportReport:
+        return self._client.import_observations(
+            self._bandit,
+            part.rows,
+            import_id=self._import_id,
+            first_row=part.first_row,
+            next_row=part.next_row,
+            skip_bad_rows=self._skips,
+        )
+
+    def _take_reports(
+        self, on_way: Iterable[tuple[_Part, Future[ImportReport]]], watch: Callable[[int], object]
+    ) -> None:
+        for part, answer in on_way:
+            try:
+                report = answer.result()
+            except InvalidArgument as error:
+                begun = self._client.get_import(self._bandit, self._import_id).next_row
+                raise explain(error, part.places, begun=begun, import_id=self._import_id) from None
+            for wrong in part.errors:
+                self._bad.add(wrong)
+            for bad in report.errors:
+                self._bad.add(
+                    InvalidArgumentError(f"{part.places[bad.row - part.first_row]}, {bad.field}", bad.message)
+                )
+            self._accepted += report.accepted
+            self._bad.count += report.skipped - len(report.errors)
+            watch(part.next_row)
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

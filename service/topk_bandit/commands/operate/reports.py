@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.client import FailedPrecondition, NotFound
 from topk_bandit.commands.operate.events import export_log
-from topk_bandit.domain.stages import Stage
+from topk_bandit.domain.stages import LiftVerdict, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,10 +127,10 @@ def _worth(found: Found) -> Section:
 
 def _describe_lift(lift: LiftStats) -> Iterator[str]:
     verdicts = {
-        "too early": "It is too early to compare: each group needs 100 slates that count.",
-        "undecided": "Whether it earns more than the control group is not decided.",
-        "better": "It earns more than the control group, decided.",
-        "worse": "It earns less than the control group, decided.",
+        LiftVerdict.TOO_EARLY: "It is too early to compare: each group needs 100 slates that count.",
+        LiftVerdict.UNDECIDED: "Whether it earns more than the control group is not decided.",
+        LiftVerdict.BETTER: "It earns more than the control group, decided.",
+        LiftVerdict.WORSE: "It earns less than the control group, decided.",
     }
     yield verdicts[lift.verdict]
     if lift.difference is not None:
@@ -138,7 +138,7 @@ def _describe_lift(lift: LiftStats) -> Iterator[str]:
         yield f"A request earns {_interval(lift.difference)} more, {sure}."
     if lift.ratio is not None:
         yield f"That is {lift.ratio.value - 1:+.1%} ({lift.ratio.low - 1:+.1%} to {lift.ratio.high - 1:+.1%})."
-    if lift.verdict == "undecided" and lift.further_requests is not None:
+    if lift.verdict is LiftVerdict.UNDECIDED and lift.further_requests is not None:
         yield f"About {lift.further_requests:,} more requests decide it, if all stays as it is."
     if lift.has_odd_groups:
         yield "The groups are not as large as was asked: the lift can't be trusted."
