@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.service import serving
 from tests.faults.test_damaged_bandit import command
-from tests.servers import running_server, valkey_binary
+from tests.servers import running_sentinel, running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Aggregation, FailedPrecondition
@@ -82,6 +83,38 @@ def test_nothing_that_comes_later_is_lost_or_doubled_by_kills(tmp_path: Path) ->
             again = client.stats("home")
             assert (again.log_digest, again.mean_reward) == (digest, stats.mean_reward)
             assert again.posterior_digest == stats.posterior_digest
+
+
+def test_nothing_that_comes_later_is_lost_or_doubled_when_the_primary_dies(tmp_path: Path) -> None:
+    """An order that its shop does not know to be taken is posted again to the new primary, and a return follows."""
+    with running_sentinel(valkey_binary()) as pair, serving(tmp_path, f"--redis-url={pair.url}") as service:
+        with service.client(timeout=PATIENCE) as client:
+            create(client)
+            slates = [client.recommend("home").id for _ in range(VISITS)]
+            until(lambda: client.stats("home").default_count == VISITS, what="all defaults are learned")
+            for slate in slates[::10]:
+                client.reward("home", slate, 20.0, reward_id="order")
+            learned(client, total=20.0 * VISITS / 10)
+            client.reward("home", slates[0], -20.0, reward_id="return")
+            learned(client, total=20.0 * VISITS / 10 - 20.0)
+            pair.until_ready_to_fail_over()
+            pair.lose_primary()
+            for number in range(0, VISITS, 5):  # half of them were posted before
+                until(partial(post, client, slates[number], 20.0, "order"), what="the order is taken")
+            for number in range(0, VISITS, 20):
+                until(partial(post, client, slates[number], -20.0, "return"), what="the return is taken")
+            stats = learned(client, total=20.0 * VISITS / 5 - 20.0 * VISITS / 20)
+            assert (stats.observation_count, stats.missed_correction_count) == (VISITS, 0)
+            digests = stats.log_digest, stats.posterior_digest
+        kill_and_start(service)
+        with service.client(timeout=PATIENCE) as client:
+            stats = client.stats("home")
+            assert (stats.log_digest, stats.posterior_digest) == digests, "a replay comes to the same model"
+
+
+def post(client: Client, slate: str, value: float, reward_id: str) -> bool:
+    client.reward("home", slate, value, reward_id=reward_id)
+    return True
 
 
 def test_a_purchase_is_amended_at_any_time_though_only_the_first_counts(tmp_path: Path) -> None:
