@@ -1,5 +1,8 @@
 """Regret where visitors buy late and send back: python loadtests/late_purchases.py [SHOP] [--seeds N] [--visits N].
 
+With --campaign a third of the visits come within one day, the tenth, and learn from each other while most buyers are
+still to come.
+
 With --first-visits only the first 500 are played, at the pace of all: enough for what holds of them.
 
 One purchase in two comes within an hour of its slate, the others within three days, and one in five is sent back within
@@ -32,6 +35,8 @@ DAY = 24 * HOUR
 DAYS, WAIT = 20, 14 * DAY
 SENT_BACK, KEPT = 0.2, 0.8
 TO_BUY, TO_SEND_BACK = 3 * DAY, 10 * DAY
+CAMPAIGN_DAY = 9
+CAMPAIGN_SHARE = 1 / 3
 BUYERS = 0.2
 """Who buys of all visitors, about."""
 FIRST_VISITS = 500
@@ -110,13 +115,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="how many shops (default: 10)")
     parser.add_argument("--visits", type=int, default=3000, help="of each, in 20 days (default: 3,000)")
     parser.add_argument("--first-visits", action="store_true", help=f"play no more than the first {FIRST_VISITS}")
+    parser.add_argument("--campaign", action="store_true", help="a third of the visits come within one day")
     given = parser.parse_args()
     played: dict[str, list[Played]] = {way.name: [] for way in WAYS}
+    most = FIRST_VISITS if given.first_visits else given.visits
     for seed in range(given.seeds):
+        times = visit_times(seed, given.visits, has_campaign=given.campaign)
         for way in WAYS:
             print(f"\rshop {seed + 1} of {given.seeds}: {way.name:30}", end="", file=sys.stderr, flush=True)
-            most = FIRST_VISITS if given.first_visits else given.visits
-            played[way.name].append(play(given.shop, way, seed, visits=given.visits, most=most))
+            played[way.name].append(play(given.shop, way, seed, times=times, most=most))
     print(file=sys.stderr)
     print("\n".join(table(played)))
 
@@ -141,19 +148,28 @@ def figure(values: NDArray[np.float64], form: str) -> str:
     return f"{values.mean():{form}} ± {error:{form}}"
 
 
-def play(name: str, way: Way, seed: int, *, visits: int, most: int) -> Played:
+def visit_times(seed: int, visits: int, *, has_campaign: bool) -> NDArray[np.float64]:
+    """Return when visits come, in milliseconds: spread over all days, but for those of a campaign."""
+    rng = np.random.default_rng([seed, 14])
+    days = rng.random(visits) * DAYS
+    if has_campaign:
+        of_campaign = rng.random(visits) < CAMPAIGN_SHARE
+        days = np.where(of_campaign, CAMPAIGN_DAY + rng.random(visits), days)
+    return np.sort(days * DAY)
+
+
+def play(name: str, way: Way, seed: int, *, times: NDArray[np.float64], most: int) -> Played:
     """Play one shop, or the first visits; requests, luck and delays depend on the seed alone."""
-    shop = open_shop(name, seed=seed, rounds=visits)
+    shop = open_shop(name, seed=seed, rounds=len(times))
     player = make_player(shipped_service(), shop, seed=seed)
     if not isinstance(player, GpTopK):
         raise TypeError(name)
     learner, due = Learner(player), list[News]()
     of_requests, of_rewards, of_delays = (np.random.default_rng([seed, stream]) for stream in (11, 12, 13))
-    times = np.sort(np.random.default_rng([seed, 14]).random(visits) * DAYS * DAY)[:most]
     every_item = np.arange(shop.slates.n_items, dtype=np.int32)
-    regret, holds = np.empty(len(times)), np.zeros(len(times), dtype=bool)
+    regret, holds = np.empty(len(times[:most])), np.zeros(len(times[:most]), dtype=bool)
     mean = KEPT * shop.values.random
-    for number, at in enumerate(times.tolist()):
+    for number, at in enumerate(times[:most].tolist()):
         while due and due[0].at <= at:
             learner.hear(heapq.heappop(due))
         request = shop.request(number, of_requests)

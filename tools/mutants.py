@@ -69,7 +69,7 @@ ROOMS: Mapping[str, str] = {
         learning/test_context_posterior learning/test_rotations learning/test_hyperparameters
         learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
-        learning/test_folded_rewards learning/test_uncertain_prior_mean""",
+        learning/test_folded_rewards learning/test_uncertain_prior_mean learning/test_thompson""",
     "learning/folded_rewards.py": "learning/test_folded_rewards",
     "learning/item_outcomes.py": "learning/test_item_outcomes",
     "learning/exact_sums.py": "learning/test_exact_sums",

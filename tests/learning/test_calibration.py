@@ -98,6 +98,8 @@ def test_a_factor_widens_what_is_predicted_and_what_is_explored() -> None:
     one, other = (each.predict(ASK, EVERYTHING) for each in (state, wide))
     np.testing.assert_array_equal(one.mean, other.mean)
     np.testing.assert_allclose(other.variance, 4.0 * one.variance)
+    gains = [each.predict_difference(ASK, EVERYTHING[0], EVERYTHING[-1]) for each in (state, wide)]
+    assert gains[1] == (gains[0][0], pytest.approx(4.0 * gains[0][1]))
 
     def shown(state: State) -> tuple[list[int], float]:
         chosen = decide(
