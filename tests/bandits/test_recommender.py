@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.bandits.harness import NAME, SETTINGS, CountingThreads, Shop, request, running_worker, settles
 from tests.contracts.harness import MemoryStores, run
-from tests.waiting import until_async
+from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.bandits.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
@@ -20,6 +20,7 @@ from topk_bandit.domain.quotas import Quotas
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.store.log import Store
 
 ITEMS, REWARDS = 400, 54
@@ -71,6 +72,8 @@ def test_only_long_decisions_leave_the_event_loop() -> None:
 def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_learned(
     *, items: int, slate_size: int, leaves: bool
 ) -> None:
+    hooks = Decisions()
+
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             settings = replace(SETTINGS, item_capacity=items, slate_size=slate_size)
@@ -82,13 +85,25 @@ def test_many_items_and_large_slates_leave_the_event_loop_before_anything_is_lea
                     worker.models,
                     deciders,
                     quotas=TenantQuotas(store, Quotas()),
-                    hooks=Hooks(),
+                    hooks=hooks,
                     new_id=fresh_ids(),
                 )
                 slate = await recommender.recommend(NAME, request())
                 assert (slate.observations, deciders.works) == (0, int(leaves))
+                assert [one.slate for one in hooks.slates] == [slate.slate]
 
     run(MemoryStores(), scenario)
+
+
+class Decisions(Hooks):
+    """Keeps the slates that were decided."""
+
+    def __init__(self) -> None:
+        self.slates: list[Recommendation] = []
+
+    def decided(self, recommendation: Recommendation, seconds: float) -> None:
+        assert 0.0 <= seconds < PATIENCE
+        self.slates.append(recommendation)
 
 
 def fresh_ids() -> Callable[[], str]:

@@ -435,3 +435,40 @@ def test_slates_whose_rewards_are_provisional_go_on_where_they_were(stores: Stor
         assert mine == theirs
 
     run(stores, scenario)
+
+
+def test_a_reward_that_was_amended_or_voided_stays_so(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        async def correct(name: BanditName, key: str, value: float | None) -> RewardOutcome:
+            now = await store.get_bandit(name)
+            known = Correctable(now.incarnation, now.revision, now.log_position, now.log_position + 9)
+            return (await store.correct_reward(name, key, value, known=known)).outcome
+
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+        for one, value in (("amended", 2.5), ("void", None)):
+            shown = recommendation(one)
+            await store.record_recommendation(NAME, plain_request(one), shown, incarnation="first", items_position=0)
+            await store.record_reward(NAME, one, 1.0)
+            await correct(NAME, one, value)
+        restore = await restore_lines(store, COPY, await archived(store, NAME), at_once=1000)
+        await store.finish_restore(COPY, restore, quota=9)
+        for name in (NAME, COPY):
+            assert await correct(name, "amended", 2.5) is RewardOutcome.DUPLICATE
+            with pytest.raises(NotReadyError) as void:
+                await correct(name, "void", 1.0)
+            assert void.value.reason == "REWARD_VOIDED"
+
+    run(stores, scenario)
+
+
+def test_what_was_lost_stays_known(stores: Stores) -> None:
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
+        await store.note_loss(NAME, incarnation="first", after=4, end=9, rewards=(5, 7))
+        restore = await restore_lines(store, COPY, await archived(store, NAME), at_once=1000)
+        await store.finish_restore(COPY, restore, quota=9)
+        for name in (NAME, COPY):
+            record = await store.get_bandit(name)
+            assert (record.lost_events, record.lost_rewards) == (5, 2)
+
+    run(stores, scenario)

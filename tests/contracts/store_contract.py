@@ -1308,6 +1308,17 @@ class StoreContract(ProvisionalContract, ItemValuesContract):
 
         run(stores, scenario)
 
+    def test_a_reward_that_is_clamped_to_a_negative_zero_is_zero(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store, having=settings(reward_range=RewardRange(-0.0, 5.0, clamp=True)))
+            await record(store)
+            assert (await store.record_reward(NAME, "rec-1", -1.0)).answer.outcome is RewardOutcome.ACCEPTED
+            rewarded = (await whole_log(store, NAME))[-1].event
+            assert isinstance(rewarded, Rewarded)
+            assert repr(rewarded.value) == "0.0"
+
+        run(stores, scenario)
+
     def test_a_learned_reward_is_amended_and_voided(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store, having=settings(reward_range=RewardRange(-5.0, 5.0, clamp=True)))

@@ -191,6 +191,18 @@ def test_a_refit_ends_what_can_be_corrected() -> None:
         assert sum(map(bool, life.state.recent.ids)) == life.state.since_refit
 
 
+def test_a_refit_of_doubt_comes_no_sooner_than_was_said() -> None:
+    """Rewards become smaller for good: then the first ones are doubted, and learned anew before rows have grown."""
+    life, early = Life(begun(kernel=Kernel.ADAPTIVE, rows=200, prior=False), seed=1), 0
+    for count in range(1, 120):
+        due, growth = life.state.rewards_before_refit, life.state._rewards_before_growth
+        life.reward(life.show(), float(life.rng.normal()) * (30.0 if count < 60 else 1.0))
+        if not life.state.since_refit:
+            assert due <= 1, count
+            early += growth > 1
+    assert early
+
+
 def test_a_row_that_is_taken_back_leaves_the_mean_square_of_contexts_as_it_was() -> None:
     """Of rows that were projected onto others nobody can tell it by the contexts that are left."""
     rng = np.random.default_rng(8)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import Kernel
-from topk_bandit.learning.folded_rewards import Learned, Span
+from topk_bandit.learning.folded_rewards import Learned, Span, take_out
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, fold_by_ranking, project
 from topk_bandit.learning.policy import State, kernel_of
@@ -382,7 +382,7 @@ def correlated(first: float, beside: float) -> np.ndarray:
 def test_a_row_of_one_observation_is_taken_out_as_a_row(
     rows: ObservedRows, learned: Learned, *, is_alone: bool
 ) -> None:
-    left = span_of(rows).remove(rows, learned)
+    left = take_out(rows, learned)
     assert (left is not None and left.n_rows == 2) == is_alone
 
 
@@ -401,7 +401,7 @@ def test_rows_hold_no_more_than_all_of_an_observation(square: float, weight: flo
     """An observation whose context is longer than that of the rows together is none of those they were made of."""
     rows, context = rows_of_one_ranking(TWO), np.sqrt(square / 2.0) * TWO.sum(axis=0)
     learned = alone(context=context, weight=weight)
-    assert (span_of(rows).remove(rows, learned) is not None) == is_taken_out
+    assert (take_out(rows, learned) is not None) == is_taken_out
     amended = span_of(rows).amend(rows, learned, 3.0)
     counted = weight if is_taken_out else 1.0 / square
     assert amended.targets[0] == pytest.approx(3.0 * counted * context[:2])
@@ -418,7 +418,7 @@ def test_products_of_nothing_real_are_not_taken_in() -> None:
 
 def test_all_that_a_row_says_is_taken_out_but_for_next_to_nothing() -> None:
     rows = rows_of_one_ranking(TWO)
-    left = span_of(rows).remove(rows, alone(context=TWO[0], targets=np.array([0.0, 0.5])))
+    left = take_out(rows, alone(context=TWO[0], targets=np.array([0.0, 0.5])))
     assert left is not None
     assert left.noise_shape is not None
     assert left.noise_shape[0, 0] == pytest.approx(1e6, rel=1e-3)
@@ -430,7 +430,7 @@ def test_a_context_of_zeros_says_nothing() -> None:
     for learned in (alone(context=np.zeros(DIM)), alone(context=np.zeros(DIM), ranking=OTHER[1])):
         amended = span_of(rows).amend(rows, learned, 3.0)
         assert np.array_equal(amended.targets, rows.targets)
-    left = span_of(rows).remove(rows, alone(context=np.zeros(DIM)))
+    left = take_out(rows, alone(context=np.zeros(DIM)))
     assert left is not None
     assert np.array_equal(left.targets, rows.targets)
 
@@ -438,8 +438,8 @@ def test_a_context_of_zeros_says_nothing() -> None:
 def test_what_is_nearly_a_sum_of_the_rows_of_its_ranking_is_none() -> None:
     rows = rows_of_one_ranking(1e-3 * TWO[:1])
     learned = alone(context=np.array([1e-3, 1e-7, 0.0]), weight=0.5)
-    assert span_of(rows).remove(rows, learned) is None
-    assert span_of(rows).remove(rows, learned._replace(context=rows.contexts[0])) is not None
+    assert take_out(rows, learned) is None
+    assert take_out(rows, learned._replace(context=rows.contexts[0])) is not None
 
 
 def test_what_an_observation_has_beside_the_rows_stays_with_the_row_that_it_is_most_of() -> None:

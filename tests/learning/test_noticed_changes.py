@@ -137,7 +137,9 @@ def test_shops_that_change_are_noticed_soon_and_learned_anew() -> None:
 
 
 def test_what_was_noticed_is_kept_with_the_state() -> None:
-    state = replace(learn(0, change_at=-1, rounds=130)[0], doubt=2.5, changes=3)
+    lived = learn(0, change_at=-1, rounds=130)[0]
+    assert lived.changes == 0
+    state = replace(lived, doubt=2.5, changes=3)
     restored = State.restore(
         adaptive_kendall(10, 3), state.refit().checkpoint, limits=state.limits, prior_mean=None, leaving=state.leaving
     )

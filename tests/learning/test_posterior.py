@@ -365,6 +365,8 @@ def test_memory_grows_with_rows_and_not_with_the_catalogue() -> None:
     assert sizes[0] == sizes[1]
     assert sizes[0] % np.dtype(np.int32).itemsize == 0, "all arrays are of numbers of four bytes or eight"
     assert 8 * 100**2 < sizes[0] < 4 * 8 * 100**2
+    few = prior.observe(*data.rows)
+    assert few.show(data.contexts, data.rankings).memory_bytes > few.memory_bytes + 100 * 8
 
 
 @each_kind

@@ -6,16 +6,15 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.contracts.samples import NAME, recommendation, request, settings
 
 from topk_bandit.domain.bandits import Aggregation, Reward, RewardOutcome, RewardReceipt
-from topk_bandit.domain.errors import NotDurableError, UnavailableError
+from topk_bandit.domain.errors import NotDurableError, NotReadyError, UnavailableError
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
     from topk_bandit.store.journaled import Commits
 
@@ -28,6 +27,12 @@ async def opened(*slates: str) -> MemoryStore:
     for one in slates:
         await store.record_recommendation(NAME, request(), recommendation(one), incarnation="first", items_position=0)
     return store
+
+
+class FirstVersion(MemoryStore):
+    """A store in which the first data version is in force."""
+
+    data_version = 1
 
 
 def words(outcomes: Sequence[RewardReceipt | Exception]) -> list[str]:
@@ -76,5 +81,33 @@ def test_others_are_not_waited_for_once_one_was_waited_for_in_vain(monkeypatch: 
         (known,) = (await store.record_rewards(NAME, [Reward("a", 1.0, "3")])).answer
         assert isinstance(known, RewardReceipt)
         assert known == replace(known, outcome=RewardOutcome.DUPLICATE)
+
+    asyncio.run(scenario())
+
+
+def test_of_many_rewards_those_with_item_values_wait_for_their_data_version() -> None:
+    async def scenario() -> None:
+        store = FirstVersion(clock_ms=lambda: 1000)
+        await store.create_bandit(NAME, settings(), incarnation="first", quota=1)
+        for one in ("a", "b"):
+            shown = recommendation(one)
+            await store.record_recommendation(NAME, request(), shown, incarnation="first", items_position=0)
+        values = dict.fromkeys(recommendation("a").slate, 1.0)
+        posted = [Reward("a", 1.0, item_values=values), Reward("b", 1.0)]
+        outcomes = (await store.record_rewards(NAME, posted)).answer
+        refused, taken = words(outcomes)
+        assert refused.startswith("item_values needs data version 2, and 1 is in force")
+        assert taken == "accepted"
+
+    asyncio.run(scenario())
+
+
+def test_a_request_with_a_group_waits_for_its_data_version() -> None:
+    async def scenario() -> None:
+        store = FirstVersion(clock_ms=lambda: 1000)
+        await store.create_bandit(NAME, settings(), incarnation="first", quota=1)
+        asked = replace(request(), group_key="visitor")
+        with pytest.raises(NotReadyError, match="group_key needs data version 2"):
+            await store.record_recommendation(NAME, asked, recommendation("a"), incarnation="first", items_position=0)
 
     asyncio.run(scenario())

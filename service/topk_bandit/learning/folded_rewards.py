@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
     from topk_bandit.learning.observed_rows import ObservedRows
 
-__all__ = ["Learned", "Span"]
+__all__ = ["Learned", "Span", "take_out"]
 
 FloatArray = NDArray[np.float64]
 
@@ -139,21 +139,6 @@ class Span:
             weights, left = self._of_all(rows, learned)
         return _amend_sum(rows, _sum_of(rows, learned, weights, left=left / self._noise_variance), change)
 
-    def remove(self, rows: ObservedRows, learned: Learned) -> ObservedRows | None:
-        """Return rows that never learned an observation that they were made of; None if they can't be had.
-
-        They can where the rows of its ranking hold all of it, which is so under any kernel. What they were made of they
-        know at least as well as it does: else it was projected onto rows of other rankings, or it was never learned.
-        """
-        own = _find_own(rows, learned)
-        if own is not None:
-            return rows.select(np.delete(np.arange(rows.n_rows), own))
-        weights = None if rows.parts is not None else _of_one_ranking(rows, learned)
-        if weights is None:
-            return None
-        of_rows = _sum_of(rows, learned, weights)
-        return _remove_sum(rows, of_rows, learned) if of_rows.leverage * learned.weight < _MOST_KNOWN else None
-
     def _of_all(self, rows: ObservedRows, learned: Learned) -> tuple[FloatArray, float]:
         """Return the sum of all rows that is nearest under this kernel, and the variance of what it leaves."""
         kernel, context, ranking = self._kernel, learned.context, learned.ranking[None]
@@ -161,6 +146,22 @@ class Span:
         weights = np.asarray(cho_solve(self._factor, covariance))
         variance = float(context @ context) * float(kernel.variances(ranking)[0])
         return weights, max(variance - float(weights @ covariance), 0.0)
+
+
+def take_out(rows: ObservedRows, learned: Learned) -> ObservedRows | None:
+    """Return rows that never learned an observation that they were made of; None if they can't be had.
+
+    They can where the rows of its ranking hold all of it, which is so under any kernel. What they were made of they
+    know at least as well as it does: else it was projected onto rows of other rankings, or it was never learned.
+    """
+    own = _find_own(rows, learned)
+    if own is not None:
+        return rows.select(np.delete(np.arange(rows.n_rows), own))
+    weights = None if rows.parts is not None else _of_one_ranking(rows, learned)
+    if weights is None:
+        return None
+    of_rows = _sum_of(rows, learned, weights)
+    return _remove_sum(rows, of_rows, learned) if of_rows.leverage * learned.weight < _MOST_KNOWN else None
 
 
 def _sum_of(rows: ObservedRows, learned: Learned, weights: FloatArray, *, left: float = 0.0) -> _Sum:

@@ -36,7 +36,7 @@ from topk_bandit.learning._rows import PendingRows, PendingSlates, Rows, Tail
 from topk_bandit.learning._triangles import inverse_lower
 from topk_bandit.learning.compiled import kendall
 from topk_bandit.learning.context_posterior import ContextPosterior, Moments, contract_to_context
-from topk_bandit.learning.folded_rewards import Learned, Span
+from topk_bandit.learning.folded_rewards import Learned, Span, take_out
 from topk_bandit.learning.hyperparameters import Products
 from topk_bandit.learning.item_parts import KnownAtContext
 from topk_bandit.learning.observed_rows import NOISE_FLOOR, Observations, ObservedRows, noisy_covariance, rewards_differ
@@ -553,9 +553,7 @@ class Posterior:
         earlier, latest = (
             rows.select(np.arange(*ends)) for ends in ((rows.n_rows - n_latest,), (rows.n_rows - n_latest, rows.n_rows))
         )
-        span = Span(self.kernel, earlier, noise_variance=self.noise_variance)
-        learned = Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight)
-        others = span.remove(earlier, learned)
+        others = take_out(earlier, Learned(context, ranking, self._whole_targets_of(context, ranking, reward), weight))
         if others is None:
             change = float(self.predict(context, ranking[None], with_pending=False).mean[0]) - reward
             return self.amend(context, ranking, reward, change=change, weight=weight, n_latest=n_latest)
