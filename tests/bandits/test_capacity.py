@@ -39,6 +39,7 @@ def test_items_that_found_no_capacity_find_it_once_the_capacity_is_raised(stores
             assert after.state.posterior.kernel.n_items == 40
             assert after.state.observations == before.state.observations
             assert after.since_checkpoint == 0
+            assert after.memory_bytes >= after.state.memory_bytes + after.items.memory_bytes
             assert_same(decode_model(encode_model(after), limits=LIMITS), after)
             await worker.bandits.upsert_items(NAME, [Item(f"late-{n}") for n in range(32)])
             slates = [await worker.recommender.recommend(NAME, request(candidates=[f"late-{n}" for n in range(9)]))]
