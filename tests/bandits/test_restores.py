@@ -20,7 +20,16 @@ from tests.contracts.samples import request as plain_request
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import RowsOfImport
-from topk_bandit.domain.bandits import Aggregation, BanditName, Item, PastSlate, RewardOutcome
+from topk_bandit.domain.bandits import (
+    MAX_CONTEXT_DIMENSION,
+    MAX_ITEM_CAPACITY,
+    MAX_SLATE_SIZE,
+    Aggregation,
+    BanditName,
+    Item,
+    PastSlate,
+    RewardOutcome,
+)
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotFoundError, NotReadyError, QuotaError
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import Correctable
@@ -470,5 +479,23 @@ def test_what_was_lost_stays_known(stores: Stores) -> None:
         for name in (NAME, COPY):
             record = await store.get_bandit(name)
             assert (record.lost_events, record.lost_rewards) == (5, 2)
+
+    run(stores, scenario)
+
+
+def test_a_bandit_as_large_as_one_may_be_comes_back(stores: Stores) -> None:
+    largest = replace(
+        SETTINGS,
+        item_capacity=MAX_ITEM_CAPACITY,
+        slate_size=MAX_SLATE_SIZE,
+        context_dim=MAX_CONTEXT_DIMENSION,
+        baseline_item_ids=(),
+    )
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, largest, incarnation="first", quota=9)
+        restore = await restore_lines(store, COPY, await archived(store, NAME), at_once=1000)
+        await store.finish_restore(COPY, restore, quota=9)
+        assert (await store.get_bandit(COPY)).settings == largest
 
     run(stores, scenario)

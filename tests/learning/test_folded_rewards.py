@@ -110,6 +110,15 @@ def test_an_observation_that_is_taken_out_leaves_what_the_others_would_have_left
     assert_alike(posterior, fitted(folded(rows_of(others, prior=prior)), prior=prior), most_apart=1e-8)
 
 
+def test_short_contexts_leave_their_mean_square_when_one_goes() -> None:
+    observations = observed(6, seed=4)
+    observations = observations._replace(contexts=0.01 * observations.contexts)
+    posterior = fitted(rows_of(observations, prior=False), prior=False)
+    left = posterior.remove(observations.contexts[0], observations.rankings[0], observations.rewards[0])
+    others = Observations(*(values[1:] for values in observations))
+    assert left.context_square == pytest.approx(fitted(rows_of(others, prior=False), prior=False).context_square)
+
+
 @pytest.mark.parametrize("fold", ["sums of all", "projected"])
 def test_an_observation_that_others_hold_some_of_counts_as_expected(fold: str) -> None:
     folded, _ = FOLDS[fold]
