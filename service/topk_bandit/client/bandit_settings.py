@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -13,31 +14,20 @@ from topk_bandit.client.features import schema_message
 from topk_bandit.domain.bandits import Aggregation, RewardRange
 from topk_bandit.domain.stages import Stage
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
-from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.wire.bandits import AGGREGATIONS, RANGE, STAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import timedelta
 
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Feature
+    from topk_bandit.wire.forms import Enumeration
 
-__all__ = ["AGGREGATIONS", "STAGES", "BanditChanges", "BanditSettings", "settings_mask", "settings_message"]
+__all__ = ["BanditChanges", "BanditSettings", "settings_mask", "settings_message"]
 
-STAGES = {
-    Stage.LIVE: recommender_pb.STAGE_LIVE,
-    Stage.SHADOW: recommender_pb.STAGE_SHADOW,
-    Stage.FROZEN: recommender_pb.STAGE_FROZEN,
-    Stage.OFF: recommender_pb.STAGE_OFF,
-}
+E = TypeVar("E", bound=Enum)
 
-AGGREGATIONS = {
-    Aggregation.FIRST: bandit_pb.REWARD_AGGREGATION_FIRST,
-    Aggregation.LAST: bandit_pb.REWARD_AGGREGATION_LAST,
-    Aggregation.SUM: bandit_pb.REWARD_AGGREGATION_SUM,
-    Aggregation.MEAN: bandit_pb.REWARD_AGGREGATION_MEAN,
-    Aggregation.MAX: bandit_pb.REWARD_AGGREGATION_MAX,
-}
 _EXPLORATION = ("constant_beta", "schedule_scale", "uniform_share", "near_share", "shares_fall_after")
 
 
@@ -136,36 +126,13 @@ def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any)
     unknown = settings.keys() - BanditChanges.__annotations__.keys()
     if unknown:
         raise TypeError(f"a bandit has no setting {min(unknown)!r}")
-    study, get = settings.get("prior_study"), settings.get
-    baseline, aggregation = get("baseline_item_ids"), get("reward_aggregation") or Aggregation.FIRST
-    if aggregation not in AGGREGATIONS:
-        raise refuse("reward_aggregation", aggregation)
-    stage = get("stage") or Stage.LIVE
-    if stage not in STAGES:
-        raise refuse("stage", stage)
-    return message(
-        bandit_pb.Bandit,
-        exploration=_exploration(settings),
-        reward_wait=_duration("reward_wait", get("reward_wait")),
-        default_reward=get("default_reward"),
-        prior_study=f"{parent}/studies/{study}" if study else "",
-        half_life=_duration("half_life", get("half_life")),
-        reward_range=_range(get("reward_range")),
-        reward_aggregation=AGGREGATIONS[aggregation],
-        requires_activation=get("requires_activation"),
-        item_capacity=get("item_capacity"),
-        baseline_item_ids=None if baseline is None else texts("baseline_item_ids", baseline),
-        context_schema=schema_message("context_schema", get("context_schema")),
-        item_schema=schema_message("item_schema", get("item_schema")),
-        durability=str(get("durability") or ""),
-        learned_per_second=get("learned_per_second"),
-        provisional_after=_duration("provisional_after", get("provisional_after")),
-        default_item_value=get("default_item_value"),
-        stage=STAGES[stage],
-        control_share=get("control_share"),
-        guardrail_margin=get("guardrail_margin"),
-        **others,
-    )
+    others |= {"exploration": _exploration(settings)}
+    given = {"reward_aggregation": None, "stage": None, **settings}  # as these two always say what they are
+    for name, value in given.items():
+        if name not in _EXPLORATION:
+            others[name] = _WRITERS[name](name, value) if name in _WRITERS else value
+    study = settings.get("prior_study")
+    return message(bandit_pb.Bandit, **others | {"prior_study": f"{parent}/studies/{study}" if study else None})
 
 
 def settings_mask(changes: Iterable[str]) -> FieldMask:
@@ -191,10 +158,33 @@ def _duration(field: str, wait: timedelta | None) -> Duration | None:
     return duration
 
 
-def _range(taken: RewardRange | None) -> bandit_pb.RewardRange | None:
+def _range(field: str, taken: RewardRange | None) -> bandit_pb.RewardRange | None:
     if taken is None:
         return None
     if not isinstance(taken, RewardRange):
-        raise invalid_argument("reward_range", f"must be a RewardRange, such as RewardRange(0.0, 1.0), not {taken!r}")
-    outside = bandit_pb.OUT_OF_RANGE_CLAMPED if taken.clamp else bandit_pb.OUT_OF_RANGE_REFUSED
-    return message(bandit_pb.RewardRange, "reward_range", min=taken.low, max=taken.high, out_of_range=outside)
+        raise invalid_argument(field, f"must be a RewardRange, such as RewardRange(0.0, 1.0), not {taken!r}")
+    return message(bandit_pb.RewardRange, field, **RANGE.fields(taken))
+
+
+def _number_of(known: Enumeration[E], unset: E) -> Callable[[str, E | None], int]:
+    def find(field: str, value: E | None) -> int:
+        if (value or unset) not in known.numbers:
+            raise refuse(field, value)
+        return known.numbers[value or unset]
+
+    return find
+
+
+_WRITERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "reward_wait": _duration,
+    "half_life": _duration,
+    "provisional_after": _duration,
+    "reward_range": _range,
+    "reward_aggregation": _number_of(AGGREGATIONS, Aggregation.FIRST),
+    "stage": _number_of(STAGES, Stage.LIVE),
+    "baseline_item_ids": lambda field, ids: None if ids is None else texts(field, ids),
+    "context_schema": schema_message,
+    "item_schema": schema_message,
+    "durability": lambda _, durability: str(durability or ""),
+}
+"""What makes the field of a setting's name; others are the same on the wire."""

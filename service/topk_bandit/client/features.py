@@ -13,24 +13,22 @@ from topk_bandit.client.errors import invalid_argument
 from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
 from topk_bandit.domain.values import shorten
 from topk_bandit.v1 import features_pb2 as pb
+from topk_bandit.wire.features import kind_on_the_wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from topk_bandit.domain.features import FeatureKind
 
 __all__ = [
     "Feature",
     "FeatureStats",
     "boolean",
     "categorical",
-    "feature_stats",
     "feature_values",
     "features_of",
     "labels",
     "numeric",
     "schema_message",
-    "schema_of",
     "vector",
 ]
 
@@ -92,11 +90,6 @@ class FeatureStats:
     share: float
 
 
-def feature_stats(message: pb.FeatureStats) -> FeatureStats:
-    """Return what a message says was seen of a feature."""
-    return FeatureStats(**{field.name: getattr(message, field.name) for field in dataclass_fields(FeatureStats)})
-
-
 def schema_message(field: str, schema: Iterable[Feature] | None) -> pb.FeatureSchema | None:
     """Return the message of a schema; None for none. Errors name what is below `field`."""
     if schema is None:
@@ -109,42 +102,9 @@ def _feature_message(path: str, feature: Feature) -> pb.Feature:
     if not isinstance(feature, Feature):
         raise refuse(path, feature)
     at = f'{path.partition("[")[0]}["{feature.name}"]'
-    match feature.kind:
-        case Numeric(least, most, unit, log_scale):
-            numeric = message(pb.NumericFeature, at, min=least, max=most, unit=unit, log_scale=log_scale)
-            return message(pb.Feature, path, name=feature.name, numeric=numeric)
-        case Boolean():
-            return message(pb.Feature, path, name=feature.name, boolean=pb.BooleanFeature())
-        case LabelSet(values, buckets):
-            labelled = message(pb.LabelSetFeature, at, values=values, buckets=buckets)
-            return message(pb.Feature, path, name=feature.name, labels=labelled)
-        case Categorical(values, buckets):
-            texts = message(pb.CategoricalFeature, at, values=values, buckets=buckets)
-            return message(pb.Feature, path, name=feature.name, categorical=texts)
-        case Vector(size, weight):
-            embedding = message(pb.VectorFeature, at, dimension=size, weight=weight)
-            return message(pb.Feature, path, name=feature.name, vector=embedding)
-
-
-def schema_of(message: pb.FeatureSchema) -> tuple[Feature, ...]:
-    """Return the schema in a message."""
-    return tuple(Feature(feature.name, _kind(feature)) for feature in message.features)
-
-
-def _kind(message: pb.Feature) -> FeatureKind:
-    match message.WhichOneof("kind"):
-        case "numeric":
-            kind = message.numeric
-            low, high = (getattr(kind, end) if kind.HasField(end) else None for end in ("min", "max"))
-            return Numeric(low, high, kind.unit, kind.log_scale)
-        case "categorical":
-            return Categorical(tuple(message.categorical.values), message.categorical.buckets)
-        case "labels":
-            return LabelSet(tuple(message.labels.values), message.labels.buckets)
-        case "vector":
-            return Vector(message.vector.dimension, message.vector.weight)
-        case _:
-            return Boolean()
+    name, form = kind_on_the_wire(feature.kind)
+    kind = message(form.message, at, **form.fields(feature.kind))
+    return message(pb.Feature, path, name=feature.name, **{name: kind})
 
 
 def feature_values(features: object, *, field: str = "features") -> dict[str, pb.FeatureValue]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,38 +11,32 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from topk_bandit.client import imports
 from topk_bandit.client.arguments import filled, message, number, numbers, refuse, several, texts
 from topk_bandit.client.arguments import item_values as values_of_items
-from topk_bandit.client.bandit_settings import AGGREGATIONS, STAGES, settings_mask, settings_message
+from topk_bandit.client.bandit_settings import settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, no_answer
-from topk_bandit.client.features import feature_stats, feature_values, features_of, schema_of
+from topk_bandit.client.features import FeatureStats, feature_values, features_of
 from topk_bandit.client.imports import ImportProgress
 from topk_bandit.client.values import (
-    ActivationOutcome,
     ActivationReceipt,
     Bandit,
     BanditStats,
     BatchOutcome,
     Durability,
-    Group,
-    GroupStats,
-    Interval,
     Item,
     Kernel,
-    LiftStats,
-    LiftVerdict,
     Recommendation,
-    RewardOutcome,
     RewardPoint,
-    RewardRange,
     RewardReceipt,
     RewardTimes,
-    ShadowStats,
     Source,
-    Stage,
 )
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
+from topk_bandit.v1.features_pb2 import FeatureStats as FeatureStatsMessage
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+from topk_bandit.wire.bandits import KERNELS, LIFT, SETTING_PARTS, SHADOW, STAGES
+from topk_bandit.wire.forms import SPAN, TIME, Form, Pair
+from topk_bandit.wire.recommendations import ACTIVATIONS, GROUPS, OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,30 +53,41 @@ T = TypeVar("T")
 
 _MAX_BATCH = 1000
 
-_OUTCOMES = {
-    recommender_pb.REWARD_OUTCOME_ACCEPTED: RewardOutcome.ACCEPTED,
-    recommender_pb.REWARD_OUTCOME_DUPLICATE: RewardOutcome.DUPLICATE,
-    recommender_pb.REWARD_OUTCOME_LATE: RewardOutcome.LATE,
-}
-_ACTIVATIONS = {
-    recommender_pb.ACTIVATION_OUTCOME_ACTIVATED: ActivationOutcome.ACTIVATED,
-    recommender_pb.ACTIVATION_OUTCOME_DUPLICATE: ActivationOutcome.DUPLICATE,
-    recommender_pb.ACTIVATION_OUTCOME_LATE: ActivationOutcome.LATE,
-}
-_KERNELS = {
-    bandit_pb.KERNEL_ADAPTIVE: Kernel.ADAPTIVE,
-    bandit_pb.KERNEL_WEIGHTED_CONVOLUTIONAL: Kernel.WEIGHTED_CONVOLUTIONAL,
-    bandit_pb.KERNEL_CONVOLUTIONAL: Kernel.CONVOLUTIONAL,
-    bandit_pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
-}
-_AGGREGATIONS = {number: kind for kind, number in AGGREGATIONS.items()}
-_STAGES = {recommender_pb.STAGE_UNSPECIFIED: Stage.LIVE} | {number: stage for stage, number in STAGES.items()}
-_GROUPS = {
-    recommender_pb.GROUP_UNSPECIFIED: Group.NONE,
-    recommender_pb.GROUP_BANDIT: Group.BANDIT,
-    recommender_pb.GROUP_CONTROL: Group.CONTROL,
-}
-_KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items()}
+_POINT = Form(RewardPoint, bandit_pb.RewardPoint, parts={"delay": SPAN})
+_REWARD_TIMES = Form(
+    RewardTimes,
+    bandit_pb.RewardTimes,
+    parts={
+        "points": _POINT,
+        **dict.fromkeys(("half_by", "nine_tenths_by", "almost_all_by", "reward_wait"), SPAN),
+    },
+)
+_FEATURE_STATS = Form(FeatureStats, FeatureStatsMessage)
+_STATS = Form(
+    BanditStats,
+    bandit_pb.GetBanditStatsResponse,
+    parts={
+        "reward_times": _REWARD_TIMES,
+        "shadow": SHADOW,
+        "lift": LIFT,
+        "context_features": _FEATURE_STATS,
+        "item_features": _FEATURE_STATS,
+    },
+)
+_LAST_ID = Pair(read=lambda name: name.rpartition("/")[2] or None)
+_BETAS, _BESIDE_BETA = ("constant_beta", "schedule_scale"), ("uniform_share", "near_share", "shares_fall_after")
+_BANDIT = Form(
+    Bandit,
+    bandit_pb.Bandit,
+    parts={
+        **SETTING_PARTS,
+        **dict.fromkeys(("reward_wait", "half_life", "provisional_after"), SPAN),
+        "name": _LAST_ID,
+        "prior_study": _LAST_ID,
+        "create_time": TIME,
+    },
+    beside={*_BETAS, *_BESIDE_BETA},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +301,7 @@ class Operations:
         settings: Mapping[str, Any],
     ) -> Operation[Bandit]:
         """Create a bandit."""
-        if kernel not in _KERNELS_ON_THE_WIRE:
+        if kernel not in KERNELS.numbers:
             raise refuse("kernel", kernel)
         made = settings_message(
             {**settings, "item_capacity": item_capacity},
@@ -305,7 +309,7 @@ class Operations:
             name=self._name(bandit),
             slate_size=slate_size,
             context_dimension=context_dimension,
-            kernel=_KERNELS_ON_THE_WIRE[kernel],
+            kernel=KERNELS.numbers[kernel],
         )
         request = bandit_pb.CreateBanditRequest(bandit=made)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)
@@ -380,7 +384,7 @@ class Operations:
     def stats(self, bandit: str) -> Operation[BanditStats]:
         """Return where a bandit stands."""
         request = bandit_pb.GetBanditStatsRequest(bandit=self._name(bandit))
-        return Operation(BanditServiceStub, "GetBanditStats", request, _stats)
+        return Operation(BanditServiceStub, "GetBanditStats", request, _STATS.read)
 
 
 def _entries(items: Iterable[str | Item] | Mapping[str, Any]) -> list[Item]:
@@ -425,13 +429,13 @@ def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendat
         position_propensities=tuple(response.position_propensities),
         regret_confidence=response.regret_confidence,
         passed_over=response.passed_over_count,
-        stage=_STAGES[response.stage],
-        group=_GROUPS[response.group],
+        stage=STAGES.read(response.stage),
+        group=GROUPS.read(response.group),
     )
 
 
 def _activation(response: recommender_pb.ActivateResponse) -> ActivationReceipt:
-    return ActivationReceipt(_ACTIVATIONS[response.outcome], response.log_position)
+    return ActivationReceipt(ACTIVATIONS.read(response.outcome), response.log_position)
 
 
 def _receipt(
@@ -442,7 +446,7 @@ def _receipt(
 ) -> RewardReceipt:
     synced = response.durability >= recommender_pb.DURABILITY_FSYNC
     durability = Durability(synced=synced, replicas=response.replica_count)
-    return RewardReceipt(_OUTCOMES[response.outcome], response.log_position, durability)
+    return RewardReceipt(OUTCOMES.read(response.outcome), response.log_position, durability)
 
 
 def _result(result: recommender_pb.RewardResult) -> RewardReceipt | ClientError:
@@ -472,42 +476,9 @@ def _bandit_of_response(response: Any) -> Bandit:  # noqa: ANN401, three respons
 
 
 def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
-    exploration = bandit.exploration
-    beta = exploration.WhichOneof("beta")
-    return Bandit(
-        name=bandit.name.rpartition("/")[2],
-        slate_size=bandit.slate_size,
-        item_capacity=bandit.item_capacity,
-        context_dimension=bandit.context_dimension,
-        kernel=_KERNELS[bandit.kernel],
-        constant_beta=exploration.constant_beta if beta == "constant_beta" else None,
-        schedule_scale=exploration.schedule_scale if beta == "schedule_scale" else None,
-        uniform_share=exploration.uniform_share,
-        near_share=exploration.near_share,
-        shares_fall_after=exploration.shares_fall_after,
-        reward_wait=bandit.reward_wait.ToTimedelta(),
-        default_reward=bandit.default_reward if bandit.HasField("default_reward") else None,
-        create_time=bandit.create_time.ToDatetime(tzinfo=UTC),
-        prior_study=bandit.prior_study.rpartition("/")[2] or None,
-        half_life=bandit.half_life.ToTimedelta() if bandit.HasField("half_life") else None,
-        reward_range=_read_range(bandit.reward_range) if bandit.HasField("reward_range") else None,
-        reward_aggregation=_AGGREGATIONS[bandit.reward_aggregation],
-        requires_activation=bandit.requires_activation,
-        baseline_item_ids=tuple(bandit.baseline_item_ids),
-        context_schema=schema_of(bandit.context_schema) if bandit.HasField("context_schema") else None,
-        item_schema=schema_of(bandit.item_schema) if bandit.HasField("item_schema") else None,
-        durability=Durability.parse(bandit.durability) if bandit.durability else None,
-        learned_per_second=bandit.learned_per_second,
-        provisional_after=bandit.provisional_after.ToTimedelta() if bandit.HasField("provisional_after") else None,
-        default_item_value=bandit.default_item_value if bandit.HasField("default_item_value") else None,
-        stage=_STAGES[bandit.stage],
-        control_share=bandit.control_share,
-        guardrail_margin=bandit.guardrail_margin if bandit.HasField("guardrail_margin") else None,
-    )
-
-
-def _read_range(taken: bandit_pb.RewardRange) -> RewardRange:
-    return RewardRange(taken.min, taken.max, clamp=taken.out_of_range == bandit_pb.OUT_OF_RANGE_CLAMPED)
+    found = bandit.exploration
+    betas = {name: getattr(found, name) if found.HasField(name) else None for name in _BETAS}
+    return _BANDIT.read(bandit, **betas, **{name: getattr(found, name) for name in _BESIDE_BETA})
 
 
 def _bandits(response: bandit_pb.ListBanditsResponse) -> Page[Bandit]:
@@ -525,56 +496,3 @@ def _import_progress(response: bandit_pb.GetImportResponse) -> ImportProgress:
 
 def _item_count(response: bandit_pb.UpsertItemsResponse | bandit_pb.RetireItemsResponse) -> int:
     return response.item_count
-
-
-def _stats(response: bandit_pb.GetBanditStatsResponse) -> BanditStats:
-    values = {field.name: getattr(response, field.name) for field in dataclass_fields(BanditStats)}
-    parts = {
-        "edges_reached": tuple(response.edges_reached),
-        "context_features": tuple(map(feature_stats, response.context_features)),
-        "item_features": tuple(map(feature_stats, response.item_features)),
-        "reward_times": _reward_times(response.reward_times),
-        "shadow": _shadow(response.shadow),
-        "lift": _lift(response.lift) if response.HasField("lift") else None,
-    }
-    return BanditStats(**values | parts)
-
-
-def _shadow(shadow: bandit_pb.ShadowStats) -> ShadowStats:
-    return ShadowStats(shadow.slate_count, shadow.agreement_count, shadow.shared_item_mean, _interval(shadow, "gain"))
-
-
-def _lift(lift: bandit_pb.Lift) -> LiftStats:
-    return LiftStats(
-        since_ms=lift.since.ToMilliseconds(),
-        bandit=_group(lift.bandit),
-        control=_group(lift.control),
-        verdict=LiftVerdict[bandit_pb.LiftVerdict.Name(lift.verdict).removeprefix("LIFT_VERDICT_")],
-        difference=_interval(lift, "difference"),
-        ratio=_interval(lift, "ratio"),
-        further_requests=lift.further_request_count if lift.HasField("further_request_count") else None,
-        has_odd_groups=lift.odd_groups,
-        confidence=lift.confidence,
-        guarded_position=lift.guarded_position,
-        guarded_reason=lift.guarded_reason,
-    )
-
-
-def _group(group: bandit_pb.GroupStats) -> GroupStats:
-    return GroupStats(group.drawn_count, group.counted_count, group.mean_reward)
-
-
-def _interval(holder: bandit_pb.ShadowStats | bandit_pb.Lift, name: str) -> Interval | None:
-    found: bandit_pb.Interval = getattr(holder, name)
-    return Interval(found.value, found.low, found.high) if holder.HasField(name) else None
-
-
-def _reward_times(times: bandit_pb.RewardTimes) -> RewardTimes:
-    return RewardTimes(
-        times.slate_count,
-        tuple(RewardPoint(one.delay.ToTimedelta(), one.share) for one in times.points),
-        half_by=times.half_by.ToTimedelta() if times.HasField("half_by") else None,
-        nine_tenths_by=times.nine_tenths_by.ToTimedelta() if times.HasField("nine_tenths_by") else None,
-        almost_all_by=times.almost_all_by.ToTimedelta() if times.HasField("almost_all_by") else None,
-        reward_wait=times.reward_wait.ToTimedelta(),
-    )

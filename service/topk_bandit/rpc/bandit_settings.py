@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from google.protobuf.duration_pb2 import Duration
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.bandits import (
     DEFAULT_LEARNED_PER_SECOND,
@@ -31,50 +30,26 @@ from topk_bandit.domain.features import width_of
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Stage, check_baseline_size
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.features import schema_from_proto, schema_to_proto
+from topk_bandit.rpc.features import schema_from_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
-from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.wire.bandits import AGGREGATIONS, KERNELS, SETTINGS, STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from google.protobuf.duration_pb2 import Duration
+
     from topk_bandit.domain.features import FeatureSchema
+    from topk_bandit.wire.forms import Enumeration
 
-__all__ = ["STAGES_ON_THE_WIRE", "duration", "masked_change", "settings_from_proto", "settings_to_proto"]
+__all__ = ["masked_change", "settings_from_proto", "settings_to_proto"]
 
+E = TypeVar("E", bound=Enum)
+
+_UNKNOWN = {"kernel": "is not a kernel", "reward_aggregation": "is no aggregation", "stage": "is no stage"}
 _DEFAULT_REWARD_WAIT_MS = 24 * 60 * 60 * 1000
 _NANOS_PER_SECOND = 1_000_000_000
 _NANOS_PER_MS = 1_000_000
-
-_KERNELS = {
-    pb.KERNEL_UNSPECIFIED: Kernel.ADAPTIVE,
-    pb.KERNEL_ADAPTIVE: Kernel.ADAPTIVE,
-    pb.KERNEL_WEIGHTED_CONVOLUTIONAL: Kernel.WEIGHTED_CONVOLUTIONAL,
-    pb.KERNEL_CONVOLUTIONAL: Kernel.CONVOLUTIONAL,
-    pb.KERNEL_WEIGHTED: Kernel.WEIGHTED,
-}
-_KERNELS_ON_THE_WIRE = {kernel: number for number, kernel in _KERNELS.items() if number != pb.KERNEL_UNSPECIFIED}
-
-_AGGREGATIONS = {
-    pb.REWARD_AGGREGATION_UNSPECIFIED: Aggregation.FIRST,
-    pb.REWARD_AGGREGATION_FIRST: Aggregation.FIRST,
-    pb.REWARD_AGGREGATION_LAST: Aggregation.LAST,
-    pb.REWARD_AGGREGATION_SUM: Aggregation.SUM,
-    pb.REWARD_AGGREGATION_MEAN: Aggregation.MEAN,
-    pb.REWARD_AGGREGATION_MAX: Aggregation.MAX,
-}
-_AGGREGATIONS_ON_THE_WIRE = {
-    kind: number for number, kind in _AGGREGATIONS.items() if number != pb.REWARD_AGGREGATION_UNSPECIFIED
-}
-
-_STAGES = {
-    recommender_pb.STAGE_UNSPECIFIED: Stage.LIVE,
-    recommender_pb.STAGE_LIVE: Stage.LIVE,
-    recommender_pb.STAGE_SHADOW: Stage.SHADOW,
-    recommender_pb.STAGE_FROZEN: Stage.FROZEN,
-    recommender_pb.STAGE_OFF: Stage.OFF,
-}
-STAGES_ON_THE_WIRE = {stage: number for number, stage in _STAGES.items() if number != recommender_pb.STAGE_UNSPECIFIED}
 
 _BETAS = frozenset({"exploration.constant_beta", "exploration.schedule_scale"})
 _SHARES = ("uniform_share", "near_share")
@@ -91,7 +66,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         item_capacity=_item_capacity(bandit, low=slate_size),
         slate_size=slate_size,
         context_dim=_context_dimension(bandit, schema),
-        kernel=_kernel(bandit),
+        kernel=_enumerated(bandit, "kernel", KERNELS, unset=Kernel.ADAPTIVE),
         exploration=Exploration(
             _beta(bandit, default), **{name: _beside_beta(bandit, default, name) for name in _BESIDE_BETA}
         ),
@@ -118,42 +93,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
 
 def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
     """Return the message that holds `settings`, without names."""
-    return pb.Bandit(
-        slate_size=settings.slate_size,
-        context_dimension=settings.context_dim,
-        item_capacity=settings.item_capacity,
-        kernel=_KERNELS_ON_THE_WIRE[settings.kernel],
-        exploration=_exploration_to_proto(settings.exploration),
-        reward_wait=duration(settings.reward_wait_ms),
-        default_reward=settings.default_reward,
-        half_life=duration(settings.half_life_ms) if settings.half_life_ms else None,
-        reward_range=_range_to_proto(settings.reward_range),
-        reward_aggregation=_AGGREGATIONS_ON_THE_WIRE[settings.reward_aggregation],
-        requires_activation=settings.requires_activation,
-        baseline_item_ids=settings.baseline_item_ids,
-        context_schema=None if settings.context_schema is None else schema_to_proto(settings.context_schema),
-        item_schema=None if settings.item_schema is None else schema_to_proto(settings.item_schema),
-        durability=str(settings.durability or ""),
-        learned_per_second=settings.learned_per_second,
-        provisional_after=None if settings.provisional_after_ms is None else duration(settings.provisional_after_ms),
-        default_item_value=settings.default_item_value,
-        stage=STAGES_ON_THE_WIRE[settings.stage],
-        control_share=settings.control_share,
-        guardrail_margin=settings.guardrail_margin,
-    )
-
-
-def _range_to_proto(taken: RewardRange | None) -> pb.RewardRange | None:
-    if taken is None:
-        return None
-    outside = pb.OUT_OF_RANGE_CLAMPED if taken.clamp else pb.OUT_OF_RANGE_REFUSED
-    return pb.RewardRange(min=taken.low, max=taken.high, out_of_range=outside)
-
-
-def duration(milliseconds: int) -> Duration:
-    """Return how long something takes as a message."""
-    seconds, rest = divmod(milliseconds, 1000)
-    return Duration(seconds=seconds, nanos=rest * _NANOS_PER_MS)
+    return SETTINGS.write(settings, exploration=_exploration_to_proto(settings.exploration))
 
 
 def _exploration_to_proto(exploration: Exploration) -> pb.Exploration:
@@ -189,13 +129,6 @@ def _context_dimension(bandit: pb.Bandit, schema: FeatureSchema | None) -> int:
         return width
     high = MAX_CONTEXT_DIMENSION
     return fields.integer("bandit.context_dimension", bandit.context_dimension, low=0, high=high) or 1
-
-
-def _kernel(bandit: pb.Bandit) -> Kernel:
-    kernel = _KERNELS.get(bandit.kernel)
-    if kernel is None:
-        raise InvalidArgumentError("bandit.kernel", f"is not a kernel that this service knows: {bandit.kernel}")
-    return kernel
 
 
 def _beta(bandit: pb.Bandit, default: Exploration) -> ConstantBeta | PaperBeta:
@@ -267,14 +200,6 @@ def _reward_range(bandit: pb.Bandit) -> RewardRange | None:
     return RewardRange(low, high, clamp=taken.out_of_range == pb.OUT_OF_RANGE_CLAMPED)
 
 
-def _reward_aggregation(bandit: pb.Bandit) -> Aggregation:
-    kind = _AGGREGATIONS.get(bandit.reward_aggregation)
-    if kind is None:
-        problem = f"is no aggregation that this service knows: {bandit.reward_aggregation}"
-        raise InvalidArgumentError("bandit.reward_aggregation", problem)
-    return kind
-
-
 def _durability(bandit: pb.Bandit) -> Durability | None:
     if not bandit.durability:
         return None
@@ -296,11 +221,21 @@ def _provisional_after_ms(bandit: pb.Bandit) -> int | None:
     return _milliseconds("bandit.provisional_after", bandit.provisional_after, (MAX_REWARD_WAIT_MS, "90 days"))
 
 
+def _enumerated(bandit: pb.Bandit, name: str, known: Enumeration[E], *, unset: E) -> E:
+    """Return the value that a field has by its number, `unset` for zero."""
+    number = getattr(bandit, name)
+    value = known.values.get(number) if number else unset
+    if value is None:
+        raise InvalidArgumentError(f"bandit.{name}", f"{_UNKNOWN[name]} that this service knows: {number}")
+    return value
+
+
+def _reward_aggregation(bandit: pb.Bandit) -> Aggregation:
+    return _enumerated(bandit, "reward_aggregation", AGGREGATIONS, unset=Aggregation.FIRST)
+
+
 def _stage(bandit: pb.Bandit) -> Stage:
-    stage = _STAGES.get(bandit.stage)
-    if stage is None:
-        raise InvalidArgumentError("bandit.stage", f"is no stage that this service knows: {bandit.stage}")
-    return stage
+    return _enumerated(bandit, "stage", STAGES, unset=Stage.LIVE)
 
 
 def _control_share(bandit: pb.Bandit) -> float:

@@ -6,34 +6,25 @@ wire; what takes a bandit's settings or items to judge is left to the use cases.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
-
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from topk_bandit.domain.bandits import (
     REGRET_CONFIDENCE,
-    ActivationOutcome,
     Item,
     RecommendationRequest,
     Reward,
-    RewardOutcome,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
-from topk_bandit.domain.stages import Group
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.bandit_settings import (
-    STAGES_ON_THE_WIRE,
-    duration,
-    masked_change,
-    settings_from_proto,
-    settings_to_proto,
-)
-from topk_bandit.rpc.features import feature_stats_to_proto, features_from_proto, features_to_proto
+from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
+from topk_bandit.rpc.features import features_from_proto, features_to_proto
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.wire.bandits import STAGES
+from topk_bandit.wire.forms import timestamp
+from topk_bandit.wire.recommendations import ACTIVATIONS, GROUPS, OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,14 +33,11 @@ if TYPE_CHECKING:
         ActivationReceipt,
         BanditName,
         BanditSettings,
-        BanditStats,
         Exploration,
         Recommendation,
         RewardReceipt,
     )
     from topk_bandit.domain.features import Context
-    from topk_bandit.domain.reward_times import RewardTimes
-    from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, ShadowStats
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.v1 import operator_service_pb2 as operator_pb
 
@@ -76,8 +64,6 @@ __all__ = [
     "recommendation_to_proto",
     "reward_named",
     "reward_request",
-    "stats_to_proto",
-    "timestamp",
 ]
 
 Receipt = TypeVar(
@@ -93,30 +79,10 @@ _DEFAULT_BANDITS_PER_PAGE = 100
 _MAX_BANDITS_PER_PAGE = 1000
 _DEFAULT_ITEMS_PER_PAGE = 1000
 
-_OUTCOMES = {
-    RewardOutcome.ACCEPTED: recommender_pb.REWARD_OUTCOME_ACCEPTED,
-    RewardOutcome.DUPLICATE: recommender_pb.REWARD_OUTCOME_DUPLICATE,
-    RewardOutcome.LATE: recommender_pb.REWARD_OUTCOME_LATE,
-}
-
-
 _DURABILITIES = {
     "memory": recommender_pb.DURABILITY_MEMORY,
     "fsync": recommender_pb.DURABILITY_FSYNC,
     "replicated": recommender_pb.DURABILITY_REPLICATED,
-}
-
-
-_GROUPS = {
-    Group.NONE: recommender_pb.GROUP_UNSPECIFIED,
-    Group.BANDIT: recommender_pb.GROUP_BANDIT,
-    Group.CONTROL: recommender_pb.GROUP_CONTROL,
-}
-
-_ACTIVATIONS = {
-    ActivationOutcome.ACTIVATED: recommender_pb.ACTIVATION_OUTCOME_ACTIVATED,
-    ActivationOutcome.DUPLICATE: recommender_pb.ACTIVATION_OUTCOME_DUPLICATE,
-    ActivationOutcome.LATE: recommender_pb.ACTIVATION_OUTCOME_LATE,
 }
 
 
@@ -166,8 +132,8 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         position_propensities=recommendation.position_propensities,
         regret_confidence=REGRET_CONFIDENCE,
         passed_over_count=recommendation.passed_over,
-        stage=STAGES_ON_THE_WIRE[recommendation.stage],
-        group=_GROUPS[recommendation.group],
+        stage=STAGES.write(recommendation.stage),
+        group=GROUPS.write(recommendation.group),
     )
 
 
@@ -175,12 +141,6 @@ def _mode(recommendation: Recommendation) -> recommender_pb.Mode:
     if recommendation.baseline:
         return recommender_pb.MODE_BASELINE
     return recommender_pb.MODE_EXPLORED if recommendation.explored else recommender_pb.MODE_EXPLOITED
-
-
-def timestamp(milliseconds: int) -> Timestamp:
-    """Return a time of the store's clock as a message."""
-    seconds, rest = divmod(milliseconds, 1000)
-    return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
 
 
 def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, Reward]:
@@ -235,7 +195,7 @@ def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_
 def receipt_to_proto(receipt: RewardReceipt, message: type[Receipt]) -> Receipt:
     """Return what became of a reward, as a message of this type."""
     return message(
-        outcome=_OUTCOMES[receipt.outcome],
+        outcome=OUTCOMES.write(receipt.outcome),
         log_position=receipt.log_position,
         durability=_DURABILITIES[receipt.durability.word],
         replica_count=receipt.durability.replicas,
@@ -251,7 +211,8 @@ def activation_request(request: recommender_pb.ActivateRequest) -> tuple[BanditN
 
 def activation_to_proto(receipt: ActivationReceipt) -> recommender_pb.ActivateResponse:
     """Return what became of an activation."""
-    return recommender_pb.ActivateResponse(outcome=_ACTIVATIONS[receipt.outcome], log_position=receipt.log_position)
+    outcome = ACTIVATIONS.write(receipt.outcome)
+    return recommender_pb.ActivateResponse(outcome=outcome, log_position=receipt.log_position)
 
 
 def bandit_creation(request: bandit_pb.CreateBanditRequest, default: Exploration) -> tuple[BanditName, BanditSettings]:
@@ -354,103 +315,3 @@ def item_retirement(request: bandit_pb.RetireItemsRequest) -> tuple[BanditName, 
     name = fields.bandit_name("bandit", request.bandit)
     fields.size("item_ids", len(request.item_ids), most=fields.MAX_ITEMS)
     return name, fields.item_ids("item_ids", request.item_ids)
-
-
-def stats_to_proto(stats: BanditStats) -> bandit_pb.GetBanditStatsResponse:
-    """Return where a bandit stands."""
-    return bandit_pb.GetBanditStatsResponse(
-        log_position=stats.log_position,
-        model_version=stats.model_version,
-        recommendation_count=stats.recommendations,
-        observation_count=stats.observations,
-        imported_count=stats.imported,
-        forgotten_count=stats.forgotten,
-        default_count=stats.defaults,
-        expiration_count=stats.expirations,
-        late_reward_count=stats.late_rewards,
-        clamped_reward_count=stats.clamped_rewards,
-        lost_event_count=stats.lost_events,
-        lost_reward_count=stats.lost_rewards,
-        pending_count=stats.pending,
-        inactive_count=stats.inactive,
-        lapsed_count=stats.lapsed,
-        shown_otherwise_count=stats.shown_otherwise,
-        corrected_reward_count=stats.corrected,
-        missed_correction_count=stats.missed_corrections,
-        item_count=stats.items,
-        available_item_count=stats.available_items,
-        posterior_row_count=stats.posterior_rows,
-        pending_row_count=stats.pending_rows,
-        mean_reward=stats.mean_reward,
-        regret_bound_sum=stats.regret_bound_sum,
-        estimated_regret_sum=stats.estimated_regret_sum,
-        explored_count=stats.explored,
-        outlier_count=stats.outliers,
-        outlier_context_count=stats.outlier_contexts,
-        spread_factor=stats.spread_factor,
-        has_reward_range=stats.has_reward_range,
-        selection_share=stats.selection_share,
-        reward_times=_reward_times_to_proto(stats.reward_times),
-        shadow=_shadow_to_proto(stats.shadow),
-        lift=None if stats.lift is None else _lift_to_proto(stats.lift),
-        damage=stats.damage,
-        noticed_change_count=stats.noticed_changes,
-        set_aside_count=stats.set_aside,
-        passed_over_count=stats.passed_over,
-        place_count=stats.places,
-        unplaced_reward_count=stats.unplaced_rewards,
-        snapshot_position=stats.snapshot_position,
-        memory_bytes=stats.memory_bytes,
-        memory_limit_bytes=stats.memory_limit_bytes,
-        store_bytes=stats.store_bytes,
-        log_digest=stats.log_digest,
-        posterior_digest=stats.posterior_digest,
-        arithmetic=stats.arithmetic,
-        context_features=map(feature_stats_to_proto, stats.context_features),
-        item_features=map(feature_stats_to_proto, stats.item_features),
-        **asdict(stats.hyperparameters),
-    )
-
-
-def _shadow_to_proto(shadow: ShadowStats) -> bandit_pb.ShadowStats:
-    return bandit_pb.ShadowStats(
-        slate_count=shadow.slates,
-        agreement_count=shadow.agreements,
-        shared_item_mean=shadow.shared_items,
-        gain=_interval_to_proto(shadow.gain),
-    )
-
-
-def _lift_to_proto(lift: LiftStats) -> bandit_pb.Lift:
-    return bandit_pb.Lift(
-        since=timestamp(lift.since_ms),
-        bandit=_group_to_proto(lift.bandit),
-        control=_group_to_proto(lift.control),
-        verdict=f"LIFT_VERDICT_{lift.verdict.name}",
-        difference=_interval_to_proto(lift.difference),
-        ratio=_interval_to_proto(lift.ratio),
-        further_request_count=lift.further_requests,
-        odd_groups=lift.has_odd_groups,
-        confidence=lift.confidence,
-        guarded_position=lift.guarded_position,
-        guarded_reason=lift.guarded_reason,
-    )
-
-
-def _group_to_proto(group: GroupStats) -> bandit_pb.GroupStats:
-    return bandit_pb.GroupStats(drawn_count=group.drawn, counted_count=group.counted, mean_reward=group.mean_reward)
-
-
-def _interval_to_proto(interval: Interval | None) -> bandit_pb.Interval | None:
-    return None if interval is None else bandit_pb.Interval(**asdict(interval))
-
-
-def _reward_times_to_proto(times: RewardTimes) -> bandit_pb.RewardTimes:
-    parts = {"half_by": HALF, "nine_tenths_by": NINE_TENTHS, "almost_all_by": ALMOST_ALL}
-    came_by = {name: by_ms for name, part in parts.items() if (by_ms := times.came_by(part)) is not None}
-    return bandit_pb.RewardTimes(
-        slate_count=times.slates,
-        points=[bandit_pb.RewardPoint(delay=duration(delay_ms), share=share) for delay_ms, share in times.points],
-        reward_wait=duration(times.wait_ms),
-        **{name: duration(by_ms) for name, by_ms in came_by.items()},
-    )

@@ -32,17 +32,15 @@ from topk_bandit.v1 import features_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.domain.features import FeatureKind, FeatureSchema, FeatureStats, FeatureValue
+    from topk_bandit.domain.features import FeatureKind, FeatureSchema, FeatureValue
 
 __all__ = [
     "MAX_FEATURES",
     "MAX_LABELS",
-    "feature_stats_to_proto",
     "features_from_proto",
     "features_to_proto",
     "schema_from_json",
     "schema_from_proto",
-    "schema_to_proto",
 ]
 
 MAX_FEATURES = 64
@@ -136,26 +134,6 @@ def _vector(path: str, kind: pb.VectorFeature) -> Vector:
     return Vector(size, weight or 1.0)
 
 
-def schema_to_proto(schema: FeatureSchema) -> pb.FeatureSchema:
-    """Return the message that holds a schema."""
-    return pb.FeatureSchema(features=map(_feature_to_proto, schema))
-
-
-def _feature_to_proto(feature: Feature) -> pb.Feature:
-    match feature.kind:
-        case Numeric(least, most, unit, log_scale):
-            numeric = pb.NumericFeature(min=least, max=most, unit=unit, log_scale=log_scale)
-            return pb.Feature(name=feature.name, numeric=numeric)
-        case Boolean():
-            return pb.Feature(name=feature.name, boolean=pb.BooleanFeature())
-        case LabelSet(values, buckets):
-            return pb.Feature(name=feature.name, labels=pb.LabelSetFeature(values=values, buckets=buckets))
-        case Categorical(values, buckets):
-            return pb.Feature(name=feature.name, categorical=pb.CategoricalFeature(values=values, buckets=buckets))
-        case Vector(size, weight):
-            return pb.Feature(name=feature.name, vector=pb.VectorFeature(dimension=size, weight=weight))
-
-
 def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Features:
     """Return values by name; errors name the feature as ``path["name"]``."""
     if len(values) > MAX_FEATURES:
@@ -231,17 +209,3 @@ def _labels(path: str, labels: Sequence[str]) -> tuple[str, ...]:
         if not _text(f"{path}[{place}]", label):
             raise InvalidArgumentError(f"{path}[{place}]", "is empty: leave it out")
     return tuple(labels)
-
-
-def feature_stats_to_proto(stats: FeatureStats) -> pb.FeatureStats:
-    """Return what was seen of a feature."""
-    return pb.FeatureStats(
-        name=stats.name,
-        centre=stats.centre,
-        scale=stats.scale,
-        frozen=stats.frozen,
-        clamped_count=stats.clamped,
-        unknown_count=stats.unknown,
-        missing_count=stats.missing,
-        share=stats.share,
-    )

@@ -13,10 +13,11 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.operators import ModelSource
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import PageRequest, context_from_proto, recommendation_to_proto, timestamp
+from topk_bandit.rpc.converters import PageRequest, context_from_proto, recommendation_to_proto
 from topk_bandit.rpc.features import features_to_proto
 from topk_bandit.rpc.line_imports import lines_sent
 from topk_bandit.v1 import operator_service_pb2 as pb
+from topk_bandit.wire.forms import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,6 +12,7 @@ from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import bandit_service_pb2_grpc as bandit_grpc
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1 import recommender_service_pb2_grpc as recommender_grpc
+from topk_bandit.wire.bandits import write_stats
 
 if TYPE_CHECKING:
     from typing import Any
@@ -223,4 +224,4 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         self, request: bandit_pb.GetBanditStatsRequest, _context: Context
     ) -> bandit_pb.GetBanditStatsResponse:
         """Return where a bandit stands."""
-        return converters.stats_to_proto(await self._use_cases.stats(fields.bandit_name("bandit", request.bandit)))
+        return write_stats(await self._use_cases.stats(fields.bandit_name("bandit", request.bandit)))

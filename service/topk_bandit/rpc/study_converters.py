@@ -25,10 +25,11 @@ from topk_bandit.domain.studies import (
     StudySettings,
 )
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import PageRequest, timestamp
+from topk_bandit.rpc.converters import PageRequest
 from topk_bandit.rpc.failures import Failure, internal_failure, status
 from topk_bandit.rpc.study_features import encode_named, refuse_named
 from topk_bandit.v1 import preference_service_pb2 as pb
+from topk_bandit.wire.forms import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
