@@ -126,13 +126,12 @@ def settings_message(settings: Mapping[str, Any], *, parent: str, **others: Any)
     unknown = settings.keys() - BanditChanges.__annotations__.keys()
     if unknown:
         raise TypeError(f"a bandit has no setting {min(unknown)!r}")
-    others |= {"exploration": _exploration(settings)}
-    given = {"reward_aggregation": None, "stage": None, **settings}  # as these two always say what they are
-    for name, value in given.items():
-        if name not in _EXPLORATION:
-            others[name] = _WRITERS[name](name, value) if name in _WRITERS else value
+    given = {name: value for name, value in settings.items() if name not in _EXPLORATION}
+    asked = given | {"exploration": {name: settings.get(name) for name in _EXPLORATION}}
+    made = {name: write(name, asked.get(name)) for name, write in _WRITERS.items()}
     study = settings.get("prior_study")
-    return message(bandit_pb.Bandit, **others | {"prior_study": f"{parent}/studies/{study}" if study else None})
+    made["prior_study"] = f"{parent}/studies/{study}" if study else None
+    return message(bandit_pb.Bandit, **others | given | made)
 
 
 def settings_mask(changes: Iterable[str]) -> FieldMask:
@@ -140,11 +139,10 @@ def settings_mask(changes: Iterable[str]) -> FieldMask:
     return FieldMask(paths=[f"exploration.{name}" if name in _EXPLORATION else name for name in changes])
 
 
-def _exploration(settings: Mapping[str, Any]) -> bandit_pb.Exploration:
-    values = {name: settings.get(name) for name in _EXPLORATION}
+def _exploration(field: str, values: Mapping[str, Any]) -> bandit_pb.Exploration:
     if values["constant_beta"] is not None and values["schedule_scale"] is not None:
-        raise invalid_argument("exploration", "has constant_beta and schedule_scale, of which only one can hold")
-    return message(bandit_pb.Exploration, "exploration", **values)
+        raise invalid_argument(field, "has constant_beta and schedule_scale, of which only one can hold")
+    return message(bandit_pb.Exploration, field, **values)
 
 
 def _duration(field: str, wait: timedelta | None) -> Duration | None:
@@ -176,15 +174,16 @@ def _number_of(known: Enumeration[E], unset: E) -> Callable[[str, E | None], int
 
 
 _WRITERS: Mapping[str, Callable[[str, Any], Any]] = {
-    "reward_wait": _duration,
-    "half_life": _duration,
-    "provisional_after": _duration,
-    "reward_range": _range,
     "reward_aggregation": _number_of(AGGREGATIONS, Aggregation.FIRST),
     "stage": _number_of(STAGES, Stage.LIVE),
+    "exploration": _exploration,
+    "reward_wait": _duration,
+    "half_life": _duration,
+    "reward_range": _range,
     "baseline_item_ids": lambda field, ids: None if ids is None else texts(field, ids),
     "context_schema": schema_message,
     "item_schema": schema_message,
     "durability": lambda _, durability: str(durability or ""),
+    "provisional_after": _duration,
 }
 """What makes the field of a setting's name; others are the same on the wire."""

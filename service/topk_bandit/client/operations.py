@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.imports import ImportReport, PastObservation
     from topk_bandit.client.outbox_file import KeptReward
 
-__all__ = ["Operation", "Operations", "Page", "merge_outcomes", "recommendation_of"]
+__all__ = ["LAST_ID", "Operation", "Operations", "Page", "merge_outcomes", "recommendation_of"]
 
 T = TypeVar("T")
 
@@ -74,7 +74,9 @@ _STATS = Form(
         "item_features": _FEATURE_STATS,
     },
 )
-_LAST_ID = Pair(read=lambda name: name.rpartition("/")[2] or None)
+LAST_ID = Pair(read=lambda name: name.rpartition("/")[2])
+"""A name, of which callers have the last id alone."""
+
 _BETAS, _BESIDE_BETA = ("constant_beta", "schedule_scale"), ("uniform_share", "near_share", "shares_fall_after")
 _BANDIT = Form(
     Bandit,
@@ -82,8 +84,8 @@ _BANDIT = Form(
     parts={
         **SETTING_PARTS,
         **dict.fromkeys(("reward_wait", "half_life", "provisional_after"), SPAN),
-        "name": _LAST_ID,
-        "prior_study": _LAST_ID,
+        "name": LAST_ID,
+        "prior_study": Pair(read=lambda name: name.rpartition("/")[2] or None),
         "create_time": TIME,
     },
     beside={*_BETAS, *_BESIDE_BETA},

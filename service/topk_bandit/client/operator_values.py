@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, QuotaUse, RankedSlate, Reasons
+from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, QuotaUse, RankedSlate, Reasons, StoreStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,19 +139,6 @@ class CallStatus:
     median_seconds: float
     p90_seconds: float
     p99_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
-    """How the store is; the fields are described in ``operator_service.proto`` under the same names."""
-
-    server: str
-    version: str
-    mode: str
-    durability: str
-    problems: tuple[str, ...]
-    memory_bytes: int
-    memory_limit_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,13 @@ from google.longrunning.operations_pb2_grpc import OperationsStub
 from topk_bandit.client.arguments import message, number, numbers, refuse, texts
 from topk_bandit.client.errors import error_of_status
 from topk_bandit.client.features import feature_values, schema_message
-from topk_bandit.client.operations import Operation, Page
+from topk_bandit.client.operations import LAST_ID, Operation, Page
 from topk_bandit.client.operator_values import ImportedLines
 from topk_bandit.client.study_values import (
     AnswerKind,
     AnswerOutcome,
     AnswersOutcome,
     Design,
-    DesignProgress,
-    DesignState,
     ImportedAnswers,
     ItemPreference,
     Preferences,
@@ -33,6 +30,8 @@ from topk_bandit.client.study_values import (
 )
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
+from topk_bandit.wire.forms import TIME, Form
+from topk_bandit.wire.studies import KINDS, OUTCOMES, PROGRESS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,23 +44,21 @@ __all__ = ["StudyOperations", "merged_answers", "merged_imports", "merged_prefer
 
 _MAX_BATCH = 1000
 
-_KINDS = {
-    pb.ANSWER_KIND_RATINGS: AnswerKind.RATINGS,
-    pb.ANSWER_KIND_RANKING: AnswerKind.RANKING,
-    pb.ANSWER_KIND_CHOICE: AnswerKind.CHOICE,
-    pb.ANSWER_KIND_PAIR: AnswerKind.PAIR,
-}
-_KINDS_ON_THE_WIRE = {kind: number for number, kind in _KINDS.items()}
-_STATES = {
-    pb.STUDY_STATE_DESIGNING: DesignState.DESIGNING,
-    pb.STUDY_STATE_READY: DesignState.READY,
-    pb.STUDY_STATE_CANCELLED: DesignState.CANCELLED,
-    pb.STUDY_STATE_FAILED: DesignState.FAILED,
-}
-_OUTCOMES = {
-    pb.ANSWER_OUTCOME_ACCEPTED: AnswerOutcome.ACCEPTED,
-    pb.ANSWER_OUTCOME_DUPLICATE: AnswerOutcome.DUPLICATE,
-}
+_STUDY = Form(
+    Study,
+    pb.Study,
+    parts={"name": LAST_ID, "answer_kind": KINDS, "state": STATES, "design": PROGRESS, "create_time": TIME},
+    beside={"items", "queries"},
+)
+_DESIGN = Form(Design, pb.DesignMetadata, parts={"study": LAST_ID, "progress": PROGRESS}, beside={"result", "error"})
+_QUESTION = Form(Question, pb.Question, names={"id": "question_id", "query": "query_id", "items": "item_ids"})
+_QUESTIONS = Form(Questions, pb.NextQuestionsResponse, parts={"questions": _QUESTION})
+_ITEM_PREFERENCE = Form(ItemPreference, pb.ItemPreference, names={"id": "item_id"})
+_OF_QUERY = Form(QueryPreferences, pb.QueryPreferences, names={"query": "query_id"}, parts={"items": _ITEM_PREFERENCE})
+_PREFERENCES = Form(
+    Preferences, pb.GetPreferencesResponse, names={"queries": "preferences"}, parts={"queries": _OF_QUERY}
+)
+_IMPORTED = Form(ImportedLines, pb.ImportStudyResponse)
 
 
 class StudyOperations:
@@ -96,7 +93,7 @@ class StudyOperations:
         features_alone: bool,
     ) -> Operation[Design]:
         """Create a study."""
-        if answer_kind not in _KINDS_ON_THE_WIRE:
+        if answer_kind not in KINDS.numbers:
             raise refuse("answer_kind", answer_kind)
         made = message(
             pb.Study,
@@ -104,7 +101,7 @@ class StudyOperations:
             items=_items(items, named=item_schema is not None),
             item_schema=schema_message("item_schema", item_schema),
             queries=[_query(one, row) for one, row in (queries or {}).items()],
-            answer_kind=_KINDS_ON_THE_WIRE[AnswerKind(answer_kind)],
+            answer_kind=KINDS.numbers[AnswerKind(answer_kind)],
             list_size=list_size,
             budget=budget,
             features_alone=features_alone,
@@ -149,7 +146,7 @@ class StudyOperations:
             count=count,
             request_id=request_id or self._new_request_id(),
         )
-        return Operation(PreferenceServiceStub, "NextQuestions", request, _questions)
+        return Operation(PreferenceServiceStub, "NextQuestions", request, _QUESTIONS.read)
 
     def submit_answers(self, study: str, answers: Mapping[str, GivenAnswer]) -> Iterator[Operation[AnswersOutcome]]:
         """Submit answers, as many to a call as the service takes."""
@@ -200,9 +197,7 @@ class StudyOperations:
         request = pb.ImportStudyRequest(
             study=self._name(study), import_id=import_id, first_line=first_line, lines=lines
         )
-        return Operation(
-            PreferenceServiceStub, "ImportStudy", request, lambda made: ImportedLines(made.next_line, made.log_position)
-        )
+        return Operation(PreferenceServiceStub, "ImportStudy", request, _IMPORTED.read)
 
 
 def _items(items: Mapping[str, Any] | Iterable[str], *, named: bool) -> list[pb.StudyItem]:
@@ -232,29 +227,10 @@ def _features(entries: Iterable[tuple[str, Sequence[float]]]) -> dict[str, tuple
     return {one: tuple(features) for one, features in entries}
 
 
-def _progress(progress: pb.DesignProgress) -> DesignProgress:
-    return DesignProgress(progress.steps, progress.log_det, progress.gap, progress.target_gap)
-
-
 def _study(study: pb.Study) -> Study:
-    return Study(
-        name=study.name.rpartition("/")[2],
-        answer_kind=_KINDS[study.answer_kind],
-        list_size=study.list_size,
-        budget=study.budget,
-        state=_STATES[study.state],
-        design=_progress(study.design) if study.HasField("design") else None,
-        asked_count=study.asked_count,
-        answered_count=study.answered_count,
-        imported_count=study.imported_count,
-        item_count=study.item_count,
-        query_count=study.query_count,
-        create_time=study.create_time.ToDatetime(tzinfo=UTC),
-        items=_features((item.item_id, item.features) for item in study.items),
-        queries=_features((query.query_id, query.features) for query in study.queries),
-        features_alone=study.features_alone,
-        designed_item_count=study.designed_item_count,
-    )
+    items = _features((item.item_id, item.features) for item in study.items)
+    queries = _features((query.query_id, query.features) for query in study.queries)
+    return _STUDY.read(study, items=items, queries=queries)
 
 
 def _studies(response: pb.ListStudiesResponse) -> Page[Study]:
@@ -265,23 +241,8 @@ def _design(operation: Any) -> Design:  # noqa: ANN401, google.longrunning.opera
     metadata, study = pb.DesignMetadata(), pb.Study()
     operation.metadata.Unpack(metadata)
     ready = operation.response.Unpack(study)
-    return Design(
-        study=metadata.study.rpartition("/")[2],
-        attempt=metadata.attempt,
-        progress=_progress(metadata.progress) if metadata.HasField("progress") else None,
-        result=_study(study) if ready else None,
-        error=error_of_status(operation.error) if operation.HasField("error") else None,
-    )
-
-
-def _questions(response: pb.NextQuestionsResponse) -> Questions:
-    return Questions(
-        questions=tuple(Question(one.question_id, one.query_id, tuple(one.item_ids)) for one in response.questions),
-        asked_count=response.asked_count,
-        answered_count=response.answered_count,
-        budget=response.budget,
-        gathered=response.gathered,
-    )
+    error = error_of_status(operation.error) if operation.HasField("error") else None
+    return _DESIGN.read(metadata, result=_study(study) if ready else None, error=error)
 
 
 def _answer(question_id: str, answer: GivenAnswer) -> pb.Answer:
@@ -328,9 +289,10 @@ def merged_imports(parts: Iterable[ImportedAnswers], *, first_row: int) -> Impor
 
 def _answers_outcome(ids: Iterable[str], response: pb.SubmitAnswersResponse) -> AnswersOutcome:
     results = dict(zip(ids, response.results, strict=True))
+    failed = {one: result.error for one, result in results.items() if result.HasField("error")}
     return AnswersOutcome(
-        outcomes={one: _OUTCOMES[result.outcome] for one, result in results.items() if not result.HasField("error")},
-        errors={one: error_of_status(result.error) for one, result in results.items() if result.HasField("error")},
+        outcomes={one: OUTCOMES.read(result.outcome) for one, result in results.items() if one not in failed},
+        errors={one: error_of_status(error) for one, error in failed.items()},
     )
 
 
@@ -345,16 +307,7 @@ def merged_answers(parts: Iterable[AnswersOutcome]) -> AnswersOutcome:
 
 
 def _preferences(response: pb.GetPreferencesResponse) -> Page[Preferences]:
-    queries = tuple(map(_query_preferences, response.preferences))
-    page = Preferences(queries, answered_count=response.answered_count, gathered=response.gathered)
-    return Page((page,), response.next_page_token)
-
-
-def _query_preferences(preferences: pb.QueryPreferences) -> QueryPreferences:
-    items = (
-        ItemPreference(item.item_id, item.utility, item.standard_deviation, item.rank) for item in preferences.items
-    )
-    return QueryPreferences(preferences.query_id, tuple(items))
+    return Page((_PREFERENCES.read(response),), response.next_page_token)
 
 
 def merged_preferences(pages: Sequence[Preferences]) -> Preferences:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from topk_bandit.domain.studies import AnswerKind, AnswerOutcome, DesignState
+from topk_bandit.domain.studies import AnswerKind, AnswerOutcome, DesignProgress, DesignState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,16 +33,6 @@ __all__ = [
 
 GivenAnswer: TypeAlias = str | Sequence[str] | Mapping[str, float]
 """The chosen item's id, of a choice or a pair; item ids, best first; or ratings by item id."""
-
-
-@dataclass(frozen=True, slots=True)
-class DesignProgress:
-    """How far a design is; the fields are described in ``preference_service.proto`` under the same names."""
-
-    steps: int
-    log_det: float
-    gap: float
-    target_gap: float
 
 
 @dataclass(frozen=True, slots=True)

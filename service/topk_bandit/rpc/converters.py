@@ -79,6 +79,7 @@ _DEFAULT_BANDITS_PER_PAGE = 100
 _MAX_BANDITS_PER_PAGE = 1000
 _DEFAULT_ITEMS_PER_PAGE = 1000
 
+_OUTCOMES, _STAGES, _GROUPS = OUTCOMES.numbers, STAGES.numbers, GROUPS.numbers
 _DURABILITIES = {
     "memory": recommender_pb.DURABILITY_MEMORY,
     "fsync": recommender_pb.DURABILITY_FSYNC,
@@ -132,8 +133,8 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         position_propensities=recommendation.position_propensities,
         regret_confidence=REGRET_CONFIDENCE,
         passed_over_count=recommendation.passed_over,
-        stage=STAGES.write(recommendation.stage),
-        group=GROUPS.write(recommendation.group),
+        stage=_STAGES[recommendation.stage],
+        group=_GROUPS[recommendation.group],
     )
 
 
@@ -195,7 +196,7 @@ def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_
 def receipt_to_proto(receipt: RewardReceipt, message: type[Receipt]) -> Receipt:
     """Return what became of a reward, as a message of this type."""
     return message(
-        outcome=OUTCOMES.write(receipt.outcome),
+        outcome=_OUTCOMES[receipt.outcome],
         log_position=receipt.log_position,
         durability=_DURABILITIES[receipt.durability.word],
         replica_count=receipt.durability.replicas,

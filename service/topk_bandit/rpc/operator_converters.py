@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from google.protobuf.duration_pb2 import Duration
-
 from topk_bandit.bandits.contents import STAGES, ContentsCursor
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
-from topk_bandit.domain.operators import ModelSource
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import PageRequest, context_from_proto, recommendation_to_proto
 from topk_bandit.rpc.features import features_to_proto
 from topk_bandit.rpc.line_imports import lines_sent
 from topk_bandit.v1 import operator_service_pb2 as pb
-from topk_bandit.wire.forms import timestamp
+from topk_bandit.wire.forms import duration, timestamp
+from topk_bandit.wire.operators import CALL, HISTORY_POINT, OVERVIEW, RANKED_SLATE, REASONS, SOURCES, STORE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,16 +24,11 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import (
         BanditOverview,
-        CallStatus,
         EventPage,
         Explanation,
         HistoryPoint,
-        ModelGlance,
         RankedSlate,
-        Reasons,
         StoreStatus,
-        TenantStats,
-        Verification,
         WorkerStatus,
     )
     from topk_bandit.store.line_imports import Lines
@@ -56,11 +49,9 @@ __all__ = [
     "state_to_proto",
     "take_glances",
     "tenant_page",
-    "tenant_stats_to_proto",
     "tenants_to_proto",
     "top_slates_request",
     "top_slates_to_proto",
-    "verification_to_proto",
 ]
 
 _DEFAULT_SLATES = 10
@@ -73,12 +64,6 @@ _DIGITS = 18
 _LAST_POSITION = 2**63 - 1
 _REASON_BYTES = 512
 """The largest start_position that a message can hold; stores take no larger ones."""
-
-_SOURCES = {
-    ModelSource.LIVE: pb.MODEL_SOURCE_LIVE,
-    ModelSource.REPLAYED: pb.MODEL_SOURCE_REPLAYED,
-    ModelSource.TRIMMED: pb.MODEL_SOURCE_TRIMMED,
-}
 
 
 def explanation_request(request: pb.ExplainRecommendationRequest) -> tuple[BanditName, str]:
@@ -99,45 +84,14 @@ def explanation_to_proto(explanation: Explanation) -> pb.ExplainRecommendationRe
         best_item_ids=_own_slate(explanation.recommendation),
         log_position=explanation.position,
         recommend_time=timestamp(explanation.at_ms),
-        model_source=_SOURCES[explanation.source],
-        reasons=None if explanation.reasons is None else _reasons(explanation.reasons),
+        model_source=SOURCES.write(explanation.source),
+        reasons=None if explanation.reasons is None else REASONS.write(explanation.reasons),
     )
 
 
 def _own_slate(given: Recommendation) -> tuple[str, ...]:
     """Return what the bandit itself would have shown, where something else was."""
     return given.best_slate if given.shadow is None else given.shadow.slate
-
-
-def _reasons(reasons: Reasons) -> pb.Reasons:
-    items = (
-        pb.ItemPart(item_id=one.item_id, position=one.position, own=one.own, content=one.content, prior=one.prior)
-        for one in reasons.items
-    )
-    pairs = (
-        pb.PairPart(first_item_id=one.first_item_id, second_item_id=one.second_item_id, value=one.value)
-        for one in reasons.pairs
-    )
-    return pb.Reasons(
-        shown=_write_ranked(reasons.shown),
-        offset=reasons.offset,
-        context_part=reasons.context,
-        items=items,
-        pairs=pairs,
-        beta=reasons.beta,
-        chosen_again=reasons.chosen_again,
-        next_best=map(_write_ranked, reasons.next_best),
-    )
-
-
-def _write_ranked(slate: RankedSlate) -> pb.RankedSlate:
-    return pb.RankedSlate(
-        item_ids=slate.slate,
-        mean=slate.mean,
-        standard_deviation=slate.standard_deviation,
-        upper_bound=slate.upper_bound,
-        score=slate.score,
-    )
 
 
 def top_slates_request(request: pb.ListTopSlatesRequest) -> tuple[BanditName, Context, int]:
@@ -149,7 +103,7 @@ def top_slates_request(request: pb.ListTopSlatesRequest) -> tuple[BanditName, Co
 
 def top_slates_to_proto(version: int, slates: Sequence[RankedSlate]) -> pb.ListTopSlatesResponse:
     """Return the reply to a ListTopSlates."""
-    return pb.ListTopSlatesResponse(slates=map(_write_ranked, slates), model_version=version)
+    return pb.ListTopSlatesResponse(slates=map(RANKED_SLATE.write, slates), model_version=version)
 
 
 def tenant_page(request: pb.ListTenantsRequest) -> PageRequest:
@@ -164,21 +118,6 @@ def tenants_to_proto(tenants: Sequence[str], page: PageRequest) -> pb.ListTenant
     return pb.ListTenantsResponse(tenants=(f"tenants/{tenant}" for tenant in shown), next_page_token=token)
 
 
-def tenant_stats_to_proto(stats: TenantStats) -> pb.GetTenantStatsResponse:
-    """Return what a tenant uses."""
-    return pb.GetTenantStatsResponse(
-        bandit_count=stats.bandits,
-        log_event_count=stats.log_events,
-        pending_count=stats.pending,
-        late_reward_count=stats.late_rewards,
-        model_count=stats.models,
-        model_memory_bytes=stats.memory_bytes,
-        recommendation_count=stats.recommendations,
-        observation_count=stats.observations,
-        quotas=(pb.QuotaUse(quota=one.quota, limit=one.limit, used=one.used) for one in stats.quotas),
-    )
-
-
 def add_models(stats: pb.GetTenantStatsResponse, other: pb.GetTenantStatsResponse) -> None:
     """Add what the models of another worker come to."""
     stats.model_count += other.model_count
@@ -189,38 +128,13 @@ def add_models(stats: pb.GetTenantStatsResponse, other: pb.GetTenantStatsRespons
 
 def service_status_to_proto(worker: WorkerStatus, store: StoreStatus | None) -> pb.GetServiceStatusResponse:
     """Return how a worker and the store are."""
-    window = Duration()
-    window.FromMilliseconds(round(worker.window_seconds * 1e3))
     return pb.GetServiceStatusResponse(
         version=worker.version,
         worker=worker.worker,
         start_time=timestamp(worker.start_ms),
-        window=window,
-        calls=map(_call_status, worker.calls),
-        store=None if store is None else _store_status(store),
-    )
-
-
-def _call_status(call: CallStatus) -> pb.CallStatus:
-    return pb.CallStatus(
-        method=call.method,
-        call_count=call.calls,
-        failed_count=call.failed,
-        median_seconds=call.median,
-        p90_seconds=call.p90,
-        p99_seconds=call.p99,
-    )
-
-
-def _store_status(store: StoreStatus) -> pb.StoreStatus:
-    return pb.StoreStatus(
-        server=store.server,
-        version=store.version,
-        mode=store.mode,
-        durability=store.durability,
-        problems=store.problems,
-        memory_bytes=store.memory_bytes,
-        memory_limit_bytes=store.memory_limit_bytes,
+        window=duration(round(worker.window_seconds * 1e3)),
+        calls=map(CALL.write, worker.calls),
+        store=None if store is None else STORE.write(store),
     )
 
 
@@ -249,7 +163,7 @@ def _size(asked: int) -> int:
 def overviews_to_proto(overviews: Sequence[BanditOverview], last: BanditName | None) -> pb.ListBanditOverviewsResponse:
     """Return a page of bandits; `last` is the last one that was looked at, None at the end."""
     token = "" if last is None else fields.to_page_token(f"{last.tenant}/{last.bandit}")
-    return pb.ListBanditOverviewsResponse(overviews=map(_overview, overviews), next_page_token=token)
+    return pb.ListBanditOverviewsResponse(overviews=map(OVERVIEW.write, overviews), next_page_token=token)
 
 
 def take_glances(page: pb.ListBanditOverviewsResponse, other: pb.ListBanditOverviewsResponse) -> None:
@@ -262,32 +176,6 @@ def take_glances(page: pb.ListBanditOverviewsResponse, other: pb.ListBanditOverv
         overview.glance.CopyFrom(glance)
 
 
-def _overview(overview: BanditOverview) -> pb.BanditOverview:
-    return pb.BanditOverview(
-        name=str(overview.name),
-        create_time=timestamp(overview.created_ms),
-        log_position=overview.log_position,
-        snapshot_position=overview.snapshot_position,
-        pending_count=overview.pending,
-        late_reward_count=overview.late_rewards,
-        glance=None if overview.glance is None else _glance(overview.glance),
-    )
-
-
-def _glance(glance: ModelGlance) -> pb.ModelGlance:
-    return pb.ModelGlance(
-        model_version=glance.model_version,
-        recommendation_count=glance.recommendations,
-        observation_count=glance.observations,
-        explored_count=glance.explored,
-        mean_reward=glance.mean_reward,
-        regret_bound_sum=glance.regret_bound_sum,
-        estimated_regret_sum=glance.estimated_regret_sum,
-        item_count=glance.items,
-        memory_bytes=glance.memory_bytes,
-    )
-
-
 def history_to_proto(points: Sequence[HistoryPoint]) -> pb.GetBanditHistoryResponse:
     """Return how a bandit did over its life."""
     before = (None, *points[:-1])
@@ -298,17 +186,8 @@ def _point(point: HistoryPoint, before: HistoryPoint | None) -> pb.HistoryPoint:
     def find_growth(name: str) -> float:
         return float(getattr(point, name) - (0 if before is None else getattr(before, name)))
 
-    return pb.HistoryPoint(
-        start_time=timestamp(point.start_ms),
-        end_time=timestamp(point.end_ms),
-        recommendation_count=point.recommendations,
-        explored_count=point.explored,
-        rewarded_count=point.rewarded,
-        expired_count=point.expired,
-        observation_count=point.observations,
-        reward_sum=point.reward_sum,
-        regret_bound_sum=point.regret_bound_sum,
-        estimated_regret_sum=point.estimated_regret_sum,
+    return HISTORY_POINT.write(
+        point,
         mean_reward=_ratio(find_growth("reward_sum"), find_growth("observations")),
         explored_share=_ratio(find_growth("explored"), find_growth("recommendations")),
         join_rate=_ratio(find_growth("rewarded"), find_growth("rewarded") + find_growth("expired")),
@@ -318,22 +197,6 @@ def _point(point: HistoryPoint, before: HistoryPoint | None) -> pb.HistoryPoint:
 def _ratio(part: float, whole: float) -> float | None:
     # A voided reward can leave fewer than there were.
     return part / whole if whole > 0.0 else None
-
-
-def verification_to_proto(verification: Verification) -> pb.VerifyBanditResponse:
-    """Return whether a model is the fold of its log."""
-    return pb.VerifyBanditResponse(
-        agrees=not verification.difference,
-        difference=verification.difference,
-        model_version=verification.version,
-        replayed_from=verification.replayed_from,
-        log_digest=verification.log_digest,
-        posterior_digest=verification.posterior_digest,
-        arithmetic=verification.arithmetic,
-        replayed_log_digest=verification.replayed_log_digest,
-        replayed_posterior_digest=verification.replayed_posterior_digest,
-        replayed_arithmetic=verification.replayed_arithmetic,
-    )
 
 
 def event_page(request: pb.ExportEventsRequest) -> tuple[BanditName, int, int, str]:

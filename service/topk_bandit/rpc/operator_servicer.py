@@ -8,6 +8,7 @@ from topk_bandit.rpc import fields
 from topk_bandit.rpc import operator_converters as converters
 from topk_bandit.v1 import operator_service_pb2 as pb
 from topk_bandit.v1 import operator_service_pb2_grpc as pb_grpc
+from topk_bandit.wire.operators import SKIPPED, TENANT_STATS, VERIFICATION
 
 if TYPE_CHECKING:
     from typing import Any
@@ -57,7 +58,7 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
     async def GetTenantStats(self, request: pb.GetTenantStatsRequest, _context: Context) -> pb.GetTenantStatsResponse:
         """Return what a tenant uses."""
         tenant = fields.tenant_name("tenant", request.tenant)
-        stats = converters.tenant_stats_to_proto(await self._use_cases.tenant_stats(tenant))
+        stats = TENANT_STATS.write(await self._use_cases.tenant_stats(tenant))
         for other in await self._peers.ask_all(f"{_SERVICE}/GetTenantStats", request):
             converters.add_models(stats, other)
         return stats
@@ -90,7 +91,8 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
     async def VerifyBandit(self, request: pb.VerifyBanditRequest, _context: Context) -> pb.VerifyBanditResponse:
         """Return whether a model is the fold of its log."""
         name = fields.bandit_name("bandit", request.bandit)
-        return converters.verification_to_proto(await self._use_cases.verify(name))
+        verification = await self._use_cases.verify(name)
+        return VERIFICATION.write(verification, agrees=not verification.difference)
 
     async def ExportEvents(self, request: pb.ExportEventsRequest, _context: Context) -> pb.ExportEventsResponse:
         """Return a page of a log."""
@@ -112,6 +114,4 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         """Have an event passed over."""
         name, position, reason = converters.skip_request(request)
         receipt = await self._use_cases.skip_event(name, position, reason=reason)
-        return pb.SkipEventResponse(
-            model_version=receipt.version, log_position=receipt.log_position, problem=receipt.problem
-        )
+        return SKIPPED.write(receipt)

@@ -17,6 +17,7 @@ from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.failures import status
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1 import preference_service_pb2_grpc as pb_grpc
+from topk_bandit.wire.studies import QUESTIONS
 
 if TYPE_CHECKING:
     from typing import Any
@@ -87,7 +88,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         name = fields.study_name("study", request.study)
         count = converters.question_count(request)
         asked = await self._use_cases.next_questions(name, count=count, request_id=request.request_id)
-        return converters.asked_to_proto(asked)
+        return QUESTIONS.write(asked)
 
     async def SubmitAnswers(self, request: pb.SubmitAnswersRequest, _context: Context) -> pb.SubmitAnswersResponse:
         """Take in answers, each with a result of its own."""

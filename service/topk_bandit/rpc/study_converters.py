@@ -30,6 +30,7 @@ from topk_bandit.rpc.failures import Failure, internal_failure, status
 from topk_bandit.rpc.study_features import encode_named, refuse_named
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.wire.forms import timestamp
+from topk_bandit.wire.studies import ITEM, KINDS, OUTCOMES, PREFERENCES, PROGRESS, QUERY, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         DesignProgress,
         GivenAnswer,
         Preferences,
-        QuestionBatch,
         StudyName,
     )
     from topk_bandit.store.study_log import StudyRecord
@@ -52,7 +52,6 @@ __all__ = [
     "MAX_STUDY_QUERIES",
     "OPERATION",
     "QueryPage",
-    "asked_to_proto",
     "below_answer",
     "given_answer",
     "operation_page",
@@ -87,24 +86,6 @@ _DEFAULT_STUDIES_PER_PAGE = 100
 _MAX_STUDIES_PER_PAGE = 1000
 _ITEMS_PER_PAGE = 5000
 
-_KINDS = {
-    pb.ANSWER_KIND_RATINGS: AnswerKind.RATINGS,
-    pb.ANSWER_KIND_RANKING: AnswerKind.RANKING,
-    pb.ANSWER_KIND_CHOICE: AnswerKind.CHOICE,
-    pb.ANSWER_KIND_PAIR: AnswerKind.PAIR,
-}
-_KINDS_ON_THE_WIRE = {kind: number for number, kind in _KINDS.items()}
-_STATES = {
-    DesignState.DESIGNING: pb.STUDY_STATE_DESIGNING,
-    DesignState.READY: pb.STUDY_STATE_READY,
-    DesignState.CANCELLED: pb.STUDY_STATE_CANCELLED,
-    DesignState.FAILED: pb.STUDY_STATE_FAILED,
-}
-_OUTCOMES = {
-    AnswerOutcome.ACCEPTED: pb.ANSWER_OUTCOME_ACCEPTED,
-    AnswerOutcome.DUPLICATE: pb.ANSWER_OUTCOME_DUPLICATE,
-}
-
 
 def study_creation(request: pb.CreateStudyRequest) -> tuple[StudyName, StudySettings]:
     """Return what a CreateStudy creates."""
@@ -114,7 +95,7 @@ def study_creation(request: pb.CreateStudyRequest) -> tuple[StudyName, StudySett
     name = fields.study_name("study.name", study.name)
     items, queries = _items(study), _queries(study)
     _check_crossed(items, queries)
-    kind = _KINDS.get(study.answer_kind)
+    kind = KINDS.values.get(study.answer_kind)
     if kind is None:
         raise InvalidArgumentError(
             "study.answer_kind", f"must be one of ratings, ranking, choice and pair, not {study.answer_kind}"
@@ -193,10 +174,10 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None, *
     shape = record.shape
     study = pb.Study(
         name=str(record.name),
-        answer_kind=_KINDS_ON_THE_WIRE[shape.answer_kind],
+        answer_kind=KINDS.write(shape.answer_kind),
         list_size=shape.list_size,
         budget=shape.budget,
-        state=_STATES[record.state],
+        state=STATES.write(record.state),
         design=_progress(record.progress),
         asked_count=record.asked,
         answered_count=record.answered,
@@ -207,19 +188,13 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None, *
     )
     if settings is not None:
         study.features_alone, study.designed_item_count = settings.features_alone, designed_items
-        study.items.extend(pb.StudyItem(item_id=item.item_id, features=item.features) for item in settings.items)
-        study.queries.extend(
-            pb.StudyQuery(query_id=query.query_id, features=query.features) for query in settings.queries
-        )
+        study.items.extend(map(ITEM.write, settings.items))
+        study.queries.extend(map(QUERY.write, settings.queries))
     return study
 
 
 def _progress(progress: DesignProgress | None) -> pb.DesignProgress | None:
-    if progress is None:
-        return None
-    return pb.DesignProgress(
-        steps=progress.steps, log_det=progress.log_det, gap=progress.gap, target_gap=progress.target_gap
-    )
+    return None if progress is None else PROGRESS.write(progress)
 
 
 def study_page(request: pb.ListStudiesRequest) -> tuple[str, PageRequest]:
@@ -279,20 +254,6 @@ def question_count(request: pb.NextQuestionsRequest) -> int:
     return fields.integer("count", request.count or 1, low=1, high=_MAX_QUESTIONS)
 
 
-def asked_to_proto(asked: QuestionBatch) -> pb.NextQuestionsResponse:
-    """Return the reply to a NextQuestions."""
-    return pb.NextQuestionsResponse(
-        questions=[
-            pb.Question(question_id=one.question_id, query_id=one.query_id, item_ids=one.item_ids)
-            for one in asked.questions
-        ],
-        asked_count=asked.asked,
-        answered_count=asked.answered,
-        budget=asked.budget,
-        gathered=asked.gathered,
-    )
-
-
 def submitted_answers(
     request: pb.SubmitAnswersRequest,
 ) -> tuple[StudyName, list[tuple[str, GivenAnswer | None] | InvalidArgumentError]]:
@@ -337,7 +298,7 @@ def _rating(index: int, rating: pb.ItemRating) -> tuple[str, float]:
 def outcome_to_proto(outcome: AnswerOutcome | status_pb2.Status) -> pb.AnswerResult:
     """Return what became of one answer."""
     if isinstance(outcome, AnswerOutcome):
-        return pb.AnswerResult(outcome=_OUTCOMES[outcome])
+        return pb.AnswerResult(outcome=OUTCOMES.write(outcome))
     return pb.AnswerResult(error=outcome)
 
 
@@ -363,23 +324,5 @@ def preferences_page(request: pb.GetPreferencesRequest) -> tuple[StudyName, Quer
 def preferences_to_proto(preferences: Preferences, *, after: int) -> pb.GetPreferencesResponse:
     """Return a page of preferences that begins behind query `after`."""
     end = after + len(preferences.queries)
-    return pb.GetPreferencesResponse(
-        preferences=[
-            pb.QueryPreferences(
-                query_id=of_query.query_id,
-                items=[
-                    pb.ItemPreference(
-                        item_id=item.item_id,
-                        utility=item.utility,
-                        standard_deviation=item.standard_deviation,
-                        rank=item.rank,
-                    )
-                    for item in of_query.items
-                ],
-            )
-            for of_query in preferences.queries
-        ],
-        next_page_token=fields.to_page_token(str(end)) if end < preferences.total else "",
-        answered_count=preferences.answered,
-        gathered=preferences.gathered,
-    )
+    token = fields.to_page_token(str(end)) if end < preferences.total else ""
+    return PREFERENCES.write(preferences, next_page_token=token)

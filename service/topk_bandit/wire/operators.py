@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, QuotaUse, RankedSlate, Reasons
+from topk_bandit.domain.operators import (
+    BanditOverview,
+    CallStatus,
+    HistoryPoint,
+    ItemPart,
+    ModelGlance,
+    ModelSource,
+    PairPart,
+    QuotaUse,
+    RankedSlate,
+    Reasons,
+    SkipReceipt,
+    StoreStatus,
+    TenantStats,
+    Verification,
+)
 from topk_bandit.v1 import operator_service_pb2 as pb
-from topk_bandit.wire.forms import Enumeration, Form
+from topk_bandit.wire.forms import MILLISECONDS, Enumeration, Form, Pair
 
-__all__ = ["QUOTA_USE", "RANKED_SLATE", "REASONS", "SOURCES"]
+__all__ = [
+    "CALL",
+    "HISTORY_POINT",
+    "OVERVIEW",
+    "QUOTA_USE",
+    "RANKED_SLATE",
+    "REASONS",
+    "SKIPPED",
+    "SOURCES",
+    "STORE",
+    "TENANT_STATS",
+    "VERIFICATION",
+]
 
 SOURCES = Enumeration(ModelSource, pb.ModelSource)
-QUOTA_USE = Form(QuotaUse, pb.QuotaUse)
 RANKED_SLATE = Form(RankedSlate, pb.RankedSlate, names={"slate": "item_ids"})
 REASONS = Form(
     Reasons,
@@ -22,3 +48,27 @@ REASONS = Form(
         "next_best": RANKED_SLATE,
     },
 )
+QUOTA_USE = Form(QuotaUse, pb.QuotaUse)
+TENANT_STATS = Form(
+    TenantStats,
+    pb.GetTenantStatsResponse,
+    names={"memory_bytes": "model_memory_bytes"},
+    parts={"quotas": QUOTA_USE},
+    beside={"tenant"},
+)
+CALL = Form(CallStatus, pb.CallStatus, names={"median": "median_seconds", "p90": "p90_seconds", "p99": "p99_seconds"})
+STORE = Form(StoreStatus, pb.StoreStatus)
+OVERVIEW = Form(
+    BanditOverview,
+    pb.BanditOverview,
+    names={"created_ms": "create_time"},
+    parts={"name": Pair(str), "created_ms": MILLISECONDS, "glance": Form(ModelGlance, pb.ModelGlance)},
+)
+HISTORY_POINT = Form(
+    HistoryPoint,
+    pb.HistoryPoint,
+    names={"start_ms": "start_time", "end_ms": "end_time"},
+    parts={"start_ms": MILLISECONDS, "end_ms": MILLISECONDS},
+)
+VERIFICATION = Form(Verification, pb.VerifyBanditResponse, names={"version": "model_version"})
+SKIPPED = Form(SkipReceipt, pb.SkipEventResponse, names={"version": "model_version"})

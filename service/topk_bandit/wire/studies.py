@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from topk_bandit.domain.studies import AnswerKind, AnswerOutcome, DesignProgress, DesignState
+from topk_bandit.domain.studies import (
+    AnswerKind,
+    AnswerOutcome,
+    DesignProgress,
+    DesignState,
+    ItemPreference,
+    Preferences,
+    QueryPreferences,
+    Question,
+    QuestionBatch,
+    StudyItem,
+    StudyQuery,
+)
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.wire.forms import Enumeration, Form
 
-__all__ = ["KINDS", "OUTCOMES", "PROGRESS", "STATES"]
+__all__ = ["ITEM", "KINDS", "OUTCOMES", "PREFERENCES", "PROGRESS", "QUERY", "QUESTIONS", "STATES"]
 
 KINDS = Enumeration(AnswerKind, pb.AnswerKind)
 STATES = Enumeration(DesignState, pb.StudyState)
 OUTCOMES = Enumeration(AnswerOutcome, pb.AnswerOutcome)
 PROGRESS = Form(DesignProgress, pb.DesignProgress)
+ITEM = Form(StudyItem, pb.StudyItem)
+QUERY = Form(StudyQuery, pb.StudyQuery)
+QUESTIONS = Form(QuestionBatch, pb.NextQuestionsResponse, parts={"questions": Form(Question, pb.Question)})
+_OF_QUERY = Form(QueryPreferences, pb.QueryPreferences, parts={"items": Form(ItemPreference, pb.ItemPreference)})
+PREFERENCES = Form(
+    Preferences,
+    pb.GetPreferencesResponse,
+    names={"queries": "preferences"},
+    parts={"queries": _OF_QUERY},
+    beside={"total"},
+)
