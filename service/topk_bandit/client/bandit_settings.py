@@ -164,8 +164,8 @@ def _range(field: str, taken: RewardRange | None) -> bandit_pb.RewardRange | Non
     return message(bandit_pb.RewardRange, field, **RANGE.fields(taken))
 
 
-def _number_of(known: Enumeration[E], unset: E) -> Callable[[str, E | None], int]:
-    def find(field: str, value: E | None) -> int:
+def _number_of(known: Enumeration[E], unset: E) -> Callable[[str, E | None], object]:
+    def find(field: str, value: E | None) -> object:
         if (value or unset) not in known.numbers:
             raise refuse(field, value)
         return known.numbers[value or unset]

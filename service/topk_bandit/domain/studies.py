@@ -183,7 +183,7 @@ class DesignState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DesignProgress:
-    """How far a design is; see `StudyDesign` for the figures."""
+    """How far a design is; see `StudyDesign` and ``preference_service.proto`` for the figures."""
 
     steps: int
     log_det: float

@@ -71,7 +71,7 @@ class Enumeration(Generic[E]):
     def __init__(self, kind: type[E], wire: EnumTypeWrapper, *, unset: E | None = None) -> None:
         prefix = wire.Name(0).removesuffix("UNSPECIFIED")
         known = dict(wire.items())
-        self.numbers: Mapping[E, int] = {
+        self.numbers: Mapping[E, Any] = {
             value: known.get(prefix + value.name, 0) for value in kind if value is unset or prefix + value.name in known
         }
         self.values: Mapping[int, E] = {number: value for value, number in self.numbers.items()}
