@@ -267,7 +267,16 @@ async def running_worker(
 
 def worker_status() -> WorkerStatus:
     """Return how a worker is that was called twice."""
-    calls = (CallStatus("topk_bandit.v1.RecommenderService/Recommend", 2, 1, median=0.004, p90=0.008, p99=0.008),)
+    calls = (
+        CallStatus(
+            "topk_bandit.v1.RecommenderService/Recommend",
+            2,
+            1,
+            median_seconds=0.004,
+            p90_seconds=0.008,
+            p99_seconds=0.008,
+        ),
+    )
     return WorkerStatus("0.0", "here/1", 1_000, 12.5, calls)
 
 

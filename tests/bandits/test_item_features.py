@@ -212,7 +212,7 @@ def test_a_schema_of_items_may_come_later_and_never_goes() -> None:
             assert refused.value.field == "bandit.item_schema"
         stats = await worker.bandits.stats(NAME)
         assert [one.name for one in stats.item_features] == ["price", "kind", "tags", "look"]
-        assert [one.missing for one in stats.item_features] == [0, 0, 1, 1]
+        assert [one.missing_count for one in stats.item_features] == [0, 0, 1, 1]
 
     with_worker(scenario)
 

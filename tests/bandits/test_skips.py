@@ -201,7 +201,7 @@ def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(ki
                 await second.models.follow(NAME)
             receipt = await operators.skip_event(NAME, bad, reason="a bit flipped")
             assert receipt.problem == ""
-            assert receipt.version == receipt.log_position == (await store.get_bandit(NAME)).log_position
+            assert receipt.model_version == receipt.log_position == (await store.get_bandit(NAME)).log_position
             assert (await whole_log(store, NAME))[bad - 1].event == SKIPPED
             again = await operators.skip_event(NAME, bad, reason="again")
             assert again == receipt, "what was passed over stays so"

@@ -27,8 +27,8 @@ def test_quantiles_are_right_to_five_percent(scale: float, count: int) -> None:
         latencies.note(METHOD, "OK", seconds)
     [summary] = latencies.summarise()
     exact = np.quantile(took, [0.5, 0.9, 0.99], method="inverted_cdf")
-    assert (summary.method, summary.calls, summary.failed) == (METHOD, count, 0)
-    assert np.allclose([summary.median, summary.p90, summary.p99], exact, rtol=0.05)
+    assert (summary.method, summary.call_count, summary.failed_count) == (METHOD, count, 0)
+    assert np.allclose([summary.median_seconds, summary.p90_seconds, summary.p99_seconds], exact, rtol=0.05)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 1e-9, 1e9])
@@ -36,8 +36,8 @@ def test_what_no_bin_is_for_is_in_the_first_or_the_last(seconds: float) -> None:
     latencies = RecentLatencies(Clock())
     latencies.note(METHOD, "OK", seconds)
     [summary] = latencies.summarise()
-    assert summary.calls == 1
-    assert 0.0 < summary.median < 400.0
+    assert summary.call_count == 1
+    assert 0.0 < summary.median_seconds < 400.0
 
 
 def test_failures_of_the_service_are_counted_and_refusals_are_not() -> None:

@@ -37,7 +37,7 @@ from topk_bandit.domain.operators import (
     ModelSource,
     QuotaUse,
     RankedSlate,
-    SkipReceipt,
+    SkippedEvent,
     TenantStats,
     Verification,
 )
@@ -363,9 +363,9 @@ class Shop:
         await self._enter("verify", name)
         return Verification(0, 7, "1", "2", "paper", "1", "3", "paper", "posterior")
 
-    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkipReceipt:
+    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkippedEvent:
         (await self._enter("skip_event", name)).skipped.append((position, reason))
-        return SkipReceipt(position, 9, "" if position < 9 else "nine")
+        return SkippedEvent(position, 9, "" if position < 9 else "nine")
 
     async def export_events(
         self, name: BanditName, *, start: int, limit: int, incarnation: str
@@ -433,8 +433,12 @@ class Shop:
                 content_share=16.0,
                 edges_reached=("noise",),
             ),
-            context_features=(FeatureStats("", 0.0, 2.5, frozen=False, clamped=3, unknown=0, missing=0),),
-            item_features=(FeatureStats("price", 1.0, 2.0, frozen=True, clamped=0, unknown=0, missing=4),),
+            context_features=(
+                FeatureStats("", 0.0, 2.5, frozen=False, clamped_count=3, unknown_count=0, missing_count=0),
+            ),
+            item_features=(
+                FeatureStats("price", 1.0, 2.0, frozen=True, clamped_count=0, unknown_count=0, missing_count=4),
+            ),
             outliers=14,
             outlier_contexts=51,
             spread_factor=52.0,

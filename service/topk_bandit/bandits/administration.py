@@ -380,7 +380,11 @@ def _describe_features(model: Model, shares: FeatureShares) -> tuple[FeatureStat
     """Return what was seen of the features of contexts, or of contexts that have none."""
     norms, encoder = model.state.usual_norms or NO_VALUES, model.encoder
     if encoder is None:
-        return (FeatureStats("", 0.0, norms.middle, frozen=False, clamped=norms.outliers, unknown=0, missing=0),)
+        return (
+            FeatureStats(
+                "", 0.0, norms.middle, frozen=False, clamped_count=norms.outliers, unknown_count=0, missing_count=0
+            ),
+        )
     return _describe_records(encoder, shares.of_contexts)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         BanditOverview,
         EventPage,
         RankedSlate,
-        SkipReceipt,
+        SkippedEvent,
         TenantStats,
         WorkerStatus,
     )
@@ -206,7 +206,7 @@ class Operators:
         """Take in lines of a bandit; see `Restores.take`."""
         return await self._restores.take(name, sent)
 
-    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkipReceipt:
+    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkippedEvent:
         """Pass over an event that can't be read or folded; see `Skips.skip_event`."""
         return await self._skips.skip_event(name, position, reason=reason)
 

@@ -76,8 +76,8 @@ class Overviews:
             late_rewards=late,
             models=len(glances),
             memory_bytes=sum(glance.memory_bytes for glance in glances),
-            recommendations=sum(glance.recommendations for glance in glances),
-            observations=sum(glance.observations for glance in glances),
+            recommendations=sum(glance.recommendation_count for glance in glances),
+            observations=sum(glance.observation_count for glance in glances),
             quotas=await self._quotas_of(tenant, bandits),
         )
 
@@ -133,12 +133,12 @@ def _glance(model: Model) -> ModelGlance:
     tally = model.tally
     return ModelGlance(
         model_version=model.version,
-        recommendations=tally.recommendations,
-        observations=model.state.observations,
-        explored=tally.explored,
+        recommendation_count=tally.recommendations,
+        observation_count=model.state.observations,
+        explored_count=tally.explored,
         mean_reward=model.mean_reward,
         regret_bound_sum=tally.regret_bound_sum,
         estimated_regret_sum=tally.estimated_regret_sum,
-        items=model.items.size,
+        item_count=model.items.size,
         memory_bytes=model.memory_bytes,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import EventSkipped, ItemsChanged, SettingsChanged
 from topk_bandit.domain.errors import NotFoundError, NotReadyError, TopkBanditError, UnavailableError
-from topk_bandit.domain.operators import SkipReceipt
+from topk_bandit.domain.operators import SkippedEvent
 from topk_bandit.store.log import Skip
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Skips:
         self._models = models
         self._clock_ms = clock_ms
 
-    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkipReceipt:
+    async def skip_event(self, name: BanditName, position: int, *, reason: str) -> SkippedEvent:
         """Pass over the event at a position, and follow the log; one that was passed over before stays so.
 
         Raises
@@ -55,7 +55,7 @@ class Skips:
         for _ in range(SKIPS_PER_CALL):
             model, problem = await self._follow(name)
             if position in model.skipped:
-                return SkipReceipt(model.version, (await self._store.get_bandit(name)).log_position, problem)
+                return SkippedEvent(model.version, (await self._store.get_bandit(name)).log_position, problem)
             if not problem or model.version != position - 1:
                 raise _not_stuck(name, position, model, problem)
             skip = await self._put_together(name, position, reason=reason, model=model)

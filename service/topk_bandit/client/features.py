@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.arguments import WRONG, message, refuse, several
 from topk_bandit.client.errors import invalid_argument
-from topk_bandit.domain.features import Boolean, Categorical, Feature, LabelSet, Numeric, Vector
+from topk_bandit.domain.features import Boolean, Categorical, Feature, FeatureStats, LabelSet, Numeric, Vector
 from topk_bandit.domain.values import shorten
 from topk_bandit.v1 import features_pb2 as pb
 from topk_bandit.wire.features import kind_on_the_wire
@@ -74,20 +74,6 @@ def _texts(name: str, values: Iterable[str]) -> tuple[str, ...]:
     if isinstance(values, str):
         raise invalid_argument(f'context_schema["{name}"].values', "must be several texts, not one")
     return tuple(values)
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureStats:
-    """What was seen of a feature; the fields are described in ``features.proto`` under the same names."""
-
-    name: str
-    centre: float
-    scale: float
-    frozen: bool
-    clamped_count: int
-    unknown_count: int
-    missing_count: int
-    share: float
 
 
 def schema_message(field: str, schema: Iterable[Feature] | None) -> pb.FeatureSchema | None:

@@ -13,7 +13,7 @@ from topk_bandit.client.arguments import filled, message, number, numbers, refus
 from topk_bandit.client.arguments import item_values as values_of_items
 from topk_bandit.client.bandit_settings import settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, no_answer
-from topk_bandit.client.features import FeatureStats, feature_values, features_of
+from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.imports import ImportProgress
 from topk_bandit.client.values import (
     ActivationReceipt,
@@ -32,9 +32,9 @@ from topk_bandit.client.values import (
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
-from topk_bandit.v1.features_pb2 import FeatureStats as FeatureStatsMessage
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 from topk_bandit.wire.bandits import KERNELS, LIFT, SETTING_PARTS, SHADOW, STAGES
+from topk_bandit.wire.features import FEATURE_STATS
 from topk_bandit.wire.forms import SPAN, TIME, Form, Pair
 from topk_bandit.wire.recommendations import ACTIVATIONS, GROUPS, OUTCOMES
 
@@ -62,7 +62,6 @@ _REWARD_TIMES = Form(
         **dict.fromkeys(("half_by", "nine_tenths_by", "almost_all_by", "reward_wait"), SPAN),
     },
 )
-_FEATURE_STATS = Form(FeatureStats, FeatureStatsMessage)
 _STATS = Form(
     BanditStats,
     bandit_pb.GetBanditStatsResponse,
@@ -70,8 +69,8 @@ _STATS = Form(
         "reward_times": _REWARD_TIMES,
         "shadow": SHADOW,
         "lift": LIFT,
-        "context_features": _FEATURE_STATS,
-        "item_features": _FEATURE_STATS,
+        "context_features": FEATURE_STATS,
+        "item_features": FEATURE_STATS,
     },
 )
 LAST_ID = Pair(read=lambda name: name.rpartition("/")[2])

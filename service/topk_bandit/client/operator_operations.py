@@ -9,13 +9,11 @@ from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.operations import Operation, Page, recommendation_of
 from topk_bandit.client.operator_values import (
     BanditOverview,
-    CallStatus,
     EventPage,
     Explanation,
     ExportedEvent,
     HistoryPoint,
     ImportedLines,
-    ModelGlance,
     ServiceStatus,
     SkippedEvent,
     TenantStats,
@@ -25,7 +23,7 @@ from topk_bandit.client.operator_values import (
 from topk_bandit.v1 import operator_service_pb2 as pb
 from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
 from topk_bandit.wire.forms import SPAN, TIME, Form, Pair
-from topk_bandit.wire.operators import QUOTA_USE, RANKED_SLATE, REASONS, SOURCES, STORE
+from topk_bandit.wire.operators import CALL, GLANCE, QUOTA_USE, RANKED_SLATE, REASONS, SKIPPED, SOURCES, STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,20 +38,19 @@ _STATUS = Form(
     parts={
         "start_time": TIME,
         "window": SPAN,
-        "calls": Form(CallStatus, pb.CallStatus),
+        "calls": CALL,
         "store": STORE,
     },
 )
 _OVERVIEW = Form(
     BanditOverview,
     pb.BanditOverview,
-    parts={"create_time": TIME, "glance": Form(ModelGlance, pb.ModelGlance)},
+    parts={"create_time": TIME, "glance": GLANCE},
     beside={"tenant", "bandit"},
 )
 _POINT = Form(HistoryPoint, pb.HistoryPoint, parts={"start_time": TIME, "end_time": TIME})
 _VERIFICATION = Form(Verification, pb.VerifyBanditResponse)
 _IMPORTED = Form(ImportedLines, pb.ImportEventsResponse)
-_SKIPPED = Form(SkippedEvent, pb.SkipEventResponse)
 _EXPLANATION = Form(
     Explanation,
     pb.ExplainRecommendationResponse,
@@ -147,7 +144,7 @@ class OperatorOperations:
     def skip(self, bandit: str, position: int, *, reason: str) -> Operation[SkippedEvent]:
         """Have an event passed over."""
         request = pb.SkipEventRequest(bandit=self._name(bandit), position=position, reason=reason)
-        return Operation(OperatorServiceStub, "SkipEvent", request, _SKIPPED.read)
+        return Operation(OperatorServiceStub, "SkipEvent", request, SKIPPED.read)
 
 
 def _explanation(response: pb.ExplainRecommendationResponse) -> Explanation:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.operators import ItemPart, ModelSource, PairPart, QuotaUse, RankedSlate, Reasons, StoreStatus
+from topk_bandit.domain.operators import (
+    CallStatus,
+    ItemPart,
+    ModelGlance,
+    ModelSource,
+    PairPart,
+    QuotaUse,
+    RankedSlate,
+    Reasons,
+    SkippedEvent,
+    StoreStatus,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,21 +89,6 @@ class TopSlates:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelGlance:
-    """The values of a model in memory; the fields are described in ``operator_service.proto`` under the same names."""
-
-    model_version: int
-    recommendation_count: int
-    observation_count: int
-    explored_count: int
-    mean_reward: float
-    regret_bound_sum: float
-    estimated_regret_sum: float
-    item_count: int
-    memory_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class BanditOverview:
     """A bandit at a glance; other fields are described in ``operator_service.proto`` under the same names.
 
@@ -127,18 +123,6 @@ class TenantStats:
     recommendation_count: int
     observation_count: int
     quotas: tuple[QuotaUse, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CallStatus:
-    """How long calls took lately; the fields are described in ``operator_service.proto`` under the same names."""
-
-    method: str
-    call_count: int
-    failed_count: int
-    median_seconds: float
-    p90_seconds: float
-    p99_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,25 +199,6 @@ class EventPage:
     events: tuple[ExportedEvent, ...]
     next_cursor: str
     log_position: int
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedEvent:
-    """Where a learner stands after an event was passed over.
-
-    Attributes
-    ----------
-    model_version
-        The log position that it has learned up to.
-    log_position
-        Position of the newest event.
-    problem
-        Why it has not learned further; empty if it has.
-    """
-
-    model_version: int
-    log_position: int
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)

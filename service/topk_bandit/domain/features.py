@@ -165,7 +165,7 @@ class FeatureStats:
         has neither, or is always the same. The scale of a vector is its median length.
     frozen
         Whether both stay as they are.
-    clamped, unknown, missing
+    clamped_count, unknown_count, missing_count
         In how many of them it was farther out than is believed, a value that is not declared, or not there.
     share
         How much of what tells slates apart comes of it, from 0 to 1.
@@ -175,7 +175,7 @@ class FeatureStats:
     centre: float
     scale: float
     frozen: bool
-    clamped: int
-    unknown: int
-    missing: int
+    clamped_count: int
+    unknown_count: int
+    missing_count: int
     share: float = 0.0

@@ -23,7 +23,7 @@ __all__ = [
     "QuotaUse",
     "RankedSlate",
     "Reasons",
-    "SkipReceipt",
+    "SkippedEvent",
     "StoreStatus",
     "TenantStats",
     "Verification",
@@ -45,16 +45,16 @@ class ModelSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelGlance:
-    """What a model in memory tells at a glance; the fields are as in `topk_bandit.domain.bandits.BanditStats`."""
+    """The values of a model in memory; the fields are described in ``operator_service.proto`` under the same names."""
 
     model_version: int
-    recommendations: int
-    observations: int
-    explored: int
+    recommendation_count: int
+    observation_count: int
+    explored_count: int
     mean_reward: float
     regret_bound_sum: float
     estimated_regret_sum: float
-    items: int
+    item_count: int
     memory_bytes: int
 
 
@@ -285,12 +285,12 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
-class SkipReceipt:
+class SkippedEvent:
     """Where a learner stands after an event was passed over.
 
     Attributes
     ----------
-    version
+    model_version
         Log position that its model has folded.
     log_position
         Position of the newest event.
@@ -298,7 +298,7 @@ class SkipReceipt:
         Why it ends before that; empty if it does not.
     """
 
-    version: int
+    model_version: int
     log_position: int
     problem: str
 
@@ -340,18 +340,18 @@ class CallStatus:
     ----------
     method
         Its service and its name.
-    calls, failed
+    call_count, failed_count
         How many there were, and how many of them ended with a failure of the service.
-    median, p90, p99
-        The latency in seconds that this share of the calls did not exceed.
+    median_seconds, p90_seconds, p99_seconds
+        The latency that this share of the calls did not exceed.
     """
 
     method: str
-    calls: int
-    failed: int
-    median: float
-    p90: float
-    p99: float
+    call_count: int
+    failed_count: int
+    median_seconds: float
+    p90_seconds: float
+    p99_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from topk_bandit.domain.operators import (
     QuotaUse,
     RankedSlate,
     Reasons,
-    SkipReceipt,
+    SkippedEvent,
     StoreStatus,
     TenantStats,
     Verification,
@@ -23,6 +23,7 @@ from topk_bandit.wire.forms import MILLISECONDS, Enumeration, Form, Pair
 
 __all__ = [
     "CALL",
+    "GLANCE",
     "HISTORY_POINT",
     "OVERVIEW",
     "QUOTA_USE",
@@ -56,13 +57,14 @@ TENANT_STATS = Form(
     parts={"quotas": QUOTA_USE},
     beside={"tenant"},
 )
-CALL = Form(CallStatus, pb.CallStatus, names={"median": "median_seconds", "p90": "p90_seconds", "p99": "p99_seconds"})
+CALL = Form(CallStatus, pb.CallStatus)
 STORE = Form(StoreStatus, pb.StoreStatus)
+GLANCE = Form(ModelGlance, pb.ModelGlance)
 OVERVIEW = Form(
     BanditOverview,
     pb.BanditOverview,
     names={"created_ms": "create_time"},
-    parts={"name": Pair(str), "created_ms": MILLISECONDS, "glance": Form(ModelGlance, pb.ModelGlance)},
+    parts={"name": Pair(str), "created_ms": MILLISECONDS, "glance": GLANCE},
 )
 HISTORY_POINT = Form(
     HistoryPoint,
@@ -71,4 +73,4 @@ HISTORY_POINT = Form(
     parts={"start_ms": MILLISECONDS, "end_ms": MILLISECONDS},
 )
 VERIFICATION = Form(Verification, pb.VerifyBanditResponse, names={"version": "model_version"})
-SKIPPED = Form(SkipReceipt, pb.SkipEventResponse, names={"version": "model_version"})
+SKIPPED = Form(SkippedEvent, pb.SkipEventResponse)
