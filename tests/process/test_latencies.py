@@ -46,7 +46,10 @@ def test_failures_of_the_service_are_counted_and_refusals_are_not() -> None:
         latencies.note(METHOD, code, 0.1)
     for code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN"):
         latencies.note("a.B/D", code, 0.1)
-    assert [(one.method, one.calls, one.failed) for one in latencies.summarise()] == [(METHOD, 4, 0), ("a.B/D", 4, 4)]
+    assert [(one.method, one.call_count, one.failed_count) for one in latencies.summarise()] == [
+        (METHOD, 4, 0),
+        ("a.B/D", 4, 4),
+    ]
 
 
 def test_calls_are_forgotten_after_one_to_two_periods() -> None:
@@ -56,8 +59,8 @@ def test_calls_are_forgotten_after_one_to_two_periods() -> None:
     latencies.note(METHOD, "OK", 0.1)
     clock.seconds += PERIOD_SECONDS + 1.0
     latencies.note(METHOD, "OK", 0.1)
-    assert (latencies.window_seconds, latencies.summarise()[0].calls) == (PERIOD_SECONDS + 1.0, 2)
+    assert (latencies.window_seconds, latencies.summarise()[0].call_count) == (PERIOD_SECONDS + 1.0, 2)
     clock.seconds += PERIOD_SECONDS
-    assert (latencies.window_seconds, latencies.summarise()[0].calls) == (PERIOD_SECONDS, 1)
+    assert (latencies.window_seconds, latencies.summarise()[0].call_count) == (PERIOD_SECONDS, 1)
     clock.seconds += 5 * PERIOD_SECONDS
     assert (latencies.window_seconds, latencies.summarise()) == (0.0, ())

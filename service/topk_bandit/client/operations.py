@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.imports import ImportReport, PastObservation
     from topk_bandit.client.outbox_file import KeptReward
 
-__all__ = ["LAST_ID", "Operation", "Operations", "Page", "merge_outcomes", "recommendation_of"]
+__all__ = ["BANDIT", "LAST_ID", "Operation", "Operations", "Page", "merge_outcomes", "recommendation_of"]
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ LAST_ID = Pair(read=lambda name: name.rpartition("/")[2])
 """A name, of which callers have the last id alone."""
 
 _BETAS, _BESIDE_BETA = ("constant_beta", "schedule_scale"), ("uniform_share", "near_share", "shares_fall_after")
-_BANDIT = Form(
+BANDIT = Form(
     Bandit,
     bandit_pb.Bandit,
     parts={
@@ -479,7 +479,7 @@ def _bandit_of_response(response: Any) -> Bandit:  # noqa: ANN401, three respons
 def _bandit(bandit: bandit_pb.Bandit) -> Bandit:
     found = bandit.exploration
     betas = {name: getattr(found, name) if found.HasField(name) else None for name in _BETAS}
-    return _BANDIT.read(bandit, **betas, **{name: getattr(found, name) for name in _BESIDE_BETA})
+    return BANDIT.read(bandit, **betas, **{name: getattr(found, name) for name in _BESIDE_BETA})
 
 
 def _bandits(response: bandit_pb.ListBanditsResponse) -> Page[Bandit]:

@@ -62,6 +62,7 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
     """Return a new bandit's settings, with every default filled in; errors name fields below ``bandit``."""
     slate_size = fields.integer("bandit.slate_size", bandit.slate_size, low=1, high=MAX_SLATE_SIZE)
     schema = _context_schema(bandit)
+    readers = [of_path for path, of_path in _READERS.items() if path != "item_capacity"]
     settings = BanditSettings(
         item_capacity=_item_capacity(bandit, low=slate_size),
         slate_size=slate_size,
@@ -70,23 +71,8 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         exploration=Exploration(
             _beta(bandit, default), **{name: _beside_beta(bandit, default, name) for name in _BESIDE_BETA}
         ),
-        reward_wait_ms=_reward_wait_ms(bandit),
-        default_reward=_default_reward(bandit),
-        prior_study=_prior_study(bandit),
-        half_life_ms=_half_life_ms(bandit),
-        reward_range=_reward_range(bandit),
-        reward_aggregation=_reward_aggregation(bandit),
-        requires_activation=bandit.requires_activation,
-        baseline_item_ids=_baseline(bandit),
         context_schema=schema,
-        item_schema=_item_schema(bandit),
-        durability=_durability(bandit),
-        learned_per_second=_learned_per_second(bandit),
-        provisional_after_ms=_provisional_after_ms(bandit),
-        default_item_value=_default_item_value(bandit),
-        stage=_stage(bandit),
-        control_share=_control_share(bandit),
-        guardrail_margin=_guardrail_margin(bandit),
+        **{name: read(bandit) for of_path in readers for name, read in of_path.items()},
     )
     return _check_together(settings)
 

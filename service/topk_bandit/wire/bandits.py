@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from topk_bandit.domain.reward_times import RewardTimes
     from topk_bandit.wire.forms import Part
 
-__all__ = ["AGGREGATIONS", "KERNELS", "LIFT", "RANGE", "SETTINGS", "SETTING_PARTS", "SHADOW", "STAGES", "write_stats"]
+__all__ = [
+    "AGGREGATIONS",
+    "KERNELS",
+    "LIFT",
+    "RANGE",
+    "SETTINGS",
+    "SETTING_PARTS",
+    "SHADOW",
+    "STAGES",
+    "STATS",
+    "write_stats",
+]
 
 KERNELS = Enumeration(Kernel, pb.Kernel)
 AGGREGATIONS = Enumeration(Aggregation, pb.RewardAggregation)
@@ -92,7 +103,7 @@ def _write_reward_times(times: RewardTimes) -> pb.RewardTimes:
     )
 
 
-_STATS = Form(
+STATS = Form(
     BanditStats,
     pb.GetBanditStatsResponse,
     names={"corrected": "corrected_reward_count"},
@@ -109,4 +120,4 @@ _STATS = Form(
 
 def write_stats(stats: BanditStats) -> pb.GetBanditStatsResponse:
     """Return the message of where a bandit stands."""
-    return _STATS.write(stats, **asdict(stats.hyperparameters))
+    return STATS.write(stats, **asdict(stats.hyperparameters))

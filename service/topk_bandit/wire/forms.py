@@ -109,6 +109,8 @@ class Form(Generic[V, M]):
     ----------
     value, message
         The two types.
+    described
+        The fields of both.
 
     Raises
     ------
@@ -127,18 +129,18 @@ class Form(Generic[V, M]):
     ) -> None:
         self.value, self.message = value, message
         known = message.DESCRIPTOR.fields_by_name
-        self._fields: list[_Field] = []
+        self.described: list[_Field] = []
         for one in fields(value):  # type: ignore[arg-type]
             if one.name in beside:
                 continue
             wire = names.get(one.name) or _name_on_the_wire(one.name, known)
             optional = str(one.type).endswith("| None")
             write, read = _functions(known[wire], parts.get(one.name), optional=optional)
-            self._fields.append(_Field(one.name, wire, write, read))
+            self.described.append(_Field(one.name, wire, write, read))
 
     def fields(self, value: V) -> dict[str, Any]:
         """Return the fields of the message of a value."""
-        return {one.wire: one.write(getattr(value, one.name)) for one in self._fields}
+        return {one.wire: one.write(getattr(value, one.name)) for one in self.described}
 
     def write(self, value: V, **others: Any) -> M:
         """Return the message of a value, with what else it has."""
@@ -146,7 +148,7 @@ class Form(Generic[V, M]):
 
     def read(self, message: M, **others: Any) -> V:
         """Return the value in a message, with what else it has."""
-        return self.value(**{one.name: one.read(message) for one in self._fields}, **others)
+        return self.value(**{one.name: one.read(message) for one in self.described}, **others)
 
 
 def _name_on_the_wire(name: str, known: Collection[str]) -> str:
