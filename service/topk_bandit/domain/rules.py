@@ -1,0 +1,149 @@
+"""Rules that every slate of a request keeps: values without behaviour, but for their words.
+
+`topk_bandit.learning.slate_rules` compiles them, and says which ones clash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Categorical, LabelSet
+from topk_bandit.domain.filters import write_filter
+from topk_bandit.domain.nearest import find_nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.domain.features import FeatureSchema
+    from topk_bandit.domain.filters import Condition
+
+__all__ = [
+    "MAX_RULES",
+    "Apart",
+    "Count",
+    "Exclude",
+    "Filter",
+    "Group",
+    "Pin",
+    "Rule",
+    "check_rules",
+    "describe_rule",
+]
+
+MAX_RULES = 32
+"""How many rules a slate may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exclude:
+    """These items are in no slate."""
+
+    item_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Items that do not meet a condition are in no slate."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """An item is at a position, from 0. It is shown and learned, and counts for the other rules."""
+
+    item_id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The items with a value of a categorical feature, or with a label; without one each value has a group."""
+
+    feature: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A slate has at least and at most so many items of a group; None is no limit. At least needs one value."""
+
+    group: Group
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """No two items of a group are beside each other."""
+
+    group: Group
+
+
+Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart
+
+
+def describe_rule(rule: Rule) -> str:
+    """Return a rule in words, for an error."""
+    match rule:
+        case Exclude(item_ids):
+            return f"exclude {', '.join(item_ids)}" if len(item_ids) <= 3 else f"exclude {len(item_ids)} items"
+        case Filter(condition):
+            return f"filter {write_filter(condition)}"
+        case Pin(item_id, position):
+            return f"pin {item_id} at position {position}"
+        case Count(group, least, most):
+            bounds = [f"at least {least}"] * (least > 0) + [f"at most {most}"] * (most is not None)
+            return f"{' and '.join(bounds)} of {_describe_group(group)}"
+        case Apart(group):
+            return f"no two of {_describe_group(group)} beside each other"
+
+
+def _describe_group(group: Group) -> str:
+    return f"each {group.feature}" if group.value is None else f"{group.feature} {group.value}"
+
+
+def check_rules(rules: Sequence[Rule], schema: FeatureSchema, slate_size: int, *, field: str = "rules") -> None:
+    """Raise `InvalidArgumentError` for what is no rule of slates of this size and of items with this schema."""
+    if len(rules) > MAX_RULES:
+        raise InvalidArgumentError(field, f"has {len(rules)} rules, more than {MAX_RULES}")
+    for number, rule in enumerate(rules):
+        at = f"{field}[{number}]"
+        if isinstance(rule, Pin) and not 0 <= rule.position < slate_size:
+            raise InvalidArgumentError(f"{at}.position", f"must be from 0 to {slate_size - 1}, not {rule.position}")
+        if isinstance(rule, Count):
+            _check_bounds(rule, slate_size, at)
+        if isinstance(rule, Count | Apart):
+            _check_group(rule.group, schema, f"{at}.group")
+
+
+def _check_bounds(rule: Count, slate_size: int, at: str) -> None:
+    if not 0 <= rule.least <= slate_size:
+        raise InvalidArgumentError(f"{at}.least", f"must be from 0 to {slate_size}, not {rule.least}")
+    if rule.most is not None and rule.most < rule.least:
+        raise InvalidArgumentError(f"{at}.most", f"must be {rule.least}, which is the least, or more, not {rule.most}")
+    if rule.least and rule.group.value is None:
+        raise InvalidArgumentError(f"{at}.least", "needs a group of one value")
+    if rule.most is None and not rule.least:
+        raise InvalidArgumentError(at, "needs least or most")
+
+
+def _check_group(group: Group, schema: FeatureSchema, at: str) -> None:
+    kinds = {feature.name: feature.kind for feature in schema}
+    kind = kinds.get(group.feature)
+    if kind is None:
+        raise InvalidArgumentError(f"{at}.feature", f"items have none {_name(group.feature, list(kinds))}")
+    if not isinstance(kind, Categorical):
+        raise InvalidArgumentError(f"{at}.feature", f"{group.feature} is neither categorical nor a label set")
+    if group.value is not None and kind.values and group.value not in kind.values:
+        what = "label" if isinstance(kind, LabelSet) else "value"
+        raise InvalidArgumentError(
+            f"{at}.value", f"{group.feature} declares no {what} {_name(group.value, kind.values)}"
+        )
+
+
+def _name(name: str, names: Sequence[str]) -> str:
+    near = find_nearest(name, names)
+    return f"{name!r}" + (f", the nearest is {near!r}" if near else "")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Categorical, Feature, FeatureSchema, LabelSet, Numeric
+from topk_bandit.domain.filters import parse_filter
+from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin, Rule, check_rules, describe_rule
+
+SCHEMA: FeatureSchema = (
+    Feature("category", Categorical(("soup", "cake"))),
+    Feature("brand", Categorical(buckets=8)),
+    Feature("tags", LabelSet(("new",))),
+    Feature("price", Numeric()),
+)
+SOUP, EACH_BRAND = Group("category", "soup"), Group("brand")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (Exclude(("a", "b", "c")), "exclude a, b, c"),
+        (Exclude(("a", "b", "c", "d")), "exclude 4 items"),
+        (Filter(parse_filter("price<3", SCHEMA)), "filter price < 3.0"),
+        (Pin("a", 2), "pin a at position 2"),
+        (Count(SOUP, least=1), "at least 1 of category soup"),
+        (Count(SOUP, most=0), "at most 0 of category soup"),
+        (Count(SOUP, least=1, most=3), "at least 1 and at most 3 of category soup"),
+        (Count(EACH_BRAND, most=2), "at most 2 of each brand"),
+        (Apart(Group("tags", "new")), "no two of tags new beside each other"),
+    ],
+)
+def test_rules_have_words_and_are_taken(rule: Rule, words: str) -> None:
+    assert describe_rule(rule) == words
+    check_rules([rule] * 32, SCHEMA, 3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "problem"),
+    [
+        (Pin("a", 3), "[1].position", "must be from 0 to 2, not 3"),
+        (Pin("a", -1), "[1].position", "must be from 0 to 2, not -1"),
+        (Count(SOUP, least=4), "[1].least", "must be from 0 to 3, not 4"),
+        (Count(SOUP, least=-1), "[1].least", "must be from 0 to 3, not -1"),
+        (Count(SOUP, least=2, most=1), "[1].most", "must be 2, which is the least, or more, not 1"),
+        (Count(SOUP), "[1]", "needs least or most"),
+        (Count(EACH_BRAND, least=1), "[1].least", "needs a group of one value"),
+        (Apart(Group("categori")), "[1].group.feature", "items have none 'categori', the nearest is 'category'"),
+        (Apart(Group("price")), "[1].group.feature", "price is neither categorical nor a label set"),
+        (
+            Count(Group("category", "soop"), 1),
+            "[1].group.value",
+            "category declares no value 'soop', the nearest is 'soup'",
+        ),
+        (Apart(Group("tags", "xyz")), "[1].group.value", "tags declares no label 'xyz'"),
+    ],
+)
+def test_what_is_no_rule_is_refused_by_its_field(rule: Rule, field: str, problem: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        check_rules([Exclude(()), rule], SCHEMA, 3)
+    assert (refused.value.field, refused.value.problem) == (f"rules{field}", problem)
+
+
+def test_rules_are_limited() -> None:
+    with pytest.raises(InvalidArgumentError, match="rules: has 33 rules, more than 32"):
+        check_rules([Exclude(())] * 33, SCHEMA, 3)

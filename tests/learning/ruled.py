@@ -1,0 +1,116 @@
+"""Random rules of random shops, and what they mean by the words of `topk_bandit.domain.rules`, one slate at a time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, FeatureSchema, LabelSet, Numeric
+from topk_bandit.domain.filters import accepts, parse_filter
+from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.domain.rules import Rule
+
+CATEGORIES, LABELS = ("soup", "salad", "cake"), ("vegan", "new", "hot")
+SCHEMA: FeatureSchema = (
+    Feature("category", Categorical(CATEGORIES)),
+    Feature("tags", LabelSet(LABELS)),
+    Feature("price", Numeric()),
+    Feature("stock", Boolean()),
+)
+
+
+class Shop(NamedTuple):
+    """Items by name, with their features."""
+
+    item_ids: list[str]
+    features: list[Features]
+
+    @classmethod
+    def draw(cls, n_items: int, rng: np.random.Generator) -> Shop:
+        return cls([f"i{n}" for n in range(n_items)], [draw_features(rng) for _ in range(n_items)])
+
+
+def draw_features(rng: np.random.Generator) -> Features:
+    values = {
+        "category": str(rng.choice(CATEGORIES)),
+        "tags": tuple(sorted(label for label in LABELS if rng.random() < 0.35)),
+        "price": float(rng.integers(10)),
+        "stock": bool(rng.random() < 0.9),
+    }
+    # A feature may be missing.
+    return Features.of({name: value for name, value in values.items() if rng.random() < 0.95})
+
+
+def draw_group(rng: np.random.Generator) -> Group:
+    feature, values = ("category", CATEGORIES) if rng.random() < 0.6 else ("tags", LABELS)
+    return Group(feature, None if rng.random() < 0.3 else str(rng.choice(values)))
+
+
+def draw_rule(shop: Shop, slate_size: int, rng: np.random.Generator) -> Rule:
+    chance = rng.random()
+    if chance < 0.15:
+        return Exclude(tuple(map(str, rng.choice(shop.item_ids, size=2, replace=False))))
+    if chance < 0.3:
+        text = f"price < {rng.integers(4, 11)} or stock == true"
+        return Filter(parse_filter(text if rng.random() < 0.5 else "stock == true", SCHEMA))
+    if chance < 0.45:
+        return Pin(str(rng.choice(shop.item_ids)), int(rng.integers(slate_size)))
+    if chance < 0.65:
+        return Count(draw_group(rng), most=int(rng.integers(3)))
+    if chance < 0.8:
+        least = min(int(rng.integers(1, 3)), slate_size)
+        group = draw_group(rng)
+        if group.value is None:
+            group = Group("category", "soup")
+        return Count(group, least=least, most=None if rng.random() < 0.5 else least)
+    return Apart(draw_group(rng))
+
+
+def draw_rules(shop: Shop, slate_size: int, rng: np.random.Generator, *, most: int = 4) -> list[Rule]:
+    return [draw_rule(shop, slate_size, rng) for _ in range(int(rng.integers(1, most + 1)))]
+
+
+def keeps(rule: Rule, shop: Shop, slate: Sequence[int]) -> bool:
+    """Return whether a slate of items, by number, keeps a rule."""
+    names = [shop.item_ids[item] for item in slate]
+    match rule:
+        case Exclude(item_ids):
+            return not set(item_ids) & set(names)
+        case Filter(condition):
+            return all(accepts(condition, shop.features[item]) for item in slate)
+        case Pin(item_id, position):
+            return names[position] == item_id
+        case Count(group, least, most):
+            members = [members_of(one, shop) for one in single_groups(group)]
+            return all(least <= len(one & set(slate)) <= (99 if most is None else most) for one in members)
+        case Apart(group):
+            members = [members_of(one, shop) for one in single_groups(group)]
+            return not any(a in one and b in one for one in members for a, b in pairwise(slate))
+
+
+def single_groups(group: Group) -> list[Group]:
+    if group.value is not None:
+        return [group]
+    return [Group(group.feature, value) for value in (CATEGORIES if group.feature == "category" else LABELS)]
+
+
+def members_of(group: Group, shop: Shop) -> set[int]:
+    values = [dict(features.values).get(group.feature, ()) for features in shop.features]
+    return {
+        item
+        for item, value in enumerate(values)
+        if value == group.value or (isinstance(value, tuple) and group.value in value)
+    }
+
+
+def allowed(rule: Rule, shop: Shop, slates: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which of some slates keep a rule."""
+    return np.array([keeps(rule, shop, slate) for slate in slates.tolist()])
