@@ -18,8 +18,11 @@ from topk_bandit.learning.acquisition import paper_beta
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
+from topk_bandit.learning.ruled_propensities import RuledDistribution
+from topk_bandit.learning.ruled_search import ruled_search
 from topk_bandit.learning.scales import spread_of_slope
 from topk_bandit.learning.search import best_seen, local_search
+from topk_bandit.learning.slate_rules import find_slate, types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from topk_bandit.learning.item_draws import RegretFigures
     from topk_bandit.learning.policy import State
     from topk_bandit.learning.posterior import Posterior
+    from topk_bandit.learning.search import Found
+    from topk_bandit.learning.slate_rules import SlateRules
 
 __all__ = ["Decision", "Search", "StandIns", "decide", "search_best", "slates_of"]
 
@@ -76,6 +81,7 @@ def decide(
     context: NDArray[np.float64],
     eligible: NDArray[np.int32],
     rng: np.random.Generator,
+    rules: SlateRules | None = None,
 ) -> Decision:
     """Choose a slate for a context.
 
@@ -90,13 +96,16 @@ def decide(
         Distinct item indices in ascending order, at least k of them.
     rng
         Source of the exploration's randomness.
+    rules
+        Over the eligible items, all of which they leave; some slate keeps them. Figures of regret compare with slates
+        that they do not allow, too.
     """
     context, slate_size = state.encode(context), state.posterior.kernel.slate_size
     if len(eligible) < slate_size:
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
-    best = search_best(state, exploration, context, eligible)
-    slates = slates_of(state, exploration, best, eligible)
+    best = search_best(state, exploration, context, eligible, rules=rules)
+    slates = slates_of(state, exploration, best, eligible, rules)
     shown, explored = slates.draw(rng)
     moments = state.widen(state.posterior.predict(context, shown[None], with_pending=False))
     regret = _regret_of(state, context, best, shown)
@@ -114,9 +123,18 @@ def decide(
     )
 
 
-def slates_of(state: State, exploration: Exploration, best: Search, eligible: NDArray[np.int32]) -> SlateDistribution:
+def slates_of(
+    state: State,
+    exploration: Exploration,
+    best: Search,
+    eligible: NDArray[np.int32],
+    rules: SlateRules | None = None,
+) -> SlateDistribution | RuledDistribution:
     """Return the distribution that a decision draws its slate from, once the best one is found."""
-    return SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible)
+    shares = _shares_now(exploration, state)
+    if rules is None:
+        return SlateDistribution.of(shares, best.ranking, eligible)
+    return RuledDistribution.of(shares, best.ranking, eligible, rules)
 
 
 def _shares_now(exploration: Exploration, state: State) -> Exploration:
@@ -176,6 +194,7 @@ def search_best(
     eligible: NDArray[np.int32],
     *,
     with_draws: bool = True,
+    rules: SlateRules | None = None,
 ) -> Search:
     """Search for the best slate: a function of the state, the encoded context and the eligible items.
 
@@ -188,6 +207,8 @@ def search_best(
     believed = _with_slope_drawn(state, eligible) if with_draws else state.posterior
     shown_counts = state.posterior.shown_counts()
     items = _items_to_search(believed, context, eligible, shown_counts, rng)
+    if rules is not None:
+        items = _with_each_type(items, believed, context, eligible, rules)
     at_context = state.posterior.at(context, items)
     beta = state.spread_factor**2 * _beta(exploration, state, eligible, shown_counts)
     draws = ItemDraws(at_context)
@@ -196,9 +217,42 @@ def search_best(
     if state.posterior.n_rows and with_draws:
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
-    found = local_search(drawn, draws.covariance, beta=beta, starts=best_seen(drawn), rng=rng)
+    if rules is None:
+        found = local_search(drawn, draws.covariance, beta=beta, starts=best_seen(drawn), rng=rng)
+    else:
+        found = _search_under(rules.among(np.searchsorted(eligible, items)), drawn, draws, beta, rng)
     unseen = _unseen_among(state.posterior, items, eligible, shown_counts)
     return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, unseen, found.evaluations)
+
+
+def _search_under(
+    rules: SlateRules, drawn: ContextPosterior, draws: ItemDraws, beta: float, rng: np.random.Generator
+) -> Found:
+    anchor = find_slate(rules)
+    if anchor is None:
+        raise InvalidArgumentError("rules", "no slate keeps them")
+    return ruled_search(drawn, draws.covariance, rules, anchor, beta=beta, starts=best_seen(drawn), rng=rng)
+
+
+def _with_each_type(
+    items: NDArray[np.int32],
+    posterior: Posterior,
+    context: NDArray[np.float64],
+    eligible: NDArray[np.int32],
+    rules: SlateRules,
+) -> NDArray[np.int32]:
+    """Return items to search with those that rules ask for: pinned ones, and k of each type with the largest means.
+
+    What items stand for is items that are as good. To rules they are the same only in the same groups.
+    """
+    if len(items) == len(eligible):
+        return items
+    k, more = posterior.kernel.slate_size, [eligible[rules.pinned[rules.pinned >= 0]]]
+    for one in types_of(rules)[0]:
+        alike = eligible[one.items]
+        means = posterior.item_means(context, alike)
+        more.append(alike[np.argsort(-means, kind="stable")[:k]])
+    return np.union1d(items, np.concatenate(more)).astype(np.int32)
 
 
 def _unseen_among(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["Found", "best_seen", "local_search"]
+__all__ = ["Found", "best_seen", "local_search", "variance_beside_items"]
 
 FINE_STARTS = 12
 COARSE_STARTS, FEWEST_FINE_ITEMS = 2, 16
@@ -119,7 +119,7 @@ def _search(
         return climbing.climb(  # type: ignore[no-any-return]
             at, every, every, len(every), np.concatenate((starts, starts)), fine_uniforms, *numbers
         )
-    of_items = covariance / at_context.amplitude, _variance_beside_items(at_context)
+    of_items = covariance / at_context.amplitude, variance_beside_items(at_context)
     items, climbed, weighed = climbing.weigh_items(at, of_items, starts, coarse_uniforms, size, spread, *weights)
     inside = np.full_like(every, -1)
     inside[items] = every[:size]
@@ -130,7 +130,7 @@ def _search(
     return ranking, max(highest_mean, mean), weighed + tried + more
 
 
-def _variance_beside_items(at_context: ContextPosterior) -> float:
+def variance_beside_items(at_context: ContextPosterior) -> float:
     """Return what a slate's variance has before the rows beside that of its items' parts, at an amplitude of one."""
     kernel, u = at_context.kernel, at_context.kernel.item_weight
     of_items = kernel.n_items * float(u @ u) - (float(u.sum()) ** 2 if kernel.centred else 0.0)

@@ -1,0 +1,200 @@
+"""How many slates rules allow, and uniform draws of one of them: exact, by dynamic programming over the positions.
+
+Items in the same groups are of one type. What can follow a position depends on the type before it and on how many items
+of each type were used; of types that differ by nothing but which they are, such as brands with as many items each, on
+how often each number of uses occurs among them. Each such state is worked out once. Counts are whole numbers without
+a limit, so they are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from topk_bandit.learning.slate_rules import types_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from topk_bandit.learning.slate_rules import ItemType, SlateRules
+
+__all__ = ["MOST_STATES", "AllowedSlates"]
+
+MOST_STATES = 20_000
+"""Rules with more are not counted: that would take longer than a second."""
+
+State: TypeAlias = tuple[int, tuple[int, ...]]
+"""The type before, -1 if it is alike nothing or pinned; and how many items of each type were used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One way on from a state: with any of some unused items of a type; with the one that is pinned, type -1."""
+
+    type_number: int
+    items: int
+    after: State
+
+
+class AllowedSlates:
+    """The slates that keep rules, by the places of the rules' items.
+
+    Parameters
+    ----------
+    rules
+        There is a slate that keeps them.
+
+    Attributes
+    ----------
+    count
+        How many there are; None if that takes more than `MOST_STATES` states.
+    """
+
+    def __init__(self, rules: SlateRules) -> None:
+        self._rules, self._size = rules, len(rules.pinned)
+        self._types, self._pinned = types_of(rules)
+        self._classes = _classes_of(self._types, self._pinned, rules)
+        self._members = [np.flatnonzero(self._classes == one) for one in range(self._classes.max(initial=-1) + 1)]
+        self._ways: dict[tuple[int, State], int] = {}
+        self._begin: State = (-1, (0,) * len(self._types))
+        try:
+            self.count: int | None = self._count(0, self._begin)
+        except _TooManyError:
+            self.count = None
+
+    def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return one, each as probable, shape (k,); they have to be counted."""
+        slate, state = np.empty(self._size, dtype=np.int64), self._begin
+        unused = [rng.permutation(one.items).tolist() for one in self._types]
+        for position in range(self._size):
+            steps = list(self._steps(position, state))
+            ways = np.array([step.items * self._count(position + 1, step.after) for step in steps], dtype=object)
+            shares = np.cumsum((ways / ways.sum()).astype(np.float64))
+            step = steps[min(int(np.searchsorted(shares, rng.random(), side="right")), len(steps) - 1)]
+            pinned = step.type_number < 0
+            slate[position] = self._rules.pinned[position] if pinned else unused[step.type_number].pop()
+            state = step.after
+        return slate
+
+    @cached_property
+    def position_shares(self) -> NDArray[np.float64]:
+        """The share of the slates that have each item at each position, shape (k, E); they have to be counted."""
+        shares = np.zeros((self._size, len(self._rules.groups)))
+        reached: dict[State, float] = {self._begin: 1.0}
+        for position in range(self._size):
+            after: dict[State, float] = {}
+            of_class = np.zeros(len(self._members))
+            for state, share in reached.items():
+                total = self._count(position, state)
+                for step in self._steps(position, state):
+                    ways = step.items * self._count(position + 1, step.after)
+                    # A quotient of whole numbers is rounded once, however large they are.
+                    part = share * (ways / total)
+                    if part:
+                        follows = self._stand_in(step.after)
+                        after[follows] = after.get(follows, 0.0) + part
+                        if step.type_number >= 0:
+                            of_class[self._classes[step.type_number]] += part
+            for share, members in zip(of_class, self._members, strict=True):
+                items = np.concatenate([self._types[number].items for number in members])
+                shares[position, items] = share / len(items)
+            if self._pinned[position] is not None:
+                shares[position, self._rules.pinned[position]] = 1.0
+            reached = after
+        return shares
+
+    def _count(self, position: int, state: State) -> int:
+        """Return in how many ways a slate goes on from a position."""
+        state = self._stand_in(state)
+        known = self._ways.get((position, state))
+        if known is not None:
+            return known
+        if position == self._size:
+            ways = int(self._are_bounds_kept(state[1]))
+        else:
+            ways = sum(step.items * self._count(position + 1, step.after) for step in self._steps(position, state))
+        if len(self._ways) == MOST_STATES:
+            raise _TooManyError
+        self._ways[position, state] = ways
+        return ways
+
+    def _stand_in(self, state: State) -> State:
+        """Return the state that stands for all those that differ by types of one class that change places."""
+        last, used = state
+        stands = list(used)
+        for members in self._members:
+            if len(members) > 1:
+                for number, uses in zip(members, sorted(used[number] for number in members), strict=True):
+                    stands[number] = uses
+        if last >= 0:
+            alike = self._members[self._classes[last]]
+            last = next(int(number) for number in alike if stands[number] == used[last])
+        return last, tuple(stands)
+
+    def _steps(self, position: int, state: State) -> Iterator[_Step]:
+        last, used = state
+        before = self._kinds_before(position, last)
+        pinned = self._pinned[position]
+        if pinned is not None:
+            if not pinned.kinds & before:
+                yield _Step(-1, 1, (-1, used))
+            return
+        for number, one in enumerate(self._types):
+            left = len(one.items) - used[number]
+            if left and not one.kinds & before and self._has_room(one, used):
+                after = (*used[:number], used[number] + 1, *used[number + 1 :])
+                yield _Step(number, left, (number if one.kinds else -1, after))
+
+    def _kinds_before(self, position: int, last: int) -> frozenset[int]:
+        if last >= 0:
+            return self._types[last].kinds
+        pinned = self._pinned[position - 1] if position else None
+        return pinned.kinds if pinned else frozenset()
+
+    def _counts(self, used: tuple[int, ...]) -> list[int]:
+        """Return how many items of each group a slate has by now, with all that are pinned."""
+        counts = [0] * len(self._rules.least)
+        for one in self._pinned:
+            for group in one.groups if one else ():
+                counts[group] += 1
+        for one, uses in zip(self._types, used, strict=True):
+            for group in one.groups if uses else ():
+                counts[group] += uses
+        return counts
+
+    def _has_room(self, one: ItemType, used: tuple[int, ...]) -> bool:
+        if not one.groups:
+            return True
+        counts = self._counts(used)
+        return all(counts[group] < self._rules.most[group] for group in one.groups)
+
+    def _are_bounds_kept(self, used: tuple[int, ...]) -> bool:
+        bounds = zip(self._rules.least, self._counts(used), self._rules.most, strict=True)
+        return all(least <= count <= most for least, count, most in bounds)
+
+
+class _TooManyError(Exception):
+    """More states than are worth it."""
+
+
+def _classes_of(types: list[ItemType], pinned: list[ItemType | None], rules: SlateRules) -> NDArray[np.int64]:
+    """Return the class of each type: those of one class may change places, and nothing else changes.
+
+    They have as many items each, and groups of their own with the same bounds.
+    """
+    every = [*types, *(one for one in pinned if one)]
+    shared_groups = {group for group in range(len(rules.least)) if sum(group in one.groups for one in every) > 1}
+    kinds = [kind for one in every for kind in one.kinds]
+    classes: dict[object, int] = {}
+    out = []
+    for number, one in enumerate(types):
+        private = not shared_groups.intersection(one.groups) and all(kinds.count(kind) == 1 for kind in one.kinds)
+        bounds = sorted((int(rules.least[group]), int(rules.most[group])) for group in one.groups)
+        key = (len(one.items), tuple(bounds), bool(one.kinds)) if private else number
+        out.append(classes.setdefault(key, len(classes)))
+    return np.array(out, dtype=np.int64)

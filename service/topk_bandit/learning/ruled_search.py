@@ -1,0 +1,72 @@
+"""Local search among slates that rules allow: the stages of `topk_bandit.learning.search`, with moves of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topk_bandit.learning.compiled import ruled_climbing
+from topk_bandit.learning.search import Found, variance_beside_items
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from topk_bandit.learning.context_posterior import ContextPosterior
+    from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.learning.slate_rules import SlateRules
+
+__all__ = ["ruled_search"]
+
+FINE_STARTS, COARSE_STARTS = 12, 6
+FEWEST_FINE_ITEMS, FEWEST_FINE_ITEMS_OF_PAIRS = 16, 24
+"""As of a search without rules, but for more coarse starts: rules make fewer slates reachable from each."""
+
+
+def ruled_search(
+    at_context: ContextPosterior,
+    covariance: NDArray[np.float64],
+    rules: SlateRules,
+    anchor: NDArray[np.int64],
+    *,
+    beta: float,
+    starts: Rankings,
+    rng: np.random.Generator,
+) -> Found:
+    """Climb from `starts` and from random allowed rankings, and return the best by mean + sqrt(beta) sd.
+
+    Parameters
+    ----------
+    at_context, covariance, beta, rng
+        As of `topk_bandit.learning.search.local_search`.
+    rules
+        Over the at_context's items.
+    anchor
+        Places of a slate that keeps them, shape (k,), such as `topk_bandit.learning.slate_rules.find_slate` returns.
+    starts
+        Rankings of positions in the at_context's items, shape (A, k); those that break a rule are completed anew.
+    """
+    every, weights = np.arange(len(at_context.items)), at_context.position_weights
+    with_own_parts = bool(at_context.kernel.item_weight.any())
+    size = max(FEWEST_FINE_ITEMS if with_own_parts else FEWEST_FINE_ITEMS_OF_PAIRS, at_context.slate_size + 8)
+    spread = math.sqrt(beta * at_context.amplitude)
+    coarse, fine = rng.random(COARSE_STARTS), rng.random(FINE_STARTS)
+    at, numbers, starts = at_context.contraction, (at_context.prior, spread, *weights), starts.astype(np.int64)
+    if size >= len(every):
+        ranking, highest_mean, evaluations = ruled_climbing.climb(
+            at, rules, anchor, every, every, starts, fine, *numbers
+        )
+    else:
+        of_items = covariance / at_context.amplitude, variance_beside_items(at_context)
+        items, climbed, weighed = ruled_climbing.weigh_items(
+            at, rules, anchor, of_items, starts, coarse, size, spread, *weights
+        )
+        items, inside = np.sort(items), np.full_like(every, -1)
+        inside[items] = every[:size]
+        ranking, highest, tried = ruled_climbing.climb(
+            at, rules.among(items), inside[climbed[0]], items, inside, climbed, fine, *numbers
+        )
+        mean, more = ruled_climbing.polish(at, rules, ranking, *numbers)
+        highest_mean, evaluations = max(highest, mean), weighed + tried + more
+    return Found(ranking.astype(np.int32), at_context.offset + highest_mean, evaluations)
