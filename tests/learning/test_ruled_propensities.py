@@ -18,6 +18,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import Apart, Count, Group, Pin, Rule
 from topk_bandit.learning import allowed_slates
+from topk_bandit.learning.allowed_slates import AllowedSlates
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
@@ -68,7 +69,7 @@ def test_each_allowed_slate_has_the_probability_that_its_definition_says(uniform
         tried += 1
         best = ruled.slates[seed % len(ruled.slates)]
         exploration = Exploration(ConstantBeta(1.0), uniform_share=uniform, near_share=near)
-        drawn_from = RuledDistribution.of(exploration, best, ruled.eligible, ruled.rules)
+        drawn_from = RuledDistribution.of(exploration, best, ruled.eligible, AllowedSlates(ruled.rules))
         expected = by_definition(ruled, best, uniform, near)
         propensities = np.array([drawn_from.propensity(slate) for slate in ruled.slates])
         np.testing.assert_allclose(propensities, expected, atol=1e-12)
@@ -87,7 +88,7 @@ def test_slates_are_drawn_as_often_as_their_propensities_say() -> None:
             continue
         tried += 1
         rng = np.random.default_rng(seed)
-        drawn_from = RuledDistribution.of(exploration, ruled.slates[0], ruled.eligible, ruled.rules)
+        drawn_from = RuledDistribution.of(exploration, ruled.slates[0], ruled.eligible, AllowedSlates(ruled.rules))
         counts = Counter(tuple(drawn_from.draw(rng)[0].tolist()) for _ in range(4_000))
         observed = [counts.pop(tuple(slate), 0) for slate in ruled.slates.tolist()]
         assert not counts
@@ -100,7 +101,7 @@ def test_what_is_not_counted_is_explored_near_the_best(monkeypatch: pytest.Monke
     ruled = next(one for seed in range(20) if (one := draw(seed)) is not None and len(one.slates) > 20)
     monkeypatch.setattr(allowed_slates, "MOST_STATES", 1)
     exploration = Exploration(ConstantBeta(1.0), uniform_share=0.2, near_share=0.5)
-    drawn_from = RuledDistribution.of(exploration, ruled.slates[0], ruled.eligible, ruled.rules)
+    drawn_from = RuledDistribution.of(exploration, ruled.slates[0], ruled.eligible, AllowedSlates(ruled.rules))
     assert (drawn_from.uniform_share, drawn_from.near_share) == (0.0, pytest.approx(0.6))
     assert sum(map(drawn_from.propensity, ruled.slates)) == pytest.approx(1.0)
     rng = np.random.default_rng(0)
@@ -128,7 +129,9 @@ def test_decisions_keep_rules_explored_ones_too(n_items: int, *, known: bool) ->
     ways, best = set(), set()
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        decision = decide(state, exploration, context=CONTEXT, eligible=eligible, rng=rng, rules=made.rules)
+        decision = decide(
+            state, exploration, context=CONTEXT, eligible=eligible, rng=rng, allowed=AllowedSlates(made.rules)
+        )
         for slate in (decision.ranking, decision.best):
             assert keep_rules(made.rules, slate[None]).all()
         assert 0.0 < decision.propensity <= decision.position_propensities.min() + 1e-12
@@ -145,14 +148,14 @@ def test_a_decision_without_an_allowed_slate_is_refused() -> None:
     made = compile_rules([Count(Group("category"), most=1), Count(Group("tags", "new"), least=3)], *shop, 4)
     assert made is not None
     state = State(random_posterior(2, n_items=10, slate_size=4), Limits())
-    with pytest.raises(InvalidArgumentError, match="rules: no slate keeps them"):
+    with pytest.raises(InvalidArgumentError, match="allowed: no slate keeps the rules"):
         decide(
             state,
             Exploration(ConstantBeta(1.0), uniform_share=0.3),
             context=CONTEXT,
             eligible=made.places.astype(np.int32),
             rng=np.random.default_rng(0),
-            rules=made.rules,
+            allowed=AllowedSlates(made.rules),
         )
 
 
@@ -168,7 +171,7 @@ def test_alike_items_beside_each_other_are_not_drawn() -> None:
             context=CONTEXT,
             eligible=np.arange(20, dtype=np.int32),
             rng=np.random.default_rng(seed),
-            rules=made.rules,
+            allowed=AllowedSlates(made.rules),
         )
         kinds = decision.ranking % 5
         assert (kinds[1:] != kinds[:-1]).all()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from topk_bandit.learning.slate_rules import types_of
+from topk_bandit.learning.slate_rules import find_slate, types_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,28 +44,34 @@ class _Step:
 class AllowedSlates:
     """The slates that keep rules, by the places of the rules' items.
 
-    Parameters
-    ----------
-    rules
-        There is a slate that keeps them.
+    They are a function of the rules alone: one that is kept counts once, when the first uniform draw may be made.
 
     Attributes
     ----------
-    count
-        How many there are; None if that takes more than `MOST_STATES` states.
+    rules
+        Over the places of E items.
     """
 
     def __init__(self, rules: SlateRules) -> None:
-        self._rules, self._size = rules, len(rules.pinned)
+        self.rules, self._size = rules, len(rules.pinned)
         self._types, self._pinned = types_of(rules)
         self._classes = _classes_of(self._types, self._pinned, rules)
         self._members = [np.flatnonzero(self._classes == one) for one in range(self._classes.max(initial=-1) + 1)]
         self._ways: dict[tuple[int, State], int] = {}
         self._begin: State = (-1, (0,) * len(self._types))
+
+    @cached_property
+    def first(self) -> NDArray[np.int64] | None:
+        """One of them, from which a search may begin, shape (k,); None if there is none."""
+        return find_slate(self.rules)
+
+    @cached_property
+    def count(self) -> int | None:
+        """How many there are; None if that takes more than `MOST_STATES` states."""
         try:
-            self.count: int | None = self._count(0, self._begin)
+            return self._count(0, self._begin)
         except _TooManyError:
-            self.count = None
+            return None
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return one, each as probable, shape (k,); they have to be counted."""
@@ -77,14 +83,14 @@ class AllowedSlates:
             shares = np.cumsum((ways / ways.sum()).astype(np.float64))
             step = steps[min(int(np.searchsorted(shares, rng.random(), side="right")), len(steps) - 1)]
             pinned = step.type_number < 0
-            slate[position] = self._rules.pinned[position] if pinned else unused[step.type_number].pop()
+            slate[position] = self.rules.pinned[position] if pinned else unused[step.type_number].pop()
             state = step.after
         return slate
 
     @cached_property
     def position_shares(self) -> NDArray[np.float64]:
         """The share of the slates that have each item at each position, shape (k, E); they have to be counted."""
-        shares = np.zeros((self._size, len(self._rules.groups)))
+        shares = np.zeros((self._size, len(self.rules.groups)))
         reached: dict[State, float] = {self._begin: 1.0}
         for position in range(self._size):
             after: dict[State, float] = {}
@@ -104,7 +110,7 @@ class AllowedSlates:
                 items = np.concatenate([self._types[number].items for number in members])
                 shares[position, items] = share / len(items)
             if self._pinned[position] is not None:
-                shares[position, self._rules.pinned[position]] = 1.0
+                shares[position, self.rules.pinned[position]] = 1.0
             reached = after
         return shares
 
@@ -138,15 +144,16 @@ class AllowedSlates:
 
     def _steps(self, position: int, state: State) -> Iterator[_Step]:
         last, used = state
-        before = self._kinds_before(position, last)
-        pinned = self._pinned[position]
+        before, pinned = self._kinds_before(position, last), self._pinned[position]
         if pinned is not None:
             if not pinned.kinds & before:
                 yield _Step(-1, 1, (-1, used))
             return
+        counts = self._counts(used)
+        full = {group for group, count in enumerate(counts) if count >= self.rules.most[group]}
         for number, one in enumerate(self._types):
             left = len(one.items) - used[number]
-            if left and not one.kinds & before and self._has_room(one, used):
+            if left and not one.kinds & before and full.isdisjoint(one.groups):
                 after = (*used[:number], used[number] + 1, *used[number + 1 :])
                 yield _Step(number, left, (number if one.kinds else -1, after))
 
@@ -158,7 +165,7 @@ class AllowedSlates:
 
     def _counts(self, used: tuple[int, ...]) -> list[int]:
         """Return how many items of each group a slate has by now, with all that are pinned."""
-        counts = [0] * len(self._rules.least)
+        counts = [0] * len(self.rules.least)
         for one in self._pinned:
             for group in one.groups if one else ():
                 counts[group] += 1
@@ -167,14 +174,8 @@ class AllowedSlates:
                 counts[group] += uses
         return counts
 
-    def _has_room(self, one: ItemType, used: tuple[int, ...]) -> bool:
-        if not one.groups:
-            return True
-        counts = self._counts(used)
-        return all(counts[group] < self._rules.most[group] for group in one.groups)
-
     def _are_bounds_kept(self, used: tuple[int, ...]) -> bool:
-        bounds = zip(self._rules.least, self._counts(used), self._rules.most, strict=True)
+        bounds = zip(self.rules.least, self._counts(used), self.rules.most, strict=True)
         return all(least <= count <= most for least, count, most in bounds)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import paper_beta
+from topk_bandit.learning.allowed_slates import AllowedSlates
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
@@ -22,7 +23,7 @@ from topk_bandit.learning.ruled_propensities import RuledDistribution
 from topk_bandit.learning.ruled_search import ruled_search
 from topk_bandit.learning.scales import spread_of_slope
 from topk_bandit.learning.search import best_seen, local_search
-from topk_bandit.learning.slate_rules import find_slate, types_of
+from topk_bandit.learning.slate_rules import types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +82,7 @@ def decide(
     context: NDArray[np.float64],
     eligible: NDArray[np.int32],
     rng: np.random.Generator,
-    rules: SlateRules | None = None,
+    allowed: AllowedSlates | None = None,
 ) -> Decision:
     """Choose a slate for a context.
 
@@ -96,16 +97,16 @@ def decide(
         Distinct item indices in ascending order, at least k of them.
     rng
         Source of the exploration's randomness.
-    rules
-        Over the eligible items, all of which they leave; some slate keeps them. Figures of regret compare with slates
-        that they do not allow, too.
+    allowed
+        The slates that rules allow, as places of eligible items; the rules leave all of these, and some slate keeps
+        them. Figures of regret compare with slates that they do not allow, too. None: all slates.
     """
     context, slate_size = state.encode(context), state.posterior.kernel.slate_size
     if len(eligible) < slate_size:
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
-    best = search_best(state, exploration, context, eligible, rules=rules)
-    slates = slates_of(state, exploration, best, eligible, rules)
+    best = search_best(state, exploration, context, eligible, allowed=allowed)
+    slates = slates_of(state, exploration, best, eligible, allowed)
     shown, explored = slates.draw(rng)
     moments = state.widen(state.posterior.predict(context, shown[None], with_pending=False))
     regret = _regret_of(state, context, best, shown)
@@ -128,13 +129,13 @@ def slates_of(
     exploration: Exploration,
     best: Search,
     eligible: NDArray[np.int32],
-    rules: SlateRules | None = None,
+    allowed: AllowedSlates | None = None,
 ) -> SlateDistribution | RuledDistribution:
     """Return the distribution that a decision draws its slate from, once the best one is found."""
     shares = _shares_now(exploration, state)
-    if rules is None:
+    if allowed is None:
         return SlateDistribution.of(shares, best.ranking, eligible)
-    return RuledDistribution.of(shares, best.ranking, eligible, rules)
+    return RuledDistribution.of(shares, best.ranking, eligible, allowed)
 
 
 def _shares_now(exploration: Exploration, state: State) -> Exploration:
@@ -194,7 +195,7 @@ def search_best(
     eligible: NDArray[np.int32],
     *,
     with_draws: bool = True,
-    rules: SlateRules | None = None,
+    allowed: AllowedSlates | None = None,
 ) -> Search:
     """Search for the best slate: a function of the state, the encoded context and the eligible items.
 
@@ -207,8 +208,8 @@ def search_best(
     believed = _with_slope_drawn(state, eligible) if with_draws else state.posterior
     shown_counts = state.posterior.shown_counts()
     items = _items_to_search(believed, context, eligible, shown_counts, rng)
-    if rules is not None:
-        items = _with_each_type(items, believed, context, eligible, rules)
+    if allowed is not None:
+        items = _with_each_type(items, believed, context, eligible, allowed.rules)
     at_context = state.posterior.at(context, items)
     beta = state.spread_factor**2 * _beta(exploration, state, eligible, shown_counts)
     draws = ItemDraws(at_context)
@@ -217,21 +218,28 @@ def search_best(
     if state.posterior.n_rows and with_draws:
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
-    if rules is None:
+    if allowed is None:
         found = local_search(drawn, draws.covariance, beta=beta, starts=best_seen(drawn), rng=rng)
     else:
-        found = _search_under(rules.among(np.searchsorted(eligible, items)), drawn, draws, beta, rng)
+        found = _search_among(_only(allowed, eligible, items), drawn, draws, beta, rng)
     unseen = _unseen_among(state.posterior, items, eligible, shown_counts)
     return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, unseen, found.evaluations)
 
 
-def _search_under(
-    rules: SlateRules, drawn: ContextPosterior, draws: ItemDraws, beta: float, rng: np.random.Generator
+def _only(allowed: AllowedSlates, eligible: NDArray[np.int32], items: NDArray[np.int32]) -> AllowedSlates:
+    """Return the allowed slates of some items alone."""
+    if len(items) == len(eligible):
+        return allowed
+    return AllowedSlates(allowed.rules.among(np.searchsorted(eligible, items)))
+
+
+def _search_among(
+    allowed: AllowedSlates, drawn: ContextPosterior, draws: ItemDraws, beta: float, rng: np.random.Generator
 ) -> Found:
-    anchor = find_slate(rules)
-    if anchor is None:
-        raise InvalidArgumentError("rules", "no slate keeps them")
-    return ruled_search(drawn, draws.covariance, rules, anchor, beta=beta, starts=best_seen(drawn), rng=rng)
+    if allowed.first is None:
+        raise InvalidArgumentError("allowed", "no slate keeps the rules")
+    starts = best_seen(drawn)
+    return ruled_search(drawn, draws.covariance, allowed.rules, allowed.first, beta=beta, starts=starts, rng=rng)
 
 
 def _with_each_type(

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.learning.allowed_slates import AllowedSlates
-from topk_bandit.learning.propensities import SlateDistribution
-from topk_bandit.learning.slate_rules import keep_rules
+from topk_bandit.learning.compiled.ruled_climbing import list_near
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.domain.bandits import Exploration
-    from topk_bandit.learning.slate_rules import SlateRules
+    from topk_bandit.learning.allowed_slates import AllowedSlates
 
 __all__ = ["RuledDistribution"]
 
@@ -47,17 +45,16 @@ class RuledDistribution:
 
     @classmethod
     def of(
-        cls, exploration: Exploration, best: NDArray[np.int32], eligible: NDArray[np.int32], rules: SlateRules
+        cls, exploration: Exploration, best: NDArray[np.int32], eligible: NDArray[np.int32], allowed: AllowedSlates
     ) -> RuledDistribution:
         """Return the distribution that settings of exploration name.
 
         Where the allowed slates are too many to be counted none is drawn uniformly, and those near the best one have
         that share, too: each probability is exact all the same.
         """
-        near = SlateDistribution(best, eligible, near_share=0.0, uniform_share=0.0).near
-        near = near[keep_rules(rules, np.searchsorted(eligible, near))]
-        allowed = AllowedSlates(rules) if exploration.uniform_share else None
-        if allowed is None or allowed.count is None:
+        places = np.searchsorted(eligible, best)
+        near = eligible[list_near(allowed.rules, places)]
+        if not exploration.uniform_share or allowed.count is None:
             share = exploration.uniform_share + (1.0 - exploration.uniform_share) * exploration.near_share
             return cls(best, eligible, near, None, share if len(near) else 0.0, 0.0)
         near_share = exploration.near_share if len(near) else 0.0

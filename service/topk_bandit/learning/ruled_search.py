@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ruled_search"]
 
-FINE_STARTS, COARSE_STARTS = 12, 6
-FEWEST_FINE_ITEMS, FEWEST_FINE_ITEMS_OF_PAIRS = 16, 24
-"""As of a search without rules, but for more coarse starts: rules make fewer slates reachable from each."""
+COARSE_STARTS, FINE_STARTS, FEWEST_FINE_ITEMS = 3, 8, 16
+COARSE_STARTS_OF_PAIRS, FINE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS = 24, 48, 24
+"""Under WK an item has no part of its own, and a slate has fewer neighbours that tell where better ones are."""
 
 
 def ruled_search(
@@ -48,10 +48,11 @@ def ruled_search(
         Rankings of positions in the at_context's items, shape (A, k); those that break a rule are completed anew.
     """
     every, weights = np.arange(len(at_context.items)), at_context.position_weights
-    with_own_parts = bool(at_context.kernel.item_weight.any())
-    size = max(FEWEST_FINE_ITEMS if with_own_parts else FEWEST_FINE_ITEMS_OF_PAIRS, at_context.slate_size + 8)
-    spread = math.sqrt(beta * at_context.amplitude)
-    coarse, fine = rng.random(COARSE_STARTS), rng.random(FINE_STARTS)
+    n_coarse, n_fine, fewest = COARSE_STARTS, FINE_STARTS, FEWEST_FINE_ITEMS
+    if not at_context.kernel.item_weight.any():
+        n_coarse, n_fine, fewest = COARSE_STARTS_OF_PAIRS, FINE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
+    size, spread = max(fewest, at_context.slate_size + 8), math.sqrt(beta * at_context.amplitude)
+    coarse, fine = rng.random(n_coarse), rng.random(n_fine)
     at, numbers, starts = at_context.contraction, (at_context.prior, spread, *weights), starts.astype(np.int64)
     if size >= len(every):
         ranking, highest_mean, evaluations = ruled_climbing.climb(

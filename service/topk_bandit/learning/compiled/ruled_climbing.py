@@ -43,15 +43,15 @@ from topk_bandit.learning.compiled.moves import (
 )
 from topk_bandit.learning.compiled.options import FOR_LOOPS, WITHOUT_LOCK
 
-__all__ = ["climb", "polish", "weigh_items"]
+__all__ = ["climb", "list_near", "polish", "weigh_items"]
 
 _MOST_SWEEPS = 32
-_SLATES_TO_GO_ON_FROM = 6
-_SLATES_TO_LEAVE_BY_PAIRS = 2
-_SLATES_TO_LOOK_AROUND = 4
+_STARTS_TO_GO_ON_FROM_ONE = 2
+_STARTS_TO_LEAVE_ONE_BY_PAIRS = 8
+_SLATES_TO_LOOK_AROUND = 3
 _STARTS_TO_WEIGH_ITEMS_FROM = 2
 
-_MOST_TRIES = 20_000
+_MOST_TRIES = 400
 """A slate that is not completed after so many is the one that is known to keep the rules."""
 
 _UNFIT = 1e12
@@ -95,17 +95,6 @@ def _has_room(rules, item, counts):
 
 
 @njit(**FOR_LOOPS)
-def _count_needs(rules, item, counts):
-    """Return how many groups that still need an item have this one."""
-    needs = 0
-    for n in range(rules.groups.shape[1]):
-        group = rules.groups[item, n]
-        if group >= 0 and counts[group] < rules.least[group]:
-            needs += 1
-    return needs
-
-
-@njit(**FOR_LOOPS)
 def _can_be_filled(rules, counts, free):
     for group in range(counts.shape[0]):  # noqa: SIM110 - compiled
         if rules.least[group] - counts[group] > free:
@@ -143,19 +132,41 @@ def _count_short(rules, slate, position, counts):
 
 
 @njit(**FOR_LOOPS)
+def _mark_fitting(groups, least, most, kinds, counts, short, before, after, fits):
+    """Set `fits` to whether each item keeps the bounds and is unlike the items before and after it.
+
+    A tuple of arrays in a call costs a count of references for each of them: here are the arrays alone.
+    """
+    for item in range(fits.shape[0]):
+        fit, needs = short >= 0, ZERO
+        for n in range(groups.shape[1]):
+            group = groups[item, n]
+            if group < 0 or not fit:
+                break
+            fit = counts[group] < most[group]
+            if counts[group] < least[group]:
+                needs += ONE
+        fit = fit and needs == short
+        for n in range(kinds.shape[1]):
+            kind = kinds[item, n]
+            if kind < 0 or not fit:
+                break
+            for other in range(kinds.shape[1]):
+                if (before >= 0 and kinds[before, other] == kind) or (after >= 0 and kinds[after, other] == kind):
+                    fit = False
+        fits[item] = fit
+
+
+@njit(**FOR_LOOPS)
 def _find_fitting(rules, slate, position, counts, fits):
     """Set `fits` to whether the slate with each item at `position` keeps the rules, the slate's own there among them.
 
     The other positions keep those rules that are about them alone. `counts` is scratch.
     """
     short = _count_short(rules, slate, position, counts) if rules.pinned[position] < 0 else NOWHERE
-    for item in range(fits.shape[0]):
-        fits[item] = (
-            short >= 0
-            and _has_room(rules, item, counts)
-            and _count_needs(rules, item, counts) == short
-            and _fits_beside(rules.kinds, slate, position, item)
-        )
+    before = slate[position - 1] if position > 0 else NOWHERE
+    after = slate[position + 1] if position + 1 < slate.shape[0] else NOWHERE
+    _mark_fitting(rules.groups, rules.least, rules.most, rules.kinds, counts, short, before, after, fits)
     for a in range(slate.shape[0]):
         if a != position:
             fits[slate[a]] = False
@@ -428,6 +439,8 @@ def _fill_gap(
     if not _others_are_apart(rules.kinds, opened, gap):
         return gaining, value, highest, tried
     _find_fitting(rules, opened, gap, counts, fits)
+    if not fits.any():
+        return gaining, value, highest, tried
     mean, explained = weigh_slate(gram, weights, pairs, opened, gap, u, d, v, s, products, columns, values)
     for item in range(fits.shape[0]):
         if not fits[item]:
@@ -468,18 +481,25 @@ def _best_insertion(
 def _best_pair(
     gram, weights, pairs, rules, slate, value, highest, bound, u, d, v, s, products, columns, values, counts, fits, out
 ):
-    """Set `out` to the best allowed slate with the items at two positions replaced; return as `_best_insertion`."""
+    """Set `out` to the best allowed slate with two items replaced, of which one does not fit alone.
+
+    Returns as `_best_insertion`.
+    """
     free, opened = _free_positions(rules), slate.copy()
+    fits_alone = np.empty_like(fits)
     gaining, tried = False, 0
-    for i in range(free.shape[0]):
-        for j in range(i + 1, free.shape[0]):
-            for item in range(pairs.shape[0]):
-                if (item != slate[free[j]] and shows(slate, item)) or item == slate[free[i]]:
+    for position in free:
+        _find_fitting(rules, slate, position, counts, fits_alone)
+        for item in range(fits.shape[0]):
+            if fits_alone[item] or item == slate[position]:
+                continue
+            for gap in free:
+                if gap == position or (item != slate[gap] and shows(slate, item)):
                     continue
                 copy(opened, slate)
-                opened[free[i]] = item
+                opened[position] = item
                 better, value, highest, more = _fill_gap(
-                    gram, weights, pairs, rules, opened, free[j], value, highest, bound, u, d, v, s,
+                    gram, weights, pairs, rules, opened, gap, value, highest, bound, u, d, v, s,
                     products, columns, values, counts, fits, out,
                 )  # fmt: skip
                 gaining, tried = gaining or better, tried + more
@@ -534,13 +554,14 @@ def _go_on(
     best, best_value = chosen[0].copy(), -np.inf
     slate, other = best.copy(), best.copy()
     n_seen, seen = ZERO, integers(_MOST_SWEEPS * n_climbs)
-    left, previous = _SLATES_TO_GO_ON_FROM, np.inf
+    most, previous = n_climbs // _STARTS_TO_GO_ON_FROM_ONE, np.inf
+    left, n_by_pairs = most, n_climbs // _STARTS_TO_LEAVE_ONE_BY_PAIRS
     for i in sort_descending(reached, n_climbs):
         if left == 0:
             break
         if reached[i] >= previous:
             continue
-        by_pairs = depend and left > _SLATES_TO_GO_ON_FROM - _SLATES_TO_LEAVE_BY_PAIRS
+        by_pairs = depend and left > most - n_by_pairs
         left -= 1
         previous, value = reached[i], reached[i]
         copy(slate, chosen[i])
@@ -672,3 +693,26 @@ def polish(at, rules, slate, prior, spread, u, d, v, s):
         if not replaced and not exchanged:
             break
     return highest, tried
+
+
+@njit(**WITHOUT_LOCK)
+def list_near(rules, slate):
+    """Return the allowed slates that differ from one by an item that is replaced, or by two exchanged, (A, k)."""
+    k, n_eligible = slate.shape[0], rules.groups.shape[0]
+    near, count = integers((k * n_eligible + k * (k - 1) // 2, k)), 0
+    counts, fits = zero_counts(rules.least.shape[0]), np.empty(n_eligible, np.bool_)
+    for position in range(k):
+        _find_fitting(rules, slate, position, counts, fits)
+        for item in range(n_eligible):
+            if fits[item] and item != slate[position]:
+                copy(near[count], slate)
+                near[count, position] = item
+                count += 1
+    for a in range(k):
+        for b in range(a + 1, k):
+            if _exchange_is_allowed(rules, slate, a, b):
+                copy(near[count], slate)
+                near[count, a] = slate[b]
+                near[count, b] = slate[a]
+                count += 1
+    return near[:count]
