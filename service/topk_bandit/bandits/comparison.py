@@ -8,7 +8,7 @@ slate that was shown before counts nowhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import (
@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.stages import Group, Stage
 from topk_bandit.learning.exact_sums import ExactSum
 from topk_bandit.learning.group_totals import NO_REQUESTS, GroupTotals

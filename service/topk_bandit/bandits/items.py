@@ -7,12 +7,13 @@ makes another value. Nothing here reads a store, or knows which places rows refe
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
+from topk_bandit.domain.replacing import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
 from topk_bandit.domain.features import Features
+from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.learning.encoding import Encoder
@@ -626,6 +627,8 @@ def _observe(model: Model, context: Context) -> Model:
 def _recode(model: Model, encoder: Encoder) -> Model:
     """Return the model with another encoder, and the contexts of its rows as that one gives them."""
     before, state = model.encoder, model.state
+    if encoder is before:
+        return model
     if before is not None and not encoder.encodes_alike(before):
         shared = math.sqrt(state.shared)
         state = state.with_contexts(lambda contexts, sizes: encoder.recode(contexts, sizes, before, shared=shared))
@@ -807,16 +810,13 @@ def _outcomes_of_all(model: Model, slates: Sequence[PastSlate]) -> NDArray[np.fl
 
 def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> Model:
     """Learn from slates that were shown elsewhere; all of their features are seen before one is encoded."""
-    encoder = model.encoder
     if model.skipped:
         slates = [slate for slate in slates if model.items.have_places(slate.slate)]
     if not slates:
         return model
-    for slate in slates:
-        if encoder is not None and isinstance(slate.context, Features):
-            encoder = encoder.observe(slate.context)
-    if encoder is not None:
-        model = _recode(model, encoder)
+    if model.encoder is not None:
+        named = [slate.context for slate in slates if isinstance(slate.context, Features)]
+        model = _recode(model, model.encoder.observe_all(named))
     past = PastRows(
         np.array([model.encode(slate.context) for slate in slates]),
         np.array([model.items.find_indices(slate.slate) for slate in slates]),

@@ -153,9 +153,9 @@ class PendingRows:
         return PendingRows(
             factor,
             whitened,
-            np.vstack([self.contexts, context]),
-            np.vstack([self.rankings, ranking]),
-            np.vstack([self.content, content]),
+            np.concatenate((self.contexts, context[None])),
+            np.concatenate((self.rankings, ranking[None])),
+            np.concatenate((self.content, content)),
         )
 
     def without(self, chosen: int, factor: FloatArray, whitened: FloatArray) -> PendingRows:

@@ -14,7 +14,7 @@ share. So rows that are sums of contexts can be recoded, too. Only what is far b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate, pairwise
@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector, width_of
+from topk_bandit.domain.replacing import replace
 from topk_bandit.learning.feature_records import FeatureRecord, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from topk_bandit.domain.features import Feature, FeatureKind, FeatureSchema, FeatureValue
 
@@ -85,14 +86,17 @@ class Encoder:
 
     def observe(self, features: Features) -> Encoder:
         """Return the encoder after one more request."""
-        values, marks = dict(features.values), self.encode(features).marks
-        records = []
-        for feature, record, mark in zip(self.schema, self.records, marks, strict=True):
-            number = _number_of(feature.kind, values.get(feature.name)) if record.learns else None
-            counted = record.mark(mark)
-            is_norm = isinstance(feature.kind, Vector)
-            records.append(counted if number is None else counted.learn(number, is_norm=is_norm))
-        return replace(self, records=tuple(records))
+        return self.observe_all((features,))
+
+    def observe_all(self, requests: Iterable[Features]) -> Encoder:
+        """Return the encoder after more requests, one after the other; the same one if there was nothing to learn."""
+        records = list(self.records)
+        for features in requests:
+            values = dict(features.values)
+            for index, feature in enumerate(self.schema):
+                records[index] = _observe(feature.kind, records[index], values.get(feature.name))
+        is_new = any(after is not before for after, before in zip(records, self.records, strict=True))
+        return replace(self, records=tuple(records)) if is_new else self
 
     def with_schema(self, schema: FeatureSchema) -> Encoder:
         """Return the encoder of a schema that has all that this one has: nothing was seen yet of what is new."""
@@ -199,6 +203,12 @@ def find_blocks(schema: tuple[Feature, ...]) -> tuple[slice, ...]:
 @lru_cache(maxsize=4096)
 def _find_columns(values: tuple[str, ...]) -> Mapping[str, int]:
     return {value: column for column, value in enumerate(values)}
+
+
+def _observe(kind: FeatureKind, record: FeatureRecord, value: FeatureValue | None) -> FeatureRecord:
+    """Return what is known of a feature after one more value."""
+    counted, number = record.mark(_encode(kind, record, value)[1]), _number_of(kind, value) if record.learns else None
+    return counted if number is None else counted.learn(number, is_norm=isinstance(kind, Vector))
 
 
 def _encode(kind: FeatureKind, record: FeatureRecord, value: FeatureValue | None) -> tuple[list[float], Mark]:

@@ -11,12 +11,13 @@ chosen. That is what a snapshot keeps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.domain.replacing import replace
 from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.hyperparameters import best_noise
 from topk_bandit.learning.item_feedback import ItemFeedback, extend_images

@@ -8,13 +8,14 @@ which none can be taken back. So the latest observations are kept, each with its
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.domain.replacing import replace
 from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning.compiled import verdicts as compiled
 from topk_bandit.learning.robust_ranges import MOST_VALUES, median
@@ -74,9 +75,8 @@ class Counted(NamedTuple):
 
     def plus(self, others: RecentObservations) -> Counted:
         """Return it with other observations, whose rewards are added one after the other."""
-        rewards, contexts = (int((others.verdicts == one).sum()) for one in (Verdict.WILD_REWARD, Verdict.WILD_CONTEXT))
-        sums = np.cumsum(np.append(self.reward_sum, others.rewards[others.believed]))
-        return Counted(float(sums[-1]), self.wild_rewards + rewards, self.wild_contexts + contexts)
+        reward_sum, rewards, contexts = compiled.count(others.verdicts, others.rewards, self.reward_sum)
+        return Counted(reward_sum, self.wild_rewards + rewards, self.wild_contexts + contexts)
 
 
 NOTHING_COUNTED = Counted()
@@ -300,9 +300,7 @@ class RecentObservations:
 
     def would_believe(self, reward: float, usual: RobustRange) -> bool:
         """Tell whether a reward is in their robust range, whatever its context."""
-        nothing, one = lay_out(np.zeros(1)), np.array([reward])
-        judged = compiled.judge(lay_out(nothing, np.int8), one, self.centre, usual.reach, nothing, math.inf, 1)
-        return bool(judged[0] == Verdict.BELIEVED)
+        return not compiled.is_wild_reward(reward, self.centre, usual.reach)
 
 
 _NOTHING = lay_out(np.zeros(0))

@@ -19,11 +19,12 @@ it has been there for much longer than accidents are.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.domain.replacing import replace
 from topk_bandit.learning._layout import lay_out
 from topk_bandit.learning.compiled.robust_ranges import FEWEST_VALUES, GAP, MOST_VALUES, append, judge_newest
 

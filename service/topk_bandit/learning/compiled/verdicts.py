@@ -7,7 +7,7 @@ from numba import njit
 
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
-__all__ = ["BELIEVED", "BESIDE", "WILD_CONTEXT", "WILD_REWARD", "judge"]
+__all__ = ["BELIEVED", "BESIDE", "WILD_CONTEXT", "WILD_REWARD", "count", "is_wild_reward", "judge"]
 
 BELIEVED, WILD_REWARD, WILD_CONTEXT = 0, 1, 2
 
@@ -19,6 +19,30 @@ _LEAST_REWARD = 1e-100
 
 _SLACK = 1.5
 """A believed value stays so until it is so many times as far as the robust range: at its edge nothing changes often."""
+
+
+@njit(**FOR_PYTHON)
+def count(verdicts, rewards, reward_sum):
+    """Return a sum and then the rewards of believed observations, added one after the other, and how many are wild.
+
+    Returns
+    -------
+    reward_sum, wild_rewards, wild_contexts
+        See `learning.recent_observations.Counted`.
+    """
+    wild_rewards, wild_contexts = 0, 0
+    for i in range(verdicts.shape[0]):
+        if verdicts[i] == BELIEVED:
+            reward_sum += rewards[i]
+        wild_rewards += verdicts[i] == WILD_REWARD
+        wild_contexts += verdicts[i] == WILD_CONTEXT
+    return reward_sum, wild_rewards, wild_contexts
+
+
+@njit(**FOR_PYTHON)
+def is_wild_reward(reward, centre, reach):
+    """Tell whether a reward is farther from the centre than rewards are believed, or too small for a measurement."""
+    return abs(reward - centre) > reach or 0.0 < abs(reward) < _LEAST_REWARD
 
 
 @njit(**FOR_PYTHON)
@@ -44,7 +68,7 @@ def judge(before, rewards, centre, reach, norms, norm_reach, n_new):
         verdicts[i] = BELIEVED
         if norms[i] > slack * norm_reach:
             verdicts[i] = WILD_CONTEXT
-        elif abs(rewards[i] - centre) > slack * reach or 0.0 < abs(rewards[i]) < _LEAST_REWARD:
+        elif is_wild_reward(rewards[i], centre, slack * reach):
             verdicts[i] = WILD_REWARD
         wild += verdicts[i] != BELIEVED
     return _doubt_runs(verdicts) if wild and count > BESIDE else verdicts
