@@ -5,7 +5,6 @@ Errors name the field as the wire does. Nothing here encodes: `topk_bandit.learn
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import Kernel
@@ -13,6 +12,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.feature_values import read_feature
 from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector
 from topk_bandit.domain.nearest import find_nearest
+from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.values import shorten
 from topk_bandit.learning.content import MOST_FEATURES
 from topk_bandit.learning.item_features import bytes_an_item, content_width

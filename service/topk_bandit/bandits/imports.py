@@ -6,7 +6,7 @@ so whoever sends faster than the learner learns waits. Nothing here checks the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,7 @@ from topk_bandit.bandits.contexts import check_context, complete_context
 from topk_bandit.domain.bandits import Imported, PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
 from topk_bandit.domain.quotas import Quota
+from topk_bandit.domain.replacing import replace
 from topk_bandit.store.codec import encode_past_slate
 from topk_bandit.store.log import ImportPart, RecordStatus
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -225,6 +226,7 @@ def encode_event(event: Event, version: int = OLDEST) -> bytes:
     )
 
 
+@lru_cache(maxsize=1)  # a part of an import is long, and is the log's end for several readings after it was written
 def decode_event(data: bytes, *, wholly: bool = False) -> Event:
     """Return the event in `data`, or raise `CorruptDataError`; `wholly` is as for `Decoder`."""
     return _decode_event(data, wholly=wholly)
