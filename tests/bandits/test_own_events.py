@@ -34,6 +34,7 @@ from tests.waiting import until_async
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.follower import Follower
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.own_events import MOST_BYTES, MOST_EVENTS, LogEnd, OwnEvents
 from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import EventSkipped, Item, Lapsed, LoggedEvent, RewardOutcome, RewardReceipt
@@ -208,6 +209,7 @@ def pair_on(store: Store, seed: int) -> Iterator[Pair]:
             clock_ms=lambda: 0,
             worker_id="own",
             announce_seconds=60.0,
+            retention=AS_SNAPSHOTS_ALLOW,
         )
         yield Pair(store, follower, hooks, random.Random(seed))
 

@@ -1702,6 +1702,24 @@ class StoreContract(ProvisionalContract, ItemValuesContract):
 
         run(stores, scenario)
 
+    def test_events_behind_a_snapshot_stay_after_the_position_up_to_which_the_log_is_trimmed(
+        self, stores: Stores
+    ) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            for number in range(5):
+                await record(store, f"rec-{number}")
+            events = await whole_log(store, NAME)
+            await store.save_snapshot(NAME, Snapshot(3, b"3"), incarnation="first")
+            for position, behind, through, first in ((4, 3, 0, 1), (5, 4, 2, 3), (6, 5, 99, 6)):
+                saved = Snapshot(position, bytes([position]))
+                assert await store.save_snapshot(NAME, saved, incarnation="first", behind=behind, through=through)
+                part = await store.read_log(NAME, start=first, limit=99)
+                assert part.first_position == first
+                assert list(part.events) == events[first - 1 :]
+
+        run(stores, scenario)
+
     @pytest.mark.parametrize(("position", "incarnation"), [(1, "first"), (2, "first"), (4, "first"), (3, "second")])
     def test_a_snapshot_that_is_not_newer_or_not_of_this_log_is_refused(
         self, stores: Stores, position: int, incarnation: str

@@ -40,7 +40,7 @@ class ContentsCursor(NamedTuple):
     Attributes
     ----------
     incarnation, first_position
-        The log's, as the first page has it.
+        The log's, as the first page has it; the position is that of the first event that is archived.
     at
         Where to go on within the stage; 0 at first.
     """
@@ -65,9 +65,10 @@ async def read_contents(
     """
     held = await store.read_contents(name)
     if place is None:
-        first = "snapshot" if held.first_position > 1 else "imports"
-        return [write_line(_bandit(held), store.data_version)], ContentsCursor(
-            held.record.incarnation, held.first_position, first, 0
+        begin = await _find_begin(store, name, held.first_position)
+        first = "snapshot" if begin > 1 else "imports"
+        return [write_line(_bandit(held, begin), store.data_version)], ContentsCursor(
+            held.record.incarnation, begin, first, 0
         )
     if held.record.incarnation != place.incarnation:
         raise NotReadyError("LOG_REPLACED", f"{name} was created anew: its log is another one")
@@ -82,13 +83,24 @@ def _following(place: ContentsCursor, at: int) -> ContentsCursor | None:
     return place._replace(stage=later[0], at=0) if later else None
 
 
-def _bandit(held: Contents) -> ArchivedBandit:
+async def _find_begin(store: Store, name: BanditName, first_position: int) -> int:
+    """Return where the archived log begins: where the log does, or after the oldest snapshot in it.
+
+    What retention has left before that snapshot could not be folded.
+    """
+    if first_position == 1:
+        return 1
+    kept = [snapshot.position + 1 for snapshot in await store.load_snapshots(name)]
+    return min((one for one in kept if one >= first_position), default=first_position)
+
+
+def _bandit(held: Contents, first_position: int) -> ArchivedBandit:
     record = held.record
     same: tuple[str, ...] = ("incarnation", "created_ms", "revision", "log_position", "items_position", "late_rewards")
     same += ("clamped_rewards", "lost_events", "lost_rewards", "settings")
     return ArchivedBandit(
         name=str(record.name),
-        first_position=held.first_position,
+        first_position=first_position,
         imported_position=held.imported_position,
         **{name: getattr(record, name) for name in same},
     )

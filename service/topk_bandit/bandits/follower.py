@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from topk_bandit.bandits.log_retention import LogRetention
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.learning.limits import Limits
@@ -112,6 +113,8 @@ class Follower:
         What the store knows this worker by.
     announce_seconds
         How often at least the store receives how far the items are known.
+    retention
+        What stays of the log behind its snapshots.
 
     Attributes
     ----------
@@ -130,6 +133,7 @@ class Follower:
         clock_ms: Callable[[], int],
         worker_id: str,
         announce_seconds: float,
+        retention: LogRetention,
     ) -> None:
         self.name = name
         self.state = FollowerState.LOADING
@@ -144,7 +148,7 @@ class Follower:
         self._announce_seconds = announce_seconds
         self._announced_position = -1
         self._announce_at = 0.0
-        self._snapshots = SavedSnapshots(name, store, executor, limits=limits, hooks=hooks)
+        self._snapshots = SavedSnapshots(name, store, executor, limits=limits, hooks=hooks, retention=retention)
         self._loaded_end = 0
         self._unrewarded = 0
         self._recent = RecentEvents()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
 from topk_bandit.bandits.cached_model import CachedModel
 from topk_bandit.bandits.follower import Follower
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.vanished import VanishedBandits, count_lost
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from concurrent.futures import Executor
 
+    from topk_bandit.bandits.log_retention import LogRetention
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
@@ -74,6 +76,8 @@ class ModelCache:
         A clock in seconds, by which a model is unused for long and a look is due.
     owns
         Whether this worker is the owner of a bandit, by its full name: the one that follows its log for all.
+    retention
+        What stays of each log behind its snapshots.
 
     Attributes
     ----------
@@ -100,7 +104,9 @@ class ModelCache:
         look_seconds: float = 1.0,
         now: Callable[[], float] = time.monotonic,
         owns: Callable[[str], bool] = lambda _bandit: True,
+        retention: LogRetention = AS_SNAPSHOTS_ALLOW,
     ) -> None:
+        self._retention = retention
         self._store = store
         self._executor = executor
         self.limits = limits
@@ -317,6 +323,7 @@ class ModelCache:
             clock_ms=self._clock_ms,
             worker_id=self._worker_id,
             announce_seconds=self._look_seconds,
+            retention=self._retention,
         )
 
     async def _load(self, entry: CachedModel) -> Model:

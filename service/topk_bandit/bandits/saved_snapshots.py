@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError, TopkBanditError, UnavailableError
 from topk_bandit.store.log import Snapshot
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.digests import Digests
+    from topk_bandit.bandits.log_retention import LogRetention
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
@@ -47,6 +49,11 @@ ROWS_PER_EVENT = 4
 class SavedSnapshots:
     """Reads and writes the snapshots of one bandit; they are encoded and decoded on `executor`.
 
+    Parameters
+    ----------
+    retention
+        What stays of the log behind the snapshots.
+
     Attributes
     ----------
     position, n_bytes, at_ms
@@ -54,7 +61,17 @@ class SavedSnapshots:
         time of its last event by the store's clock. All 0 without one.
     """
 
-    def __init__(self, name: BanditName, store: Store, executor: Executor, *, limits: Limits, hooks: Hooks) -> None:
+    def __init__(
+        self,
+        name: BanditName,
+        store: Store,
+        executor: Executor,
+        *,
+        limits: Limits,
+        hooks: Hooks,
+        retention: LogRetention = AS_SNAPSHOTS_ALLOW,
+    ) -> None:
+        self._retention = retention
         self._name = name
         self._store = store
         self._executor = executor
@@ -106,7 +123,12 @@ class SavedSnapshots:
         snapshot, incarnation = Snapshot(position=checkpoint.version, payload=payload), checkpoint.incarnation
         try:
             behind = await self._find_fit(incarnation, before=snapshot.position)
-            if await self._store.save_snapshot(self._name, snapshot, incarnation=incarnation, behind=behind):
+            through = await self._retention.find_trim(
+                self._store, self._name, behind=behind, at_ms=checkpoint.last.at_ms
+            )
+            if await self._store.save_snapshot(
+                self._name, snapshot, incarnation=incarnation, behind=behind, through=through
+            ):
                 self._hooks.snapshot_saved()
             else:
                 await self._compare_with_stored(snapshot)

@@ -24,6 +24,7 @@ from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.housekeeping import Housekeeper
+from topk_bandit.bandits.log_retention import LogRetention
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
@@ -420,6 +421,7 @@ def _models(
         clock_ms=_clock_ms,
         worker_id=worker_id,
         owns=peers.owns,
+        retention=LogRetention(settings.log_retention_seconds, settings.log_retention_bytes),
     )
 
 

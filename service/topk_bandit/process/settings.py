@@ -364,6 +364,18 @@ class Settings:
     record_retention_seconds: float = _setting(
         604_800.0, _real(1.0, 31_536_000.0), "how long a closed recommendation is remembered", metavar="SECONDS"
     )
+    log_retention_seconds: float = _setting(
+        0.0,
+        _real(0.0, 31_536_000.0),
+        "how long an event stays in the store at least once snapshots stand for it, to be looked at",
+        metavar="SECONDS",
+    )
+    log_retention_bytes: int = _setting(
+        268_435_456,
+        _whole(67_108_864, 10**12),
+        "what a bandit's events that stay so may take, about; beyond that the oldest go",
+        metavar="BYTES",
+    )
     max_calls_in_flight: int = _setting(
         32,
         _whole(1, 100_000),

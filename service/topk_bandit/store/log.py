@@ -840,11 +840,14 @@ class Store(Protocol):
         """
         ...
 
-    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
+    async def save_snapshot(
+        self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0, through: int | None = None
+    ) -> bool:
         """Keep a snapshot as the newest of two generations, and trim the log up to `behind`.
 
         That is the position of the kept snapshot from which the caller was able to read the model; it stays. Where it
-        is not kept any more, or with 0, nothing is trimmed, and the newest snapshot stays.
+        is not kept any more, or with 0, nothing is trimmed, and the newest snapshot stays. With `through` no event
+        after that position is trimmed.
 
         Returns False, and changes nothing, when the bandit was created anew, when a snapshot as new is kept already, or
         when `snapshot.position` is beyond the log.

@@ -425,7 +425,9 @@ class MemoryStore(JournaledStore):
         texts = (EventText(one.position, one.at_ms, encode_event(one.event, self.data_version)) for one in part.events)
         return TextSlice(part.incarnation, part.first_position, part.log_position, tuple(texts))
 
-    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
+    async def save_snapshot(
+        self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0, through: int | None = None
+    ) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none."""
         bandit = self._bandits.get(name)
         if bandit is None or bandit.incarnation != incarnation:
@@ -436,9 +438,10 @@ class MemoryStore(JournaledStore):
         fit = tuple(kept for kept in bandit.snapshots if kept.position == behind)
         older = fit or bandit.snapshots[:1]
         bandit.snapshots = (Snapshot(position=snapshot.position, payload=bytes(snapshot.payload)), *older)
-        if fit and behind >= bandit.first_position:
-            del bandit.events[: behind + 1 - bandit.first_position]
-            bandit.first_position = behind + 1
+        trimmed = min(behind, behind if through is None else through)
+        if fit and trimmed >= bandit.first_position:
+            del bandit.events[: trimmed + 1 - bandit.first_position]
+            bandit.first_position = trimmed + 1
         return True
 
     async def load_snapshots(self, name: BanditName) -> Sequence[Snapshot]:

@@ -312,7 +312,9 @@ class RedisStore(JournaledStore):
         _, *parts = await self._bandits.ask(scripts.READ_LOG, name, (keys.meta, keys.log), (start, limit))
         return await read_texts(parts, start=start, version=self.data_version)
 
-    async def save_snapshot(self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0) -> bool:
+    async def save_snapshot(
+        self, name: BanditName, snapshot: Snapshot, *, incarnation: str, behind: int = 0, through: int | None = None
+    ) -> bool:
         """See `Store.save_snapshot`; a bandit that does not exist keeps none, and one that does not verify goes."""
         generations = await self._generations(name)
         if generations is None:
@@ -321,7 +323,8 @@ class RedisStore(JournaledStore):
         others = [*fit, *(slot for slot, _ in generations.verified), 1]
         keys = self._keys.bandit(name)
         frame = (snapshot.position, encode_snapshot(snapshot, self.data_version))
-        place = (generations.newest_position, 1 - others[0], behind if fit else 0)
+        trimmed = min(behind, behind if through is None else through) if fit else 0
+        place = (generations.newest_position, 1 - others[0], trimmed)
         kept = await self._link.run(
             scripts.SAVE_SNAPSHOT, (keys.meta, keys.log, *keys.snapshots), (incarnation, *frame, *place)
         )

@@ -1,5 +1,5 @@
 #!lua
--- Keep a snapshot beside another one, then trim the log up to that one if a model was read from it.
+-- Keep a snapshot beside another one, then trim the log, up to that one at most, if a model was read from it.
 -- KEYS[1] meta         read: incarnation, newest snapshot; written: newest snapshot, first_position
 -- KEYS[2] log          trimmed
 -- KEYS[3] snapshot 0   written, if it is the slot
@@ -9,7 +9,7 @@
 -- ARGV[3] the snapshot, framed
 -- ARGV[4] position of the newest snapshot when the caller looked
 -- ARGV[5] slot to write: 0 or 1
--- ARGV[6] position of the snapshot in the other slot, 0 unless the caller read a model from it
+-- ARGV[6] position up to which to trim, at most that of the snapshot in the other slot; 0 for nothing
 -- Returns 1 when it was kept, else 0.
 
 local bandit = redis.call('HMGET', KEYS[1], 'incarnation', 'snapshot_position', 'log_position', 'first_position')
