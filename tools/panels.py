@@ -340,7 +340,7 @@ FOLDING = Row(
         Panel(
             "What went wrong in learning?",
             "In the last hour: events that could not be folded, logs that were other ones, models that "
-            "differ between workers, snapshots that failed.",
+            "differ between workers, snapshots that failed, writes to the cold log that failed.",
             "short",
             tuple(
                 (grown(f"topk_bandit_{name}_total"), words)
@@ -350,6 +350,7 @@ FOLDING = Row(
                     ("lost_events", "events lost"),
                     ("model_divergences", "models diverged"),
                     ("snapshot_failures", "snapshots failed"),
+                    ("cold_log_failures", "cold log not written"),
                 )
             ),
         ),

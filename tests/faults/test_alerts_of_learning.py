@@ -88,6 +88,7 @@ class Shop:
     server: RunningServer
     target: str
     prometheus: Prometheus
+    cold: Path
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     address, target = (f"127.0.0.1:{free_port()}" for _ in range(2))
     with running_server(valkey_binary(), config=["appendfsync always"]) as server:
         flags = (f"--redis-url={server.url}", f"--listen={address}", f"--metrics-listen={target}", "--workers=1")
+        cold = tmp_path_factory.mktemp("cold") / "log"
+        cold.mkdir()
+        flags = (*flags, f"--cold-log-dir={cold}")
         with serving(tmp_path_factory.mktemp("unused"), *flags, excused="can't be followed") as service:
             with service.client() as client:
                 client.create_bandit("home", slate_size=2, item_capacity=6, reward_wait=WAIT, default_reward=0.0)
@@ -104,7 +108,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
                 client.upsert_items("home", [f"i{number}" for number in range(6)])
                 trade(client, DAMAGED)
             with watching(tmp_path_factory.mktemp("prometheus"), target, hold=SHORT_HOLD) as prometheus:
-                yield Shop(service, server, target, prometheus)
+                yield Shop(service, server, target, prometheus, cold)
 
 
 @contextlib.contextmanager
@@ -155,6 +159,17 @@ def spoiled_snapshot(shop: Shop) -> Iterator[None]:
     yield
     with tempfile.TemporaryDirectory() as folder, watching(Path(folder), shop.target) as fresh:
         until(lambda: "TopkBanditSnapshotsFail" in fresh.firing(), what="who sees no increase is told, too")
+
+
+@contextlib.contextmanager
+def missing_folder(shop: Shop) -> Iterator[None]:
+    """The folder of the cold log is not there for a while."""
+    away = shop.cold.with_name("away")
+    shop.cold.rename(away)
+    with shop.service.client() as client:
+        trade(client, 600)
+        yield
+    away.rename(shop.cold)
 
 
 @contextlib.contextmanager
@@ -285,6 +300,7 @@ FAULTS = [
     Fault(unsteady_client, {"SpreadsTooSmall"}, {"SpreadsTooSmall"}),
     Fault(damaged_event, {"LearnerLags", "ModelOld"}, {"LearnerLags", "ModelOld"}),
     Fault(spoiled_snapshot, {"SnapshotsFail"}),
+    Fault(missing_folder, {"ColdLogFails"}),
     Fault(refused_snapshots, {"SnapshotsLate"}, {"SnapshotsLate"}),
     Fault(older_file, {"LogReplaced", "EventsLost"}),
 ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import Store
 
-__all__ = ["AS_SNAPSHOTS_ALLOW", "LogRetention", "estimate_event_bytes"]
+__all__ = ["AS_SNAPSHOTS_ALLOW", "LogRetention", "Trim", "estimate_event_bytes"]
 
 SAMPLED_EVENTS = 128
 """So many of the newest events that may go say how large the others are."""
@@ -25,6 +25,14 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Trim:
+    """Up to which position a log is trimmed, and how many of the events that go should have been kept elsewhere."""
+
+    through: int
+    unwritten: int = 0
+
+
+@dataclass(frozen=True)
 class LogRetention:
     """What stays of a log behind its snapshots.
 
@@ -63,11 +71,13 @@ class LogRetention:
         size = await estimate_event_bytes(store, name, end=behind)
         return max(0, behind - int(self.most_bytes / max(1.0, size)))
 
-    async def find_trim(self, store: Store, name: BanditName, *, behind: int, at_ms: int) -> int:
-        """Return the position up to which a log is trimmed, `behind` at most; 0 where nothing is.
+    async def find_trim(self, store: Store, name: BanditName, *, incarnation: str, behind: int, at_ms: int) -> Trim:  # noqa: ARG002
+        """Return up to where a log is trimmed, `behind` at most; 0 where nothing is.
 
         Parameters
         ----------
+        incarnation
+            The log's.
         behind
             The position of the snapshot that stands for what is trimmed.
         at_ms
@@ -75,9 +85,10 @@ class LogRetention:
         """
         try:
             old = await self.find_old_end(store, name, behind=behind, at_ms=at_ms)
-            return old if old >= behind else max(old, await self.find_large_end(store, name, behind=behind))
+            large = 0 if old >= behind else await self.find_large_end(store, name, behind=behind)
+            return Trim(max(old, large))
         except CorruptDataError:  # what can't be read of old events must not keep a snapshot from being saved
-            return 0
+            return Trim(0)
 
 
 AS_SNAPSHOTS_ALLOW = LogRetention()

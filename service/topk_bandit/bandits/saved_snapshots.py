@@ -123,13 +123,14 @@ class SavedSnapshots:
         snapshot, incarnation = Snapshot(position=checkpoint.version, payload=payload), checkpoint.incarnation
         try:
             behind = await self._find_fit(incarnation, before=snapshot.position)
-            through = await self._retention.find_trim(
-                self._store, self._name, behind=behind, at_ms=checkpoint.last.at_ms
+            trim = await self._retention.find_trim(
+                self._store, self._name, incarnation=incarnation, behind=behind, at_ms=checkpoint.last.at_ms
             )
             if await self._store.save_snapshot(
-                self._name, snapshot, incarnation=incarnation, behind=behind, through=through
+                self._name, snapshot, incarnation=incarnation, behind=behind, through=trim.through
             ):
                 self._hooks.snapshot_saved()
+                self._note_unwritten(trim.unwritten)
             else:
                 await self._compare_with_stored(snapshot)
         except TopkBanditError as error:  # the next checkpoint is another chance; learning goes on meanwhile
@@ -138,6 +139,12 @@ class SavedSnapshots:
                 self._hooks.snapshot_failed(str(self._name))
         else:
             self.resume_after(snapshot, at_ms=checkpoint.last.at_ms, imported=checkpoint.state.imported)
+
+    def _note_unwritten(self, n_events: int) -> None:
+        if n_events:
+            where = {"bandit": str(self._name)}
+            _log.warning("%d events are trimmed that the cold log does not have", n_events, extra=where)
+            self._hooks.cold_missed(n_events)
 
     async def _find_fit(self, incarnation: str, *, before: int) -> int:
         """Return the position of the newest kept snapshot that the bandit can be rebuilt from, 0 without any.

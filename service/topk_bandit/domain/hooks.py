@@ -129,6 +129,15 @@ class Hooks:
     def snapshot_failed(self, bandit: str) -> None:
         """Note a snapshot that did not verify or could not be saved; a store that is away is no such failure."""
 
+    def cold_written(self, events: int) -> None:
+        """Note that this worker wrote so many events to the cold log."""
+
+    def cold_failed(self) -> None:
+        """Note an attempt to write to the cold log that failed."""
+
+    def cold_missed(self, events: int) -> None:
+        """Note events that were trimmed from a log, and are not in the cold log: it could not be written for long."""
+
     def fold_failed(self, bandit: str) -> None:
         """Note that an event of the bandit's log can't be folded: its model stays as it was, and it is tried again."""
 

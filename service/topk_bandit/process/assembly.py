@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
 from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.housekeeping import Housekeeper
 from topk_bandit.bandits.log_retention import LogRetention
@@ -54,13 +55,14 @@ from topk_bandit.rpc.access import AUDIT_LOGGER, Access, AdmittedElsewhere
 from topk_bandit.rpc.peers import Peers
 from topk_bandit.rpc.server import served_methods
 from topk_bandit.rpc.services import Services
+from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import time_calls
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
     from multiprocessing.connection import Connection
     from pathlib import Path
@@ -300,14 +302,29 @@ def _assemble(
     """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     peers = Peers(spec.number, spec.peer_paths, hooks=metrics)
-    models = _models(settings, store, threads.learning, metrics, peers, worker_id=connected.writer)
+    ends: dict[str, int] = {}
+    models = _models(settings, store, threads.learning, metrics, peers, worker_id=connected.writer, ends=ends)
     designer = _designer(study_store, threads.designing, metrics)
     quotas = _quotas(settings, stack)
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
     bandits = _bandits(settings, store, models, in_store, studies)
-    loops: list[Housekeeper | Guardrails] = [Guardrails(models, bandits, hooks=metrics)]
+    loops: list[Housekeeper | Guardrails | ColdWriter] = [Guardrails(models, bandits, hooks=metrics)]
+    if settings.cold_log_dir is not None:
+        cold = ColdLog(settings.cold_log_dir)
+        keep_seconds = settings.cold_log_retention_seconds
+        loops.append(
+            ColdWriter(
+                store,
+                cold,
+                find_own=models.find_own,
+                ends=ends,
+                hooks=metrics,
+                clock_ms=_clock_ms,
+                keep_seconds=keep_seconds,
+            )
+        )
     if spec.number == WATCHING_WORKER:
         loops.append(Housekeeper(store, models))
     _start(models, designer, loops, stack)
@@ -338,7 +355,10 @@ def _assemble(
 
 
 def _start(
-    models: ModelCache, designer: Designer, loops: Sequence[Housekeeper | Guardrails], stack: AsyncExitStack
+    models: ModelCache,
+    designer: Designer,
+    loops: Sequence[Housekeeper | Guardrails | ColdWriter],
+    stack: AsyncExitStack,
 ) -> None:
     """Start what runs beside the calls, until `stack` ends; one worker of a service keeps house for all."""
     for one in (models, designer):
@@ -401,7 +421,14 @@ def _watch(watch: FileWatch, stack: AsyncExitStack) -> None:
 
 
 def _models(
-    settings: Settings, store: RedisStore, executor: Executor, metrics: Metrics, peers: Peers, *, worker_id: str
+    settings: Settings,
+    store: RedisStore,
+    executor: Executor,
+    metrics: Metrics,
+    peers: Peers,
+    *,
+    worker_id: str,
+    ends: Mapping[str, int],
 ) -> ModelCache:
     one_model, wanted = settings.bandit_memory_mib * MIB, settings.worker_memory_mib * MIB
     taken = models_bytes(wanted, one_model=one_model, workers=settings.workers, memory=memory_bytes())
@@ -421,8 +448,15 @@ def _models(
         clock_ms=_clock_ms,
         worker_id=worker_id,
         owns=peers.owns,
-        retention=LogRetention(settings.log_retention_seconds, settings.log_retention_bytes),
+        retention=_retention(settings, peers, ends),
     )
+
+
+def _retention(settings: Settings, peers: Peers, ends: Mapping[str, int]) -> LogRetention:
+    seconds, most_bytes = settings.log_retention_seconds, settings.log_retention_bytes
+    if settings.cold_log_dir is None:
+        return LogRetention(seconds, most_bytes)
+    return ColdRetention(seconds, most_bytes, ends=ends, owns=peers.ranks_first)
 
 
 def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Designer:

@@ -263,6 +263,13 @@ class Metrics(Hooks):
             "topk_bandit_snapshot_failures_total",
             "Snapshots that did not verify or could not be saved, though the store was there.",
         )
+        self._cold_events = self._counter("topk_bandit_cold_log_events_total", "Events written to the cold log.")
+        self._cold_failures = self._counter(
+            "topk_bandit_cold_log_failures_total", "Attempts to write to the cold log that failed."
+        )
+        self._cold_missed = self._counter(
+            "topk_bandit_cold_log_missed_events_total", "Events that were trimmed before the cold log had them."
+        )
         self._divergences = self._counter(
             "topk_bandit_model_divergences_total",
             "Models whose digest was not that of a snapshot of the same log position, though it must be.",
@@ -500,6 +507,18 @@ class Metrics(Hooks):
     def snapshot_failed(self, bandit: str) -> None:  # noqa: ARG002
         """Count a snapshot that failed."""
         self._snapshot_failures.inc()
+
+    def cold_written(self, events: int) -> None:
+        """Count events."""
+        self._cold_events.inc(events)
+
+    def cold_failed(self) -> None:
+        """Count a failure."""
+        self._cold_failures.inc()
+
+    def cold_missed(self, events: int) -> None:
+        """Count events that are gone."""
+        self._cold_missed.inc(events)
 
     def fold_failed(self, bandit: str) -> None:  # noqa: ARG002
         """Count an event that could not be folded."""

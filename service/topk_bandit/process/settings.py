@@ -376,6 +376,20 @@ class Settings:
         "what a bandit's events that stay so may take, about; beyond that the oldest go",
         metavar="BYTES",
     )
+    cold_log_dir: Path | None = _setting(
+        None,
+        lambda value: None if value in {"", None} else _path(value),
+        "folder, which has to be there, that events are written to before they are trimmed; one for all services of a "
+        "store; empty: nowhere",
+        metavar="FOLDER",
+    )
+    cold_log_retention_seconds: float | None = _setting(
+        None,
+        lambda value: None if value in {"", None} else _real(1.0, 3_153_600_000.0)(value),
+        "how long files in that folder are kept after their last event",
+        metavar="SECONDS",
+        default_text="for ever",
+    )
     max_calls_in_flight: int = _setting(
         32,
         _whole(1, 100_000),

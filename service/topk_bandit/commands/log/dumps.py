@@ -16,6 +16,7 @@ from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.json_text import parse_json
 from topk_bandit.store.codec import decode_event, encode_event
+from topk_bandit.store.event_lines import event_line, head_line
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
@@ -82,12 +83,9 @@ async def _oldest_snapshot(store: Store, name: BanditName, *, after: int, last: 
 
 def lines(dump: Dump) -> Iterator[str]:
     """Yield the lines of a file, without their ends."""
-    snapshot = dump.snapshot
-    packed = snapshot and {"position": snapshot.position, "payload": base64.b64encode(snapshot.payload).decode()}
-    yield json.dumps({"bandit": dump.bandit, "incarnation": dump.incarnation, "snapshot": packed})
+    yield head_line(dump.bandit, dump.incarnation, dump.snapshot)
     for logged in dump.events:
-        event = encode_event(logged.event).decode()
-        yield f'{{"position":{logged.position},"at_ms":{logged.at_ms},"event":{event}}}'
+        yield event_line(logged.position, logged.at_ms, encode_event(logged.event))
 
 
 def read_file(path: Path) -> Dump:

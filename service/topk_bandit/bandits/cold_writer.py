@@ -1,0 +1,200 @@
+"""Writes to the cold log what snapshots stand for, and says up to where it is written.
+
+A worker writes the events of the bandits that it owns, a file once enough of them have come. That is on a thread of
+its own, and no call and no fold waits for it: a disk that is full, slow or gone holds up nothing. What is trimmed is
+decided where snapshots are saved, by what this has noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from topk_bandit.bandits.log_retention import LogRetention, Trim, estimate_event_bytes
+from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.hooks import Hooks
+    from topk_bandit.domain.operators import EventText
+    from topk_bandit.store.cold_log import ColdLog
+    from topk_bandit.store.log import Store
+
+__all__ = ["ColdRetention", "ColdWriter"]
+
+_log = logging.getLogger(__name__)
+
+FILE_EVENTS = 4096
+FILE_BYTES = 4 << 20
+"""A file is written once there are so many events for it, or about so many bytes of JSON, and holds no more."""
+
+EVENTS_PER_READ = 256
+ROUND_SECONDS = 5.0
+SWEEP_SECONDS = 3600.0
+
+
+class ColdWriter:
+    """Writes the events of a worker's own bandits, round after round.
+
+    Parameters
+    ----------
+    find_own
+        Returns the models of the bandits that this worker owns.
+    keep_seconds
+        After how long files are removed; None for never.
+    clock_ms
+        This machine's clock, by which files are old.
+    ends
+        Where it notes up to which position each incarnation is written.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cold: ColdLog,
+        *,
+        find_own: Callable[[], Mapping[BanditName, Model]],
+        ends: dict[str, int],
+        hooks: Hooks,
+        clock_ms: Callable[[], int],
+        keep_seconds: float | None = None,
+    ) -> None:
+        self._store = store
+        self._cold = cold
+        self._find_own = find_own
+        self._hooks = hooks
+        self._clock_ms = clock_ms
+        self._keep_seconds = keep_seconds
+        self._ends = ends
+        self._seen: dict[str, int] = {}
+        self._fails = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cold-log")
+
+    async def run(self) -> None:
+        """Go round until cancelled."""
+        rounds = 0
+        try:
+            while True:
+                await self.go_round()
+                if rounds % round(SWEEP_SECONDS / ROUND_SECONDS) == 0:
+                    await self._sweep()
+                rounds += 1
+                await asyncio.sleep(ROUND_SECONDS)
+        finally:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def go_round(self) -> None:
+        """Write what has come of each bandit; a failure is counted, and logged once until a file is written again."""
+        own = self._find_own()
+        living = {model.incarnation for model in own.values()}
+        for gone in self._ends.keys() - living:
+            del self._ends[gone]
+        for name, model in own.items():
+            try:
+                await self._write_due(name, model.incarnation)
+            except OSError as error:
+                self._note_failure(error)
+            except TopkBanditError as error:
+                _log.debug("events can't be read for the cold log: %s", error, extra={"bandit": str(name)})
+
+    async def _write_due(self, name: BanditName, incarnation: str) -> None:
+        record = await self._store.get_bandit(name)
+        if record.incarnation != incarnation or record.snapshot_position == self._seen.get(incarnation):
+            return
+        end = self._ends[incarnation] = await self._on_disk(partial(self._cold.find_end, name, incarnation))
+        first = (await self._store.read_log(name, start=1, limit=0)).first_position
+        start = max(end + 1, first)
+        while await self._is_due(name, start, record.snapshot_position):
+            events = await self._read_file(name, start, record.snapshot_position, incarnation)
+            if not events:
+                return
+            end = await self._on_disk(partial(self._cold.append, name, incarnation, events))
+            self._ends[incarnation] = end
+            self._hooks.cold_written(len(events))
+            self._note_success()
+            start = end + 1
+        self._seen[incarnation] = record.snapshot_position
+
+    async def _is_due(self, name: BanditName, start: int, end: int) -> bool:
+        """Return whether the events from `start` to `end` are enough for a file."""
+        n_events = end - start + 1
+        if n_events <= 0:
+            return False
+        return n_events >= FILE_EVENTS or (
+            n_events * await estimate_event_bytes(self._store, name, end=end) >= FILE_BYTES
+        )
+
+    async def _read_file(self, name: BanditName, start: int, end: int, incarnation: str) -> list[EventText]:
+        """Return the events of the next file, none if the log was begun anew or is trimmed there by now."""
+        events: list[EventText] = []
+        size = 0
+        last = min(end, start + FILE_EVENTS - 1)
+        while start + len(events) <= last and size < FILE_BYTES:
+            at = start + len(events)
+            part = await self._store.read_texts(name, start=at, limit=min(EVENTS_PER_READ, last - at + 1))
+            if part.incarnation != incarnation or not part.events:
+                return []
+            events += part.events
+            size += sum(len(event.text) for event in part.events)
+        return events
+
+    async def _sweep(self) -> None:
+        if self._keep_seconds is None:
+            return
+        before_ms = self._clock_ms() - round(self._keep_seconds * 1000)
+        try:
+            await self._on_disk(partial(self._cold.remove_older, before_ms))
+        except OSError as error:
+            self._note_failure(error)
+
+    async def _on_disk(self, work: Callable[[], int]) -> int:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _note_failure(self, error: OSError) -> None:
+        self._hooks.cold_failed()
+        if not self._fails:
+            _log.warning("the cold log in %s can't be written: %s", self._cold.folder, error.strerror or error)
+        self._fails = True
+
+    def _note_success(self) -> None:
+        if self._fails:
+            _log.warning("the cold log in %s is written again", self._cold.folder)
+        self._fails = False
+
+
+@dataclass(frozen=True)
+class ColdRetention(LogRetention):
+    """What stays of a log of which a cold log has to have what is trimmed, up to the bytes that may stay.
+
+    Attributes
+    ----------
+    ends
+        What `ColdWriter` notes of this worker's own bandits. Of others it is not known here, and the owner trims.
+    owns
+        Whether this worker owns a bandit, by its full name.
+    """
+
+    ends: Mapping[str, int] = field(default_factory=dict)
+    owns: Callable[[str], bool] = field(default=lambda _bandit: True)
+
+    async def find_trim(self, store: Store, name: BanditName, *, incarnation: str, behind: int, at_ms: int) -> Trim:
+        """See `LogRetention.find_trim`."""
+        if not self.owns(str(name)):
+            return Trim(0)
+        trim = await super().find_trim(store, name, incarnation=incarnation, behind=behind, at_ms=at_ms)
+        written = self.ends.get(incarnation, 0)
+        if trim.through <= written:
+            return trim
+        first = (await store.read_log(name, start=1, limit=0)).first_position
+        try:
+            large = await self.find_large_end(store, name, behind=behind)
+        except CorruptDataError:
+            large = 0
+        return Trim(max(min(trim.through, written), large), unwritten=max(0, large - max(written, first - 1)))

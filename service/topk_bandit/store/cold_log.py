@@ -1,0 +1,148 @@
+"""The cold log: events of bandits in compressed files of a folder, written before the store trims them.
+
+Each bandit has a folder of its own for each of its incarnations, ``TENANT/BANDIT/INCARNATION``, and a file in it holds
+the events of a range of positions: ``FIRST-LAST-AT_MS.jsonl.gz``, with the time of the last one. The names of the files
+are all that is known of what is written, so nothing has to be recovered after a crash. A file gets its name once it is
+on the disk. Whoever writes holds a lock of the incarnation's folder, which the system lets go of when a process ends;
+so each event is in one file, however many processes write.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import os
+import re
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topk_bandit.store.event_lines import event_line, head_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.operators import EventText
+
+__all__ = ["ColdFile", "ColdLog"]
+
+_NAME = re.compile(r"(\d{16})-(\d{16})-(\d{16})\.jsonl\.gz", re.ASCII)
+_LEVEL = 6
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ColdFile:
+    """A file of the events from position `first` to `last`, the last of which is of the time `at_ms`."""
+
+    first: int
+    last: int
+    at_ms: int
+    path: Path
+
+
+class ColdLog:
+    """Writes and lists the files in a folder, which has to be there: one that is missing is not made.
+
+    What can't be written or read raises ``OSError``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def list_files(self, name: BanditName, incarnation: str) -> list[ColdFile]:
+        """Return the files of a bandit's incarnation in the order of their events."""
+        return _list_files(self._folder_of(name, incarnation))
+
+    def find_end(self, name: BanditName, incarnation: str) -> int:
+        """Return the newest position that is written, 0 if nothing is."""
+        self.folder.stat()
+        files = self.list_files(name, incarnation)
+        return files[-1].last if files else 0
+
+    def append(self, name: BanditName, incarnation: str, events: Sequence[EventText]) -> int:
+        """Write those events that are not written yet as one file; return the newest position that is on the disk.
+
+        Parameters
+        ----------
+        events
+            In their order, without gaps.
+        """
+        folder = self._folder_of(name, incarnation)
+        self._make(folder)
+        with _locked(folder):
+            files = _list_files(folder)
+            end = files[-1].last if files else 0
+            new = [event for event in events if event.position > end]
+            if not new:
+                return end
+            lines = [head_line(str(name), incarnation, None)]
+            lines += [event_line(event.position, event.at_ms, event.text) for event in new]
+            _write(folder, _file_name(new), "".join(f"{line}\n" for line in lines).encode())
+            return new[-1].position
+
+    def remove_older(self, before_ms: int) -> int:
+        """Remove the files whose events are all of before a time, and folders that are empty then; return how many."""
+        old = [file for path in self.folder.glob("*/*/*") for file in _list_files(path) if file.at_ms < before_ms]
+        for file in old:
+            file.path.unlink(missing_ok=True)
+        return len(old)
+
+    def _folder_of(self, name: BanditName, incarnation: str) -> Path:
+        # An id may be "." or "..", which a folder's name can't be.
+        return self.folder / f"t-{name.tenant}" / f"b-{name.bandit}" / incarnation
+
+    def _make(self, folder: Path) -> None:
+        """Make the folders of an incarnation, each on the disk before what is in it."""
+        for one in (folder.parent.parent, folder.parent, folder):
+            with suppress(FileExistsError):
+                one.mkdir()
+                _sync_folder(one.parent)
+
+
+def _list_files(folder: Path) -> list[ColdFile]:
+    try:
+        paths = list(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    found = [(match, path) for path in paths if (match := _NAME.fullmatch(path.name))]
+    return sorted(ColdFile(int(match[1]), int(match[2]), int(match[3]), path) for match, path in found)
+
+
+def _file_name(events: Sequence[EventText]) -> str:
+    return f"{events[0].position:016}-{events[-1].position:016}-{events[-1].at_ms:016}.jsonl.gz"
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
+    """Write a file that is whole or not there."""
+    unfinished = folder / "unfinished"
+    try:
+        with unfinished.open("wb") as file:
+            file.write(gzip.compress(content, _LEVEL, mtime=0))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(folder / name)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,24 @@
+"""Events of a log as lines of JSON: those of a dump and of the cold log."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topk_bandit.store.log import Snapshot
+
+
+__all__ = ["event_line", "head_line"]
+
+
+def head_line(bandit: str, incarnation: str, snapshot: Snapshot | None) -> str:
+    """Return the first line, without its end: which log the events are of, and what stands for those before them."""
+    packed = snapshot and {"position": snapshot.position, "payload": base64.b64encode(snapshot.payload).decode()}
+    return json.dumps({"bandit": bandit, "incarnation": incarnation, "snapshot": packed})
+
+
+def event_line(position: int, at_ms: int, event: bytes) -> str:
+    """Return the line of an event, without its end; the event is as the codec writes it."""
+    return f'{{"position":{position},"at_ms":{at_ms},"event":{event.decode()}}}'

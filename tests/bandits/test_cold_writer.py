@@ -1,0 +1,166 @@
+"""Events reach the cold log before they are trimmed, or their loss is counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, replayed, running_worker
+from tests.contracts.harness import run, whole_log
+
+from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
+from topk_bandit.bandits.saved_snapshots import SavedSnapshots
+from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.store.cold_log import ColdLog
+from topk_bandit.store.log import Snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.contracts.harness import Stores
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.operators import EventText
+    from topk_bandit.store.log import Store
+
+EVENTS = 16
+ALL = 1 << 40
+
+
+class ColdHooks(RecordedHooks):
+    def cold_written(self, events: int) -> None:
+        self.counts["written"] += events
+
+    def cold_failed(self) -> None:
+        self.counts["failed"] += 1
+
+    def cold_missed(self, events: int) -> None:
+        self.counts["missed"] += events
+
+
+class Side:
+    """A worker's writer and snapshots on a folder."""
+
+    def __init__(self, store: Store, folder: Path, model: Model, *, most_bytes: int = ALL) -> None:
+        self.store, self.hooks, self.ends = store, ColdHooks(), dict[str, int]()
+        self.cold = ColdLog(folder)
+        self.retention = ColdRetention(0.0, most_bytes, ends=self.ends)
+        self.writer = ColdWriter(
+            store,
+            self.cold,
+            find_own=lambda: {NAME: model},
+            ends=self.ends,
+            hooks=self.hooks,
+            clock_ms=lambda: 0,
+        )
+
+    async def save(self, model: Model) -> int:
+        """Save a snapshot; return where the log begins after that."""
+        with ThreadPoolExecutor(1) as executor, pytest.MonkeyPatch.context() as patched:
+            patched.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
+            how = {"limits": LIMITS, "hooks": self.hooks, "retention": self.retention}
+            await SavedSnapshots(NAME, self.store, executor, **how).save_if_due(model)  # type: ignore[arg-type]
+        return (await self.store.read_log(NAME, start=1, limit=0)).first_position
+
+    def read(self, incarnation: str) -> list[tuple[int, int, object]]:
+        found: list[tuple[int, int, object]] = []
+        for file in self.cold.list_files(NAME, incarnation):
+            _, *lines = gzip.decompress(file.path.read_bytes()).decode().splitlines()
+            found += [(one["position"], one["at_ms"], one["event"]) for one in map(json.loads, lines)]
+        return found
+
+
+def as_lines(texts: tuple[EventText, ...]) -> list[tuple[int, int, object]]:
+    return [(one.position, one.at_ms, json.loads(one.text)) for one in texts]
+
+
+@pytest.fixture(autouse=True)
+def _short_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topk_bandit.bandits.cold_writer.FILE_EVENTS", EVENTS)
+
+
+async def traded(store: Store, stores: Stores) -> tuple[tuple[EventText, ...], list[Model]]:
+    """Let a shop trade; return its events and the models at its last two checkpoints, the older one saved."""
+    async with running_worker(store) as worker:
+        shop = Shop(worker, stores, np.random.default_rng(5))
+        await shop.create()
+        await shop.trade(90)
+        live = await worker.models.follow(NAME)
+    log = await whole_log(store, NAME)
+    texts = (await store.read_texts(NAME, start=1, limit=len(log))).events
+    models = [one for one in replayed(live.incarnation, log) if one.since_checkpoint == 0][-2:]
+    first = Snapshot(models[0].version, encode_model(models[0]))
+    assert await store.save_snapshot(NAME, first, incarnation=live.incarnation)
+    return texts, models
+
+
+def test_files_and_log_have_each_event_once_and_in_order(stores: Stores, tmp_path: Path) -> None:
+    async def scenario(store: Store) -> None:
+        texts, (older, newer) = await traded(store, stores)
+        sides = [Side(store, tmp_path, older) for _ in range(2)]  # two owners, as while a worker takes over
+        for side in sides:
+            await side.writer.go_round()
+        written = older.version // EVENTS * EVENTS
+        assert [side.hooks.counts["written"] for side in sides] == [written, 0]
+        first = await sides[1].save(newer)
+        assert first == written + 1
+        left = (await store.read_texts(NAME, start=first, limit=10_000)).events
+        assert sides[0].read(older.incarnation) + as_lines(left) == as_lines(texts)
+        await Side(store, tmp_path, newer).writer.go_round()  # one that is started anew
+        found = sides[0].read(older.incarnation)
+        assert found == as_lines(texts[: len(found)])
+        assert len(found) == newer.version // EVENTS * EVENTS
+
+    run(stores, scenario)
+
+
+def test_nothing_is_trimmed_that_is_not_written_and_a_failure_is_said_once(
+    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Store) -> None:
+        texts, (older, newer) = await traded(store, stores)
+        side = Side(store, tmp_path / "mount", older)
+        for _ in range(3):
+            await side.writer.go_round()
+        assert side.hooks.counts["failed"] == 3
+        assert caplog.text.count("can't be written") == 1
+        assert await side.save(newer) == 1
+        assert side.hooks.counts["missed"] == 0
+        (tmp_path / "mount").mkdir()
+        await side.writer.go_round()
+        assert caplog.text.count("is written again") == 1
+        found = side.read(older.incarnation)
+        assert found == as_lines(texts[: len(found)])
+        assert len(found) == newer.version // EVENTS * EVENTS
+
+    run(stores, scenario)
+
+
+def test_beyond_the_bytes_that_may_stay_events_go_and_are_counted(
+    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Store) -> None:
+        texts, (older, newer) = await traded(store, stores)
+        sampled = [len(one.text) for one in texts[max(0, older.version - 128) : older.version]]
+        most_bytes = round(20 * sum(sampled) / len(sampled) + 1)
+        side = Side(store, tmp_path / "gone", older, most_bytes=most_bytes)
+        await side.writer.go_round()
+        assert await side.save(newer) == older.version - 20 + 1
+        assert side.hooks.counts["missed"] == older.version - 20
+        assert f"{older.version - 20} events are trimmed that the cold log does not have" in caplog.text
+
+    run(stores, scenario)
+
+
+def test_a_worker_that_does_not_own_a_bandit_trims_nothing_of_it(stores: Stores, tmp_path: Path) -> None:
+    async def scenario(store: Store) -> None:
+        _, (older, newer) = await traded(store, stores)
+        side = Side(store, tmp_path, older, most_bytes=1)
+        side.retention = ColdRetention(0.0, 1, ends=side.ends, owns=lambda _bandit: False)
+        assert await side.save(newer) == 1
+
+    run(stores, scenario)
