@@ -27,6 +27,7 @@ from tests.waiting import until_async
 
 from topk_bandit.bandits import follower as module
 from topk_bandit.bandits.follower import EVENTS_AT_ONCE, SHORT_TAIL, Follower, FollowerState
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.domain.bandits import Item, Rewarded
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.store.redis.keys import KeySpace
@@ -57,6 +58,7 @@ class Walker(Follower):
             executor,
             limits=LIMITS,
             hooks=self.hooks,
+            retention=AS_SNAPSHOTS_ALLOW,
             clock_ms=home.clock.read_ms,
             worker_id="walker",
             announce_seconds=0.2,

@@ -143,7 +143,7 @@ def test_odd_values_are_marked_and_counted(encoder: Encoder, values: dict[str, o
     features, place = having(Features(), **values), list(BLOCKS).index(name)
     assert encoder.encode(features).marks[place] is mark
     before, after = (one.records[place].stats(name) for one in (encoder, encoder.observe(features)))
-    counts = [(one.clamped, one.unknown, one.missing) for one in (before, after)]
+    counts = [(one.clamped_count, one.unknown_count, one.missing_count) for one in (before, after)]
     grown = [later - earlier for earlier, later in zip(*counts, strict=True)]
     assert grown == [mark is Mark.CLAMPED, mark is Mark.UNKNOWN, mark is Mark.MISSING]
 
