@@ -70,6 +70,14 @@ ROOMS: Mapping[str, str] = {
         learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
         learning/test_folded_rewards learning/test_uncertain_prior_mean learning/test_thompson""",
+    "learning/slate_rules.py": "learning/test_slate_rules learning/test_ruled_search domain/test_rules",
+    "learning/ruled_search.py": "learning/test_ruled_search",
+    "learning/ruled_propensities.py": "learning/test_ruled_propensities learning/test_allowed_slates",
+    "learning/allowed_slates.py": "learning/test_allowed_slates learning/test_ruled_propensities",
+    "domain/filters.py": "domain/test_filters",
+    "bandits/log_retention.py": "bandits/test_log_retention bandits/test_cold_writer",
+    "bandits/cold_writer.py": "bandits/test_cold_writer",
+    "store/cold_log.py": "store/test_cold_log bandits/test_cold_writer",
     "learning/folded_rewards.py": "learning/test_folded_rewards",
     "learning/item_outcomes.py": "learning/test_item_outcomes",
     "learning/exact_sums.py": "learning/test_exact_sums",
@@ -94,7 +102,7 @@ ROOMS: Mapping[str, str] = {
     "bandits/restored_events.py": """
         bandits/test_restored_events bandits/test_restores rpc/test_forged_archives""",
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",
-    "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree",
+    "store/memory/bandits.py": f"{_MEMORY} store/test_stores_agree bandits/test_restores",
     "store/rules/slates.py": f"{_MEMORY} store/test_stores_agree store/test_redis_store bandits/test_stages",
     "store/rules/provisional.py": f"store/test_provisional_rules {_MEMORY} bandits/test_restores",
     "store/journaled.py": f"{_MEMORY} store/test_journaled store/test_redis_store",

@@ -75,9 +75,6 @@ def test_the_best_allowed_slate_is_found(kind: Kind, n_items: int, slate_size: i
         assert all(allowed(rule, shop, ended.ranking[None]).all() for rule in rules)
         best = float(values[kept].max())
         assert ended.value <= best + 1e-6
-        means = posterior.predict(CONTEXT, everything[kept]).mean
-        assert posterior.predict(CONTEXT, ended.ranking[None]).mean[0] - 1e-9 <= ended.found.highest_mean
-        assert ended.found.highest_mean <= means.max() + 1e-9
         searched += 1
         reached += ended.value >= best - 1e-5 * (1.0 + abs(best))
     assert searched >= 6

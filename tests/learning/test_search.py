@@ -78,8 +78,6 @@ def test_what_is_found_is_what_it_is_said_to_be(beta: float, n_items: int) -> No
         posterior = random_posterior(seed, n_items=n_items)
         found = search(posterior, beta=beta, seed=seed)
         assert len(set(found.ranking.tolist())) == 3
-        highest = float(posterior.predict(CONTEXT, all_rankings(np.arange(n_items), slate_size=3)).mean.max())
-        assert posterior.predict(CONTEXT, found.ranking[None]).mean[0] - 1e-9 <= found.highest_mean <= highest + 1e-9
         assert found.evaluations > 100
 
 
@@ -127,7 +125,6 @@ def test_a_flat_landscape_gives_a_slate_and_ends(n_items: int) -> None:
     posterior = Posterior.prior(WCK.make(n_items, 3), context_dim=2, noise_variance=0.1)
     found = search(posterior, beta=1.0, seed=0)
     assert len(set(found.ranking.tolist())) == 3
-    assert found.highest_mean == 0.0
     assert found.evaluations < 20_000
 
 
@@ -135,7 +132,7 @@ def test_the_same_generator_finds_the_same() -> None:
     posterior = random_posterior(3, n_items=30, slate_size=5)
     one, other = search(posterior, beta=1.0, seed=4), search(posterior, beta=1.0, seed=4)
     assert one.ranking.tolist() == other.ranking.tolist()
-    assert (one.highest_mean, one.evaluations) == (other.highest_mean, other.evaluations)
+    assert one.evaluations == other.evaluations
 
 
 def test_the_search_stays_among_the_items_of_the_landscape() -> None:
@@ -170,4 +167,4 @@ def test_the_unit_of_the_rewards_changes_no_step_of_a_search(kind: Kind) -> None
         one, four = (posterior.rescale(offset=0.0, amplitude=amplitude) for amplitude in (1.0, 4.0))
         expected, found = search(one, beta=4.0, seed=seed), search(four, beta=1.0, seed=seed)
         assert found.ranking.tolist() == expected.ranking.tolist()
-        assert (found.evaluations, found.highest_mean) == (expected.evaluations, expected.highest_mean)
+        assert found.evaluations == expected.evaluations

@@ -55,9 +55,7 @@ def ruled_search(
     coarse, fine = rng.random(n_coarse), rng.random(n_fine)
     at, numbers, starts = at_context.contraction, (at_context.prior, spread, *weights), starts.astype(np.int64)
     if size >= len(every):
-        ranking, highest_mean, evaluations = ruled_climbing.climb(
-            at, rules, anchor, every, every, starts, fine, *numbers
-        )
+        ranking, evaluations = ruled_climbing.climb(at, rules, anchor, every, every, starts, fine, *numbers)
     else:
         of_items = covariance / at_context.amplitude, variance_beside_items(at_context)
         items, climbed, weighed = ruled_climbing.weigh_items(
@@ -65,9 +63,8 @@ def ruled_search(
         )
         items, inside = np.sort(items), np.full_like(every, -1)
         inside[items] = every[:size]
-        ranking, highest, tried = ruled_climbing.climb(
+        ranking, tried = ruled_climbing.climb(
             at, rules.among(items), inside[climbed[0]], items, inside, climbed, fine, *numbers
         )
-        mean, more = ruled_climbing.polish(at, rules, ranking, *numbers)
-        highest_mean, evaluations = max(highest, mean), weighed + tried + more
-    return Found(ranking.astype(np.int32), at_context.offset + highest_mean, evaluations)
+        evaluations = weighed + tried + ruled_climbing.polish(at, rules, ranking, *numbers)
+    return Found(ranking.astype(np.int32), evaluations)

@@ -40,14 +40,11 @@ class Found:
     ----------
     ranking
         The best ranking met, as positions in the at_context's items, shape (k,). No neighbour of it is better.
-    highest_mean
-        Largest posterior mean over the rankings evaluated.
     evaluations
         How many rankings were evaluated.
     """
 
     ranking: NDArray[np.int32]
-    highest_mean: float
     evaluations: int
 
 
@@ -87,7 +84,7 @@ def local_search(
     coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
     if not at_context.kernel.item_weight.any():
         coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
-    ranking, highest_mean, evaluations = _search(
+    ranking, evaluations = _search(
         at_context,
         covariance,
         starts.astype(np.int64),
@@ -96,7 +93,7 @@ def local_search(
         spread=math.sqrt(beta * at_context.amplitude),
         size=max(fewest, k + 8),
     )
-    return Found(ranking.astype(np.int32), at_context.offset + highest_mean, evaluations)
+    return Found(ranking.astype(np.int32), evaluations)
 
 
 def _search(
@@ -108,8 +105,8 @@ def _search(
     *,
     spread: float,
     size: int,
-) -> tuple[NDArray[np.int64], float, int]:
-    """Return the best ranking, the largest mean met and how many were evaluated; `size` items are in the fine stage.
+) -> tuple[NDArray[np.int64], int]:
+    """Return the best ranking and how many were evaluated; `size` items are in the fine stage.
 
     The stages are compiled one by one: in one function each of them would be compiled twice.
     """
@@ -125,9 +122,9 @@ def _search(
     inside[items] = every[:size]
     among = min(size, max(FEWEST_TO_CLIMB_AMONG, at_context.slate_size + 3))
     starts = np.concatenate((starts, climbed))
-    ranking, highest_mean, tried = climbing.climb(at, items, inside, among, starts, fine_uniforms, *numbers)
-    mean, more = climbing.polish(at, ranking, inside, *numbers)
-    return ranking, max(highest_mean, mean), weighed + tried + more
+    ranking, tried = climbing.climb(at, items, inside, among, starts, fine_uniforms, *numbers)
+    more = climbing.polish(at, ranking, inside, *numbers)
+    return ranking, weighed + tried + more
 
 
 def variance_beside_items(at_context: ContextPosterior) -> float:

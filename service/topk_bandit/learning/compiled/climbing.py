@@ -160,9 +160,9 @@ def weigh_items(at, of_items, starts, uniforms, size, spread, u, d, v, s):
 
 @njit(**FOR_LOOPS)
 def _best_replacement(
-    gram, weights, pairs, slate, among, a, value, mean, explained, highest, bound, u, d, v, products, columns, values
+    gram, weights, pairs, slate, among, a, value, mean, explained, bound, u, d, v, products, columns, values
 ):
-    """Take the item at position a out of `products`; return which to put there, its figures and the largest mean."""
+    """Take the item at position a out of `products`; return which to put there, and its figures."""
     count = item_terms(pairs, slate, a, slate[a], u, d, v, columns, values)
     for i in range(count):
         values[i] = -values[i]
@@ -175,45 +175,41 @@ def _best_replacement(
         count = item_terms(pairs, slate, a, item, u, d, v, columns, values)
         more, higher = change_of(gram, weights, products, columns, values, count)
         score = score_of(mean + lower + higher, explained + less + more, bound)
-        highest = max(highest, mean + lower + higher)
         if is_gain(score, value):
             value, chosen = score, item
             best_mean, best_explained = mean + lower + higher, explained + less + more
-    return chosen, value, best_mean, best_explained, highest
+    return chosen, value, best_mean, best_explained
 
 
 @njit(**FOR_LOOPS)
-def _best_exchange(
-    gram, weights, pairs, slate, value, mean, explained, highest, bound, u, d, v, products, columns, values
-):
-    """Return the two positions to exchange, -1 if no exchange gains, the figures then and the largest mean."""
+def _best_exchange(gram, weights, pairs, slate, value, mean, explained, bound, u, d, v, products, columns, values):
+    """Return the two positions to exchange, -1 if no exchange gains, and the figures then."""
     first, second, best_mean, best_explained = -1, -1, mean, explained
     for b in range(slate.shape[0]):
         for c in range(b + 1, slate.shape[0]):
             count = exchange_terms(pairs, slate, b, c, u, d, v, columns, values)
             more, higher = change_of(gram, weights, products, columns, values, count)
             score = score_of(mean + higher, explained + more, bound)
-            highest = max(highest, mean + higher)
             if is_gain(score, value):
                 value, first, second, best_mean, best_explained = score, b, c, mean + higher, explained + more
-    return first, second, value, best_mean, best_explained, highest
+    return first, second, value, best_mean, best_explained
 
 
 @njit(**FOR_LOOPS)
 def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products, columns, values, settled, n_settled):
-    """Climb from `slate`, in place; return score, largest mean, how many were tried, and how many are `settled`.
+    """Climb from `slate`, in place; return score, how many were tried, and how many are `settled`.
 
     `settled` holds a number for each slate that no replacement made better in this or an earlier climb: what follows
     from there is known.
     """
     m, k = pairs.shape[0], slate.shape[0]
     mean, explained = weigh_slate(gram, weights, pairs, slate, NOWHERE, u, d, v, s, products, columns, values)
-    value, highest, tried = score_of(mean, explained, bound), mean, 1
+    value, tried = score_of(mean, explained, bound), 1
     a, still = ZERO, 0
     while n_settled < settled.shape[0]:
         while still < k:
-            chosen, value, mean, explained, highest = _best_replacement(
-                gram, weights, pairs, slate, among, a, value, mean, explained, highest, bound, u, d, v,
+            chosen, value, mean, explained = _best_replacement(
+                gram, weights, pairs, slate, among, a, value, mean, explained, bound, u, d, v,
                 products, columns, values,
             )  # fmt: skip
             tried += among - k
@@ -227,8 +223,8 @@ def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products,
             break
         settled[n_settled] = number
         n_settled += 1
-        first, second, value, mean, explained, highest = _best_exchange(
-            gram, weights, pairs, slate, value, mean, explained, highest, bound, u, d, v, products, columns, values
+        first, second, value, mean, explained = _best_exchange(
+            gram, weights, pairs, slate, value, mean, explained, bound, u, d, v, products, columns, values
         )
         tried += k * (k - 1) // 2
         if first < 0:
@@ -237,7 +233,7 @@ def _fine_climb(gram, weights, pairs, slate, among, bound, u, d, v, s, products,
         apply_terms(gram, products, columns, values, count)
         slate[first], slate[second] = slate[second], slate[first]
         still = 0
-    return value, highest, tried, n_settled
+    return value, tried, n_settled
 
 
 @njit(**FOR_LOOPS)
@@ -254,10 +250,10 @@ def _open_gap(slate, source, target, out):
 
 
 @njit(**FOR_LOOPS)
-def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v, s, products, columns, values, out):
+def _best_insertion(gram, weights, pairs, slate, value, bound, u, d, v, s, products, columns, values, out):
     """Set `out` to the best slate with one item taken out, at any place, and one put in, at any other.
 
-    Returns whether it gains on `value`, the largest mean and how many were tried.
+    Returns whether it gains on `value`, and how many were tried.
     """
     k, m = slate.shape[0], pairs.shape[0]
     opened = slate.copy()
@@ -271,13 +267,13 @@ def _best_insertion(gram, weights, pairs, slate, value, highest, bound, u, d, v,
                     continue
                 count = item_terms(pairs, opened, gap, item, u, d, v, columns, values)
                 more, higher = change_of(gram, weights, products, columns, values, count)
-                highest, tried = max(highest, mean + higher), tried + 1
+                tried += 1
                 score = score_of(mean + higher, explained + more, bound)
                 if is_gain(score, value):
                     value, gains = score, True
                     copy(out, opened)
                     out[gap] = item
-    return gains, highest, tried
+    return gains, tried
 
 
 @njit(**FOR_LOOPS)
@@ -297,21 +293,21 @@ def _first_climbs(gram, weights, pairs, inside, among, uniforms, starts, bound, 
     n_climbs, k = uniforms.shape
     settled, n_settled = integers(_MOST_SWEEPS * n_climbs), ZERO
     order, slates = integers(among), integers((n_climbs, k))
-    reached, highest, tried = floats(n_climbs), -np.inf, 0
+    reached, tried = floats(n_climbs), 0
     for i in range(n_climbs):
         draw_slate(order, uniforms[i], slates[i])
         if i < starts.shape[0] and _are_inside(inside, starts[i]):
             for a in range(k):
                 slates[i, a] = inside[starts[i, a]]
-        reached[i], mean, more, n_settled = _fine_climb(
+        reached[i], more, n_settled = _fine_climb(
             gram, weights, pairs, slates[i], among, bound, u, d, v, s, products, columns, values, settled, n_settled
         )
-        highest, tried = max(highest, mean), tried + more
-    return slates, reached, highest, tried
+        tried += more
+    return slates, reached, tried
 
 
 @njit(**FOR_LOOPS)
-def _go_on(gram, weights, pairs, slates, reached, highest, bound, u, d, v, s, products, columns, values):
+def _go_on(gram, weights, pairs, slates, reached, bound, u, d, v, s, products, columns, values):
     """Climb on from the best of the `slates` that were reached, among all; return the best, and what `climb` does."""
     m, n_climbs, tried = pairs.shape[0], slates.shape[0], 0
     settled = integers(_MOST_SWEEPS * n_climbs)
@@ -334,26 +330,26 @@ def _go_on(gram, weights, pairs, slates, reached, highest, bound, u, d, v, s, pr
         while n_seen < seen.shape[0] and not holds(seen, n_seen, number_of(slate, m)):
             seen[n_seen] = number_of(slate, m)
             n_seen += 1
-            gains, highest, more = _best_insertion(
-                gram, weights, pairs, slate, value, highest, bound, u, d, v, s, products, columns, values, other
+            gains, more = _best_insertion(
+                gram, weights, pairs, slate, value, bound, u, d, v, s, products, columns, values, other
             )
             tried += more
             if not gains:
                 break
             copy(slate, other)
-            value, mean, more, _ = _fine_climb(
+            value, more, _ = _fine_climb(
                 gram, weights, pairs, slate, m, bound, u, d, v, s, products, columns, values, settled, ZERO
             )
-            highest, tried = max(highest, mean), tried + more
+            tried += more
         if value > best_value:
             best_value = value
             copy(best, slate)
-    return best, highest, tried
+    return best, tried
 
 
 @njit(**WITHOUT_LOCK)
 def climb(at, items, inside, among, starts, uniforms, prior, spread, u, d, v, s):
-    """Return the best slate found among `items`, the largest mean met and how many slates were scored.
+    """Return the best slate found among `items`, and how many slates were scored.
 
     Climbs begin from `starts` that show no other items, and from random slates of the first `among`, and go on from the
     best. Parameters: the contraction; items and each eligible one's place among them, -1 for the rest; slates to start
@@ -364,23 +360,21 @@ def climb(at, items, inside, among, starts, uniforms, prior, spread, u, d, v, s)
     bound, k = (prior, spread), uniforms.shape[1]
     products = floats32(weights.shape[0])
     columns, values = integers(2 * k + 1 + k * k), floats(2 * k + 1 + k * k)
-    slates, reached, highest, first_tried = _first_climbs(
+    slates, reached, first_tried = _first_climbs(
         gram, weights, pairs, inside, among, uniforms, starts, bound, u, d, v, s, products, columns, values
     )
-    slate, highest, tried = _go_on(
-        gram, weights, pairs, slates, reached, highest, bound, u, d, v, s, products, columns, values
-    )
+    slate, tried = _go_on(gram, weights, pairs, slates, reached, bound, u, d, v, s, products, columns, values)
     for a in range(k):
         slate[a] = items[slate[a]]
-    return slate, highest, first_tried + tried
+    return slate, first_tried + tried
 
 
 @njit(**FOR_LOOPS)
 def _replace_all(at, slate, among, bound, u, d, v, s):
-    """Go through the positions once and put the best of `among` into each; return the largest mean and whether any."""
+    """Go through the positions once and put the best of `among` into each; return whether any is new."""
     features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
     mean, explained = floats(pairs.shape[0]), floats(pairs.shape[0])
-    highest, moved = -np.inf, False
+    moved = False
     for position in range(slate.shape[0]):
         for others in (among, slate):
             make_pairs(features, pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, others)
@@ -405,29 +399,27 @@ def _replace_all(at, slate, among, bound, u, d, v, s):
         best = slate[position]
         value = score_of(mean[best], explained[best], bound)
         for item in among:
-            highest = max(highest, mean[item])
             score = score_of(mean[item], explained[item], bound)
             if is_gain(score, value) and not shows(slate, item):
                 value, best = score, item
         moved = moved or best != slate[position]
         slate[position] = best
-    return highest, moved
+    return moved
 
 
 @njit(**FOR_LOOPS)
 def _exchange(at, slate, bound, u, d, v, s):
-    """Make the best exchange of two positions; return the largest mean and whether there is one that gains."""
+    """Make the best exchange of two positions; return whether there is one that gains."""
     around = exchanges_of(slate)
     explained = slates(at.features, at.content, at.taken, at.of_v, at.pairs, around, at.features.shape[1], u, d, v, s)
-    highest, value, best = -np.inf, -np.inf, 0
+    value, best = -np.inf, 0
     for i in range(around.shape[0]):
         mean = slate_mean(at.weights, at.pair_weights, around[i], u, d, v, s)
-        highest = max(highest, mean)
         score = score_of(mean, explained[i], bound)
         if i == 0 or is_gain(score, value):
             value, best = score, i
     copy(slate, around[best])
-    return highest, best > 0
+    return best > 0
 
 
 @njit(**FOR_LOOPS)
@@ -443,22 +435,22 @@ def _outside(inside):
 
 @njit(**WITHOUT_LOCK)
 def polish(at, slate, inside, prior, spread, u, d, v, s):
-    """Climb from `slate`, in place, with all items and features; return the largest mean and how many were tried.
+    """Climb from `slate`, in place, with all items and features; return how many slates were tried.
 
     No item with a place `inside` makes the slate better, and no exchange: they are tried once others have changed it.
     """
     k, every, bound = slate.shape[0], count_up(inside.shape[0]), (prior, spread)
     among = _outside(inside)
-    highest, tried = -np.inf, 0
+    tried = 0
     for _ in range(_MOST_SWEEPS):
-        mean, replaced = _replace_all(at, slate, among, bound, u, d, v, s)
-        highest, tried = max(highest, mean), tried + k * among.shape[0]
+        replaced = _replace_all(at, slate, among, bound, u, d, v, s)
+        tried += k * among.shape[0]
         if not replaced and among.shape[0] < every.shape[0]:
             break
         make_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, slate)
-        mean, exchanged = _exchange(at, slate, bound, u, d, v, s)
-        highest, tried = max(highest, mean), tried + k * (k - 1) // 2
+        exchanged = _exchange(at, slate, bound, u, d, v, s)
+        tried += k * (k - 1) // 2
         if not replaced and not exchanged:
             break
         among = every
-    return highest, tried
+    return tried

@@ -320,9 +320,9 @@ def _exchange_is_allowed(rules, slate, a, b):
 
 @njit(**FOR_LOOPS)
 def _best_replacement(
-    gram, weights, pairs, slate, fits, a, value, mean, explained, highest, bound, u, d, v, products, columns, values
+    gram, weights, pairs, slate, fits, a, value, mean, explained, bound, u, d, v, products, columns, values
 ):
-    """Take the item at position a out of `products`; return which to put there, its figures and the largest mean."""
+    """Take the item at position a out of `products`; return which to put there, and its figures."""
     count = item_terms(pairs, slate, a, slate[a], u, d, v, columns, values)
     for i in range(count):
         values[i] = -values[i]
@@ -335,18 +335,17 @@ def _best_replacement(
         count = item_terms(pairs, slate, a, item, u, d, v, columns, values)
         more, higher = change_of(gram, weights, products, columns, values, count)
         score = score_of(mean + lower + higher, explained + less + more, bound)
-        highest = max(highest, mean + lower + higher)
         if is_gain(score, value):
             value, chosen = score, item
             best_mean, best_explained = mean + lower + higher, explained + less + more
-    return chosen, value, best_mean, best_explained, highest
+    return chosen, value, best_mean, best_explained
 
 
 @njit(**FOR_LOOPS)
 def _best_exchange(
-    gram, weights, pairs, rules, slate, value, mean, explained, highest, bound, u, d, v, products, columns, values
+    gram, weights, pairs, rules, slate, value, mean, explained, bound, u, d, v, products, columns, values
 ):
-    """Return the two positions to exchange, -1 if no exchange gains, the figures then and the largest mean."""
+    """Return the two positions to exchange, -1 if no exchange gains, and the figures then."""
     first, second, best_mean, best_explained = -1, -1, mean, explained
     for b in range(slate.shape[0]):
         for c in range(b + 1, slate.shape[0]):
@@ -355,20 +354,19 @@ def _best_exchange(
             count = exchange_terms(pairs, slate, b, c, u, d, v, columns, values)
             more, higher = change_of(gram, weights, products, columns, values, count)
             score = score_of(mean + higher, explained + more, bound)
-            highest = max(highest, mean + higher)
             if is_gain(score, value):
                 value, first, second, best_mean, best_explained = score, b, c, mean + higher, explained + more
-    return first, second, value, best_mean, best_explained, highest
+    return first, second, value, best_mean, best_explained
 
 
 @njit(**FOR_LOOPS)
 def _fine_climb(
     gram, weights, pairs, rules, slate, bound, u, d, v, s, products, columns, values, settled, n_settled, counts, fits
 ):
-    """Climb from `slate`, in place; return score, largest mean, how many were tried, and how many are `settled`."""
+    """Climb from `slate`, in place; return score, how many were tried, and how many are `settled`."""
     m, k = pairs.shape[0], slate.shape[0]
     mean, explained = weigh_slate(gram, weights, pairs, slate, NOWHERE, u, d, v, s, products, columns, values)
-    value, highest, tried = score_of(mean, explained, bound), mean, 1
+    value, tried = score_of(mean, explained, bound), 1
     a, still = ZERO, 0
     while n_settled < settled.shape[0]:
         while still < k:
@@ -377,8 +375,8 @@ def _fine_climb(
                 a = (a + 1) % k
                 continue
             _find_fitting(rules, slate, a, counts, fits)
-            chosen, value, mean, explained, highest = _best_replacement(
-                gram, weights, pairs, slate, fits, a, value, mean, explained, highest, bound, u, d, v,
+            chosen, value, mean, explained = _best_replacement(
+                gram, weights, pairs, slate, fits, a, value, mean, explained, bound, u, d, v,
                 products, columns, values,
             )  # fmt: skip
             tried += m - k
@@ -392,8 +390,8 @@ def _fine_climb(
             break
         settled[n_settled] = number
         n_settled += 1
-        first, second, value, mean, explained, highest = _best_exchange(
-            gram, weights, pairs, rules, slate, value, mean, explained, highest, bound, u, d, v,
+        first, second, value, mean, explained = _best_exchange(
+            gram, weights, pairs, rules, slate, value, mean, explained, bound, u, d, v,
             products, columns, values,
         )  # fmt: skip
         tried += k * (k - 1) // 2
@@ -403,7 +401,7 @@ def _fine_climb(
         apply_terms(gram, products, columns, values, count)
         slate[first], slate[second] = slate[second], slate[first]
         still = 0
-    return value, highest, tried, n_settled
+    return value, tried, n_settled
 
 
 @njit(**FOR_LOOPS)
@@ -428,58 +426,58 @@ def _others_are_apart(kinds, slate, gap):
 
 @njit(**FOR_LOOPS)
 def _fill_gap(
-    gram, weights, pairs, rules, opened, gap, value, highest, bound, u, d, v, s, products, columns, values, counts,
+    gram, weights, pairs, rules, opened, gap, value, bound, u, d, v, s, products, columns, values, counts,
     fits, out,
 ):  # fmt: skip
     """Set `out` to the best allowed slate with any item at the gap, if it gains on `value`.
 
-    Returns whether it does, its score, the largest mean and how many were tried.
+    Returns whether it does, its score, and how many were tried.
     """
     gaining, tried = False, 0
     if not _others_are_apart(rules.kinds, opened, gap):
-        return gaining, value, highest, tried
+        return gaining, value, tried
     _find_fitting(rules, opened, gap, counts, fits)
     if not fits.any():
-        return gaining, value, highest, tried
+        return gaining, value, tried
     mean, explained = weigh_slate(gram, weights, pairs, opened, gap, u, d, v, s, products, columns, values)
     for item in range(fits.shape[0]):
         if not fits[item]:
             continue
         count = item_terms(pairs, opened, gap, item, u, d, v, columns, values)
         more, higher = change_of(gram, weights, products, columns, values, count)
-        highest, tried = max(highest, mean + higher), tried + 1
+        tried += 1
         score = score_of(mean + higher, explained + more, bound)
         if is_gain(score, value):
             value, gaining = score, True
             copy(out, opened)
             out[gap] = item
-    return gaining, value, highest, tried
+    return gaining, value, tried
 
 
 @njit(**FOR_LOOPS)
 def _best_insertion(
-    gram, weights, pairs, rules, slate, value, highest, bound, u, d, v, s, products, columns, values, counts, fits, out
+    gram, weights, pairs, rules, slate, value, bound, u, d, v, s, products, columns, values, counts, fits, out
 ):
     """Set `out` to the best allowed slate with one item taken out, at any place, and one put in, at any other.
 
-    Returns whether it gains on `value`, the largest mean and how many were tried.
+    Returns whether it gains on `value`, and how many were tried.
     """
     free, opened = _free_positions(rules), slate.copy()
     gaining, tried = False, 0
     for source in range(free.shape[0]):
         for target in range(free.shape[0]):
             _open_gap(slate, free, source, target, opened)
-            better, value, highest, more = _fill_gap(
-                gram, weights, pairs, rules, opened, free[target], value, highest, bound, u, d, v, s,
+            better, value, more = _fill_gap(
+                gram, weights, pairs, rules, opened, free[target], value, bound, u, d, v, s,
                 products, columns, values, counts, fits, out,
             )  # fmt: skip
             gaining, tried = gaining or better, tried + more
-    return gaining, highest, tried
+    return gaining, tried
 
 
 @njit(**FOR_LOOPS)
 def _best_pair(
-    gram, weights, pairs, rules, slate, value, highest, bound, u, d, v, s, products, columns, values, counts, fits, out
+    gram, weights, pairs, rules, slate, value, bound, u, d, v, s, products, columns, values, counts, fits, out
 ):
     """Set `out` to the best allowed slate with two items replaced, of which one does not fit alone.
 
@@ -498,12 +496,12 @@ def _best_pair(
                     continue
                 copy(opened, slate)
                 opened[position] = item
-                better, value, highest, more = _fill_gap(
-                    gram, weights, pairs, rules, opened, gap, value, highest, bound, u, d, v, s,
+                better, value, more = _fill_gap(
+                    gram, weights, pairs, rules, opened, gap, value, bound, u, d, v, s,
                     products, columns, values, counts, fits, out,
                 )  # fmt: skip
                 gaining, tried = gaining or better, tried + more
-    return gaining, highest, tried
+    return gaining, tried
 
 
 @njit(**FOR_LOOPS)
@@ -527,7 +525,7 @@ def _first_climbs(
     settled, n_settled = integers(_MOST_SWEEPS * n_climbs), ZERO
     order, chosen = integers(pairs.shape[0]), integers((n_climbs, k))
     given = integers(k)
-    reached, highest, tried = floats(n_climbs), -np.inf, 0
+    reached, tried = floats(n_climbs), 0
     for i in range(n_climbs):
         if i < starts.shape[0] and _are_inside(inside, starts[i]):
             for a in range(k):
@@ -536,18 +534,16 @@ def _first_climbs(
         else:
             _shuffle(order, uniforms[i])
         _complete(rules, order, anchor, counts, chosen[i])
-        reached[i], mean, more, n_settled = _fine_climb(
+        reached[i], more, n_settled = _fine_climb(
             gram, weights, pairs, rules, chosen[i], bound, u, d, v, s, products, columns, values, settled, n_settled,
             counts, fits,
         )  # fmt: skip
-        highest, tried = max(highest, mean), tried + more
-    return chosen, reached, highest, tried
+        tried += more
+    return chosen, reached, tried
 
 
 @njit(**FOR_LOOPS)
-def _go_on(
-    gram, weights, pairs, rules, chosen, reached, highest, bound, u, d, v, s, products, columns, values, counts, fits
-):
+def _go_on(gram, weights, pairs, rules, chosen, reached, bound, u, d, v, s, products, columns, values, counts, fits):
     """Climb on from the best of the slates that were reached; return the best, and what `climb` does."""
     m, n_climbs, tried = pairs.shape[0], chosen.shape[0], 0
     settled, depend = integers(_MOST_SWEEPS * n_climbs), rules.least.shape[0] > 0 or rules.kinds.shape[1] > 0
@@ -568,34 +564,34 @@ def _go_on(
         while n_seen < seen.shape[0] and not holds(seen, n_seen, number_of(slate, m)):
             seen[n_seen] = number_of(slate, m)
             n_seen += 1
-            gaining, highest, more = _best_insertion(
-                gram, weights, pairs, rules, slate, value, highest, bound, u, d, v, s, products, columns, values,
+            gaining, more = _best_insertion(
+                gram, weights, pairs, rules, slate, value, bound, u, d, v, s, products, columns, values,
                 counts, fits, other,
             )  # fmt: skip
             tried += more
             if not gaining and by_pairs:
-                gaining, highest, more = _best_pair(
-                    gram, weights, pairs, rules, slate, value, highest, bound, u, d, v, s, products, columns, values,
+                gaining, more = _best_pair(
+                    gram, weights, pairs, rules, slate, value, bound, u, d, v, s, products, columns, values,
                     counts, fits, other,
                 )  # fmt: skip
                 tried += more
             if not gaining:
                 break
             copy(slate, other)
-            value, mean, more, _ = _fine_climb(
+            value, more, _ = _fine_climb(
                 gram, weights, pairs, rules, slate, bound, u, d, v, s, products, columns, values, settled, ZERO,
                 counts, fits,
             )  # fmt: skip
-            highest, tried = max(highest, mean), tried + more
+            tried += more
         if value > best_value:
             best_value = value
             copy(best, slate)
-    return best, highest, tried
+    return best, tried
 
 
 @njit(**WITHOUT_LOCK)
 def climb(at, rules, anchor, items, inside, starts, uniforms, prior, spread, u, d, v, s):
-    """Return the best slate found among `items`, the largest mean met and how many slates were scored.
+    """Return the best slate found among `items`, and how many slates were scored.
 
     Parameters: as for `climbing.climb`; `rules` are over `items`, and `anchor` is a slate of their places that keeps
     them.
@@ -605,24 +601,24 @@ def climb(at, rules, anchor, items, inside, starts, uniforms, prior, spread, u, 
     products = floats32(weights.shape[0])
     columns, values = integers(2 * k + 1 + k * k), floats(2 * k + 1 + k * k)
     counts, fits = zero_counts(rules.least.shape[0]), np.empty(items.shape[0], np.bool_)
-    chosen, reached, highest, first_tried = _first_climbs(
+    chosen, reached, first_tried = _first_climbs(
         gram, weights, pairs, rules, anchor, inside, uniforms, starts, bound, u, d, v, s, products, columns, values,
         counts, fits,
     )  # fmt: skip
-    slate, highest, tried = _go_on(
-        gram, weights, pairs, rules, chosen, reached, highest, bound, u, d, v, s, products, columns, values, counts,
+    slate, tried = _go_on(
+        gram, weights, pairs, rules, chosen, reached, bound, u, d, v, s, products, columns, values, counts,
         fits,
     )  # fmt: skip
     for a in range(k):
         slate[a] = items[slate[a]]
-    return slate, highest, first_tried + tried
+    return slate, first_tried + tried
 
 
 @njit(**FOR_LOOPS)
 def _replace_all(at, rules, slate, every, bound, u, d, v, s, counts, fits):
-    """Go through the positions once and put the best item that fits into each; return the largest mean and any move."""
+    """Go through the positions once and put the best item that fits into each; return whether any is new."""
     mean, explained = floats(every.shape[0]), floats(every.shape[0])
-    highest, moved, among = -np.inf, False, integers(every.shape[0])
+    moved, among = False, integers(every.shape[0])
     for position in range(slate.shape[0]):
         _find_fitting(rules, slate, position, counts, fits)
         count = ZERO
@@ -643,18 +639,17 @@ def _replace_all(at, rules, slate, every, bound, u, d, v, s, counts, fits):
         best = slate[position]
         value = score_of(mean[best], explained[best], bound)
         for item in among[:count]:
-            highest = max(highest, mean[item])
             score = score_of(mean[item], explained[item], bound)
             if is_gain(score, value):
                 value, best = score, item
         moved = moved or best != slate[position]
         slate[position] = best
-    return highest, moved
+    return moved
 
 
 @njit(**FOR_LOOPS)
 def _exchange(at, rules, slate, bound, u, d, v, s):
-    """Make the best allowed exchange; return the largest mean, how many were tried and whether one gains."""
+    """Make the best allowed exchange; return how many were tried, and whether one gains."""
     k = slate.shape[0]
     around, count = integers((1 + k * (k - 1) // 2, k)), ONE
     copy(around[0], slate)
@@ -667,32 +662,31 @@ def _exchange(at, rules, slate, bound, u, d, v, s):
                 count += ONE
     around = around[:count]
     explained = slates(at.features, at.content, at.taken, at.of_v, at.pairs, around, at.features.shape[1], u, d, v, s)
-    highest, value, best = -np.inf, -np.inf, 0
+    value, best = -np.inf, 0
     for i in range(count):
         mean = slate_mean(at.weights, at.pair_weights, around[i], u, d, v, s)
-        highest = max(highest, mean)
         score = score_of(mean, explained[i], bound)
         if i == 0 or is_gain(score, value):
             value, best = score, i
     copy(slate, around[best])
-    return highest, count, best > 0
+    return count, best > 0
 
 
 @njit(**WITHOUT_LOCK)
 def polish(at, rules, slate, prior, spread, u, d, v, s):
-    """Climb from an allowed `slate`, in place, with all items and features; return the largest mean and the tries."""
+    """Climb from an allowed `slate`, in place, with all items and features; return how many slates were tried."""
     n_eligible, bound = at.pairs.shape[0], (prior, spread)
     every, fits, counts = count_up(n_eligible), np.empty(n_eligible, np.bool_), zero_counts(rules.least.shape[0])
-    highest, tried = -np.inf, 0
+    tried = 0
     for _ in range(_MOST_SWEEPS):
-        mean, replaced = _replace_all(at, rules, slate, every, bound, u, d, v, s, counts, fits)
-        highest, tried = max(highest, mean), tried + slate.shape[0] * n_eligible
+        replaced = _replace_all(at, rules, slate, every, bound, u, d, v, s, counts, fits)
+        tried += slate.shape[0] * n_eligible
         make_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, slate)
-        mean, more, exchanged = _exchange(at, rules, slate, bound, u, d, v, s)
-        highest, tried = max(highest, mean), tried + more
+        more, exchanged = _exchange(at, rules, slate, bound, u, d, v, s)
+        tried += more
         if not replaced and not exchanged:
             break
-    return highest, tried
+    return tried
 
 
 @njit(**WITHOUT_LOCK)
