@@ -15,6 +15,7 @@ from tests.contracts.harness import run, whole_log
 from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.log import Snapshot
 
@@ -136,6 +137,31 @@ def test_nothing_is_trimmed_that_is_not_written_and_a_failure_is_said_once(
         found = side.read(older.incarnation)
         assert found == as_lines(texts[: len(found)])
         assert len(found) == newer.version // EVENTS * EVENTS
+
+    run(stores, scenario)
+
+
+def test_a_damaged_event_is_reported_once_and_nothing_is_written_from_there(
+    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Store) -> None:
+        texts, (older, newer) = await traded(store, stores)
+        side = Side(store, tmp_path, older)
+
+        async def fail(*_: object, **__: object) -> None:
+            raise CorruptDataError("a bit flipped")
+
+        with pytest.MonkeyPatch.context() as damaged:
+            damaged.setattr(store, "read_texts", fail)
+            for _ in range(3):
+                await side.writer.go_round()
+        assert (side.hooks.counts["failed"], side.hooks.counts["written"]) == (3, 0)
+        assert caplog.text.count("an event is damaged") == 1
+        assert await side.save(newer) == 1
+        await side.writer.go_round()
+        found = side.read(older.incarnation)
+        assert found == as_lines(texts[: len(found)])
+        assert found
 
     run(stores, scenario)
 

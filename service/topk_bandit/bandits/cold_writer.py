@@ -74,6 +74,7 @@ class ColdWriter:
         self._keep_seconds = keep_seconds
         self._ends = ends
         self._seen: dict[str, int] = {}
+        self._damaged: set[str] = set()
         self._fails = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cold-log")
 
@@ -96,11 +97,14 @@ class ColdWriter:
         living = {model.incarnation for model in own.values()}
         for gone in self._ends.keys() - living:
             del self._ends[gone]
+        self._damaged &= living
         for name, model in own.items():
             try:
                 await self._write_due(name, model.incarnation)
             except OSError as error:
                 self._note_failure(error)
+            except CorruptDataError as error:
+                self._note_damage(name, model.incarnation, error)
             except TopkBanditError as error:
                 _log.debug("events can't be read for the cold log: %s", error, extra={"bandit": str(name)})
 
@@ -162,6 +166,13 @@ class ColdWriter:
         if not self._fails:
             _log.warning("the cold log in %s can't be written: %s", self._cold.folder, error.strerror or error)
         self._fails = True
+
+    def _note_damage(self, name: BanditName, incarnation: str, error: CorruptDataError) -> None:
+        self._hooks.cold_failed()
+        if incarnation not in self._damaged:
+            where = {"bandit": str(name)}
+            _log.warning("an event is damaged, and the cold log does not go on from it: %s", error, extra=where)
+        self._damaged.add(incarnation)
 
     def _note_success(self) -> None:
         if self._fails:
