@@ -22,7 +22,7 @@ SOUP, EACH_BRAND = Group("category", "soup"), Group("brand")
         (Exclude(("a", "b", "c")), "exclude a, b, c"),
         (Exclude(("a", "b", "c", "d")), "exclude 4 items"),
         (Filter(parse_filter("price<3", SCHEMA)), "filter price < 3.0"),
-        (Pin("a", 2), "pin a at position 2"),
+        (Pin(("a",), 2), "pin a at position 3"),
         (Count(SOUP, least=1), "at least 1 of category soup"),
         (Count(SOUP, most=0), "at most 0 of category soup"),
         (Count(SOUP, least=1, most=3), "at least 1 and at most 3 of category soup"),
@@ -38,8 +38,8 @@ def test_rules_have_words_and_are_taken(rule: Rule, words: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "field", "problem"),
     [
-        (Pin("a", 3), "[1].position", "must be from 0 to 2, not 3"),
-        (Pin("a", -1), "[1].position", "must be from 0 to 2, not -1"),
+        (Pin(("a",), 3), "[1].position", "must be from 0 to 2, not 3"),
+        (Pin(("a",), -1), "[1].position", "must be from 0 to 2, not -1"),
         (Count(SOUP, least=4), "[1].least", "must be from 0 to 3, not 4"),
         (Count(SOUP, least=-1), "[1].least", "must be from 0 to 3, not -1"),
         (Count(SOUP, least=2, most=1), "[1].most", "must be 2, which is the least, or more, not 1"),

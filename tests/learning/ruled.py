@@ -62,7 +62,7 @@ def draw_rule(shop: Shop, slate_size: int, rng: np.random.Generator) -> Rule:
         text = f"price < {rng.integers(4, 11)} or stock == true"
         return Filter(parse_filter(text if rng.random() < 0.5 else "stock == true", SCHEMA))
     if chance < 0.45:
-        return Pin(str(rng.choice(shop.item_ids)), int(rng.integers(slate_size)))
+        return Pin((str(rng.choice(shop.item_ids)),), int(rng.integers(slate_size)))
     if chance < 0.65:
         return Count(draw_group(rng), most=int(rng.integers(3)))
     if chance < 0.8:
@@ -86,7 +86,7 @@ def keeps(rule: Rule, shop: Shop, slate: Sequence[int]) -> bool:
             return not set(item_ids) & set(names)
         case Filter(condition):
             return all(accepts(condition, shop.features[item]) for item in slate)
-        case Pin(item_id, position):
+        case Pin((item_id,), position):
             return names[position] == item_id
         case Count(group, least, most):
             members = [members_of(one, shop) for one in single_groups(group)]

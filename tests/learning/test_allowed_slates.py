@@ -63,7 +63,7 @@ ALIKE: list[tuple[Shop, list[Rule]]] = [
     (brands(4, 2), [Count(Group("category"), most=1)]),
     (brands(4, 2), [Apart(Group("category"))]),
     (brands(3, 3), [Apart(Group("category")), Count(Group("category"), most=2)]),
-    (brands(4, 2), [Apart(Group("category")), Pin("i3", 1)]),
+    (brands(4, 2), [Apart(Group("category")), Pin(("i3",), 1)]),
     (brands(4, 2), [Apart(Group("category")), Count(Group("category", "b0"), least=2)]),
 ]
 
@@ -79,7 +79,7 @@ def test_types_that_are_alike_are_counted_as_one_by_one(shop: Shop, rules: list[
         np.testing.assert_allclose(allowed.position_shares[position], shares, atol=1e-12)
 
 
-@pytest.mark.parametrize(("shop", "rules"), [*ALIKE[1:], (brands(2, 3), [Pin("i1", 2)])])
+@pytest.mark.parametrize(("shop", "rules"), [*ALIKE[1:], (brands(2, 3), [Pin(("i1",), 2)])])
 def test_each_allowed_slate_is_drawn_as_often(shop: Shop, rules: list[Rule]) -> None:
     made = compiled(rules, shop, 3)
     assert made is not None

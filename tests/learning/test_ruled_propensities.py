@@ -113,7 +113,7 @@ def shop_of(n_items: int) -> Shop:
     return Shop([f"i{n}" for n in range(n_items)], features)
 
 
-RULES: list[Rule] = [Count(Group("category"), most=1), Count(Group("tags", "new"), least=2), Pin("i3", 1)]
+RULES: list[Rule] = [Count(Group("category"), most=1), Count(Group("tags", "new"), least=2), Pin(("i3",), 1)]
 
 
 @pytest.mark.parametrize("n_items", [30, 400])

@@ -127,7 +127,7 @@ def test_a_slate_that_is_wholly_pinned_is_the_one() -> None:
     rng = np.random.default_rng(0)
     for n_items in (8, 30):
         posterior, shop = random_posterior(1, n_items=n_items), Shop.draw(n_items, rng)
-        pins: list[Rule] = [Pin("i5", 0), Pin("i2", 2), Pin("i7", 1)]
+        pins: list[Rule] = [Pin(("i5",), 0), Pin(("i2",), 2), Pin(("i7",), 1)]
         ended = search(posterior, pins, shop)
         assert ended is not None
         assert ended.ranking.tolist() == [5, 7, 2]
@@ -136,7 +136,7 @@ def test_a_slate_that_is_wholly_pinned_is_the_one() -> None:
 def test_a_search_is_a_function_of_its_generator() -> None:
     rng = np.random.default_rng(3)
     posterior, shop = random_posterior(3, n_items=30, slate_size=4), Shop.draw(30, rng)
-    rules: list[Rule] = [Count(Group("category"), most=1), Apart(Group("tags")), Pin("i3", 1)]
+    rules: list[Rule] = [Count(Group("category"), most=1), Apart(Group("tags")), Pin(("i3",), 1)]
     one, other = search(posterior, rules, shop), search(posterior, rules, shop)
     assert one is not None
     assert other is not None

@@ -63,7 +63,7 @@ def test_rules_among_fewer_items_are_those_of_these() -> None:
 
 def test_a_clash_is_named() -> None:
     soups = [Features.of({"category": "soup"})] * 4
-    rules = [Count(Group("tags"), most=1), Count(Group("category", "soup"), most=1), Pin("b", 0)]
+    rules = [Count(Group("tags"), most=1), Count(Group("category", "soup"), most=1), Pin(("b",), 0)]
     clash = find_clash(rules, list("abcd"), soups, 2)
     assert clash == (1,)
     with pytest.raises(NotReadyError, match=r"^no slate keeps rules\[1\]: at most 1 of category soup$") as refused:
@@ -75,7 +75,7 @@ def test_a_clash_is_named() -> None:
 def test_a_question_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # Three of each of two kinds that must alternate, with one kind pinned at both ends.
     items = [Features.of({"category": "soup" if n % 2 else "cake", "tags": ("new",) * (n % 3 == 0)}) for n in range(12)]
-    rules = [Apart(Group("category")), Apart(Group("tags")), Pin("i0", 0), Pin("i6", 5)]
+    rules = [Apart(Group("category")), Apart(Group("tags")), Pin(("i0",), 0), Pin(("i6",), 5)]
     names = [f"i{n}" for n in range(12)]
     assert find_clash(rules, names, items, 6) == (0, 2, 3)
     monkeypatch.setattr(slate_rules, "MOST_CASES", 3)

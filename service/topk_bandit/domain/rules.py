@@ -28,6 +28,7 @@ __all__ = [
     "Group",
     "Pin",
     "Rule",
+    "SlateRule",
     "check_rules",
     "describe_rule",
 ]
@@ -52,18 +53,25 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """An item is at a position, from 0. It is shown and learned, and counts for the other rules."""
+    """One of some items is at a position, from 0. It is shown and learned, and counts for the other rules.
 
-    item_id: str
+    One alone is pinned, and is in no other position; several may be.
+    """
+
+    item_ids: tuple[str, ...]
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The items with a value of a categorical feature, or with a label; without one each value has a group."""
+    """The items with a value of a categorical feature, or with a label; without one each value has a group.
 
-    feature: str
+    Or new items: those that fewer of the learned slates have shown.
+    """
+
+    feature: str = ""
     value: str | None = None
+    shown_fewer_than: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,17 @@ class Apart:
 Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart
 
 
+@dataclass(frozen=True, slots=True)
+class SlateRule:
+    """A rule as a bandit or a request declares it: those of the request come after the bandit's.
+
+    Where no slate keeps all rules, those that may be relaxed are given up, from the last one on, until one does.
+    """
+
+    rule: Rule
+    may_relax: bool = False
+
+
 def describe_rule(rule: Rule) -> str:
     """Return a rule in words, for an error."""
     match rule:
@@ -92,8 +111,10 @@ def describe_rule(rule: Rule) -> str:
             return f"exclude {', '.join(item_ids)}" if len(item_ids) <= 3 else f"exclude {len(item_ids)} items"
         case Filter(condition):
             return f"filter {write_filter(condition)}"
-        case Pin(item_id, position):
-            return f"pin {item_id} at position {position}"
+        case Pin((item_id,), position):
+            return f"pin {item_id} at position {position + 1}"
+        case Pin(item_ids, position):
+            return f"pin one of {len(item_ids)} items at position {position + 1}"
         case Count(group, least, most):
             bounds = [f"at least {least}"] * (least > 0) + [f"at most {most}"] * (most is not None)
             return f"{' and '.join(bounds)} of {_describe_group(group)}"
@@ -102,6 +123,8 @@ def describe_rule(rule: Rule) -> str:
 
 
 def _describe_group(group: Group) -> str:
+    if group.shown_fewer_than:
+        return f"items shown fewer than {group.shown_fewer_than} times"
     return f"each {group.feature}" if group.value is None else f"{group.feature} {group.value}"
 
 

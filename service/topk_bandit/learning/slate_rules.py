@@ -91,7 +91,8 @@ def compile_rules(
     pinned = np.full(slate_size, -1, dtype=np.int64)
     for pin in rules:
         if isinstance(pin, Pin):
-            item = names.get(pin.item_id, -1)
+            [item_id] = pin.item_ids
+            item = names.get(item_id, -1)
             at = np.flatnonzero(pinned == item)
             if item < 0 or pinned[pin.position] not in (-1, item) or (len(at) and at[0] != pin.position):
                 return None

@@ -3,6 +3,7 @@ from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from topk_bandit.v1 import features_pb2 as _features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as _recommender_service_pb2
+from topk_bandit.v1 import rules_pb2 as _rules_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -62,7 +63,7 @@ LIFT_VERDICT_BETTER: LiftVerdict
 LIFT_VERDICT_WORSE: LiftVerdict
 
 class Bandit(_message.Message):
-    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second", "provisional_after", "default_item_value", "stage", "control_share", "guardrail_margin")
+    __slots__ = ("name", "slate_size", "context_dimension", "item_capacity", "kernel", "exploration", "reward_wait", "default_reward", "create_time", "prior_study", "half_life", "context_schema", "item_schema", "baseline_item_ids", "reward_range", "reward_aggregation", "requires_activation", "durability", "learned_per_second", "provisional_after", "default_item_value", "stage", "control_share", "guardrail_margin", "rules")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SLATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_DIMENSION_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +88,7 @@ class Bandit(_message.Message):
     STAGE_FIELD_NUMBER: _ClassVar[int]
     CONTROL_SHARE_FIELD_NUMBER: _ClassVar[int]
     GUARDRAIL_MARGIN_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     name: str
     slate_size: int
     context_dimension: int
@@ -111,7 +113,8 @@ class Bandit(_message.Message):
     stage: _recommender_service_pb2.Stage
     control_share: float
     guardrail_margin: float
-    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_item_value: _Optional[float] = ..., stage: _Optional[_Union[_recommender_service_pb2.Stage, str]] = ..., control_share: _Optional[float] = ..., guardrail_margin: _Optional[float] = ...) -> None: ...
+    rules: _containers.RepeatedCompositeFieldContainer[_rules_pb2.SlateRule]
+    def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_item_value: _Optional[float] = ..., stage: _Optional[_Union[_recommender_service_pb2.Stage, str]] = ..., control_share: _Optional[float] = ..., guardrail_margin: _Optional[float] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ...) -> None: ...
 
 class RewardRange(_message.Message):
     __slots__ = ("min", "max", "out_of_range")

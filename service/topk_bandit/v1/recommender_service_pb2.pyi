@@ -1,5 +1,6 @@
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from topk_bandit.v1 import features_pb2 as _features_pb2
+from topk_bandit.v1 import rules_pb2 as _rules_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -7,6 +8,17 @@ from google.protobuf import message as _message
 from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class AbsenceReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ABSENCE_REASON_UNSPECIFIED: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_UNKNOWN: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_UNAVAILABLE: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_NO_CANDIDATE: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_EXCLUDED: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_FILTERED: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_RULE: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_NOT_CHOSEN: _ClassVar[AbsenceReason]
 
 class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -49,6 +61,14 @@ class Durability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DURABILITY_MEMORY: _ClassVar[Durability]
     DURABILITY_FSYNC: _ClassVar[Durability]
     DURABILITY_REPLICATED: _ClassVar[Durability]
+ABSENCE_REASON_UNSPECIFIED: AbsenceReason
+ABSENCE_REASON_UNKNOWN: AbsenceReason
+ABSENCE_REASON_UNAVAILABLE: AbsenceReason
+ABSENCE_REASON_NO_CANDIDATE: AbsenceReason
+ABSENCE_REASON_EXCLUDED: AbsenceReason
+ABSENCE_REASON_FILTERED: AbsenceReason
+ABSENCE_REASON_RULE: AbsenceReason
+ABSENCE_REASON_NOT_CHOSEN: AbsenceReason
 STAGE_UNSPECIFIED: Stage
 STAGE_LIVE: Stage
 STAGE_SHADOW: Stage
@@ -75,7 +95,7 @@ DURABILITY_FSYNC: Durability
 DURABILITY_REPLICATED: Durability
 
 class RecommendRequest(_message.Message):
-    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates", "baseline_item_ids", "group_key")
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates", "baseline_item_ids", "group_key", "rules", "explain_item_ids")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +112,8 @@ class RecommendRequest(_message.Message):
     STRICT_CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     BASELINE_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     GROUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    EXPLAIN_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -101,10 +123,12 @@ class RecommendRequest(_message.Message):
     strict_candidates: bool
     baseline_item_ids: _containers.RepeatedScalarFieldContainer[str]
     group_key: str
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ...) -> None: ...
+    rules: _containers.RepeatedCompositeFieldContainer[_rules_pb2.SlateRule]
+    explain_item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ..., explain_item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
-    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count", "stage", "group")
+    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count", "stage", "group", "relaxed_rules", "absent_items")
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     PROPENSITY_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +146,8 @@ class RecommendResponse(_message.Message):
     PASSED_OVER_COUNT_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    RELAXED_RULES_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_ITEMS_FIELD_NUMBER: _ClassVar[int]
     recommendation_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     propensity: float
@@ -139,7 +165,19 @@ class RecommendResponse(_message.Message):
     passed_over_count: int
     stage: Stage
     group: Group
-    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ..., stage: _Optional[_Union[Stage, str]] = ..., group: _Optional[_Union[Group, str]] = ...) -> None: ...
+    relaxed_rules: _containers.RepeatedScalarFieldContainer[str]
+    absent_items: _containers.RepeatedCompositeFieldContainer[AbsentItem]
+    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ..., stage: _Optional[_Union[Stage, str]] = ..., group: _Optional[_Union[Group, str]] = ..., relaxed_rules: _Optional[_Iterable[str]] = ..., absent_items: _Optional[_Iterable[_Union[AbsentItem, _Mapping]]] = ...) -> None: ...
+
+class AbsentItem(_message.Message):
+    __slots__ = ("item_id", "reason", "rule")
+    ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    item_id: str
+    reason: AbsenceReason
+    rule: str
+    def __init__(self, item_id: _Optional[str] = ..., reason: _Optional[_Union[AbsenceReason, str]] = ..., rule: _Optional[str] = ...) -> None: ...
 
 class ActivateRequest(_message.Message):
     __slots__ = ("bandit", "recommendation_id", "shown_item_ids")
