@@ -31,14 +31,16 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.store.redis.held_connections import HeldConnections
 from topk_bandit.store.redis.primaries import PrimaryConnection, PrimaryConnections, PrimaryWatch, Sentinels
 from topk_bandit.store.redis.url import StoreUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
 
     from redis.asyncio.cluster import ClusterNode
 
+    from topk_bandit.store.redis.held_connections import Command
     from topk_bandit.store.redis.url import SentinelUrl
 
 __all__ = ["Deployment", "connection_name", "open_deployment"]
@@ -52,7 +54,6 @@ REDIRECTIONS = 8
 MOVING_SECONDS = 0.05
 
 _Reply = TypeVar("_Reply")
-Command = tuple[bytes | str | int, ...]
 
 
 class Deployment(Protocol):
@@ -174,22 +175,20 @@ class _OneClient:
 
     def __init__(self, client: Redis) -> None:
         self.client = client
-        self._execute: Callable[..., Awaitable[Any]] = client.execute_command
+        self._connections = HeldConnections(client)
 
     def node_of(self, key: str) -> str:  # noqa: ARG002 - there is one server
         return ""
 
     async def execute(self, *command: bytes | str | int) -> Any:  # noqa: ANN401
-        with _closed_connections_noticed():
-            return await self._execute(*command)
+        [reply] = await self.execute_together("", [command])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def execute_together(self, key: str, commands: Sequence[Command]) -> list[Any]:  # noqa: ARG002 - as above
-        pipeline = self.client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
         with _closed_connections_noticed():
-            replies: list[Any] = await pipeline.execute(raise_on_error=False)
-        return replies
+            return await self._connections.send(commands)
 
     async def ask_primaries(self, *command: str) -> Mapping[str, Any]:
         return {"": await self.execute(*command)}
@@ -201,7 +200,7 @@ class _OneClient:
         return await self.execute(*command)
 
     async def drop_idle_connections(self) -> None:
-        await self.client.connection_pool.disconnect(inuse_connections=False)
+        await self._connections.drop_idle()
 
     async def close(self) -> None:
         await self.client.aclose()

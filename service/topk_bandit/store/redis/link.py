@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.store.redis.deployment import Command, Deployment
+    from topk_bandit.store.redis.deployment import Deployment
+    from topk_bandit.store.redis.held_connections import Command
     from topk_bandit.store.redis.scripts import Script, SentScript
 
 __all__ = ["Link", "translate"]
