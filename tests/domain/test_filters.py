@@ -31,6 +31,7 @@ from topk_bandit.domain.filters import (
     Not,
     Within,
     accepts,
+    condition_of,
     parse_filter,
     write_filter,
 )
@@ -209,6 +210,7 @@ def test_a_condition_is_read_back_and_evaluates_as_python_does(
     condition: Condition, values: dict[str, FeatureValue]
 ) -> None:
     assert parse_filter(write_filter(condition), SCHEMA) == condition
+    assert condition_of(write_filter(condition)) == condition
     expected = eval(in_python(condition), {"of": values})
     assert accepts(condition, Features.of(values)) is expected
 

@@ -4,7 +4,6 @@ import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Categorical, Feature, FeatureSchema, LabelSet, Numeric
-from topk_bandit.domain.filters import parse_filter
 from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin, Rule, check_rules, describe_rule
 
 SCHEMA: FeatureSchema = (
@@ -21,7 +20,7 @@ SOUP, EACH_BRAND = Group("category", "soup"), Group("brand")
     [
         (Exclude(("a", "b", "c")), "exclude a, b, c"),
         (Exclude(("a", "b", "c", "d")), "exclude 4 items"),
-        (Filter(parse_filter("price<3", SCHEMA)), "filter price < 3.0"),
+        (Filter("price<3"), "filter price<3"),
         (Pin(("a",), 2), "pin a at position 3"),
         (Count(SOUP, least=1), "at least 1 of category soup"),
         (Count(SOUP, most=0), "at most 0 of category soup"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, FeatureSchema, LabelSet, Numeric
-from topk_bandit.domain.filters import accepts, parse_filter
+from topk_bandit.domain.filters import accepts
 from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def draw_rule(shop: Shop, slate_size: int, rng: np.random.Generator) -> Rule:
         return Exclude(tuple(map(str, rng.choice(shop.item_ids, size=2, replace=False))))
     if chance < 0.3:
         text = f"price < {rng.integers(4, 11)} or stock == true"
-        return Filter(parse_filter(text if rng.random() < 0.5 else "stock == true", SCHEMA))
+        return Filter(text if rng.random() < 0.5 else "stock == true")
     if chance < 0.45:
         return Pin((str(rng.choice(shop.item_ids)),), int(rng.integers(slate_size)))
     if chance < 0.65:
@@ -84,8 +84,8 @@ def keeps(rule: Rule, shop: Shop, slate: Sequence[int]) -> bool:
     match rule:
         case Exclude(item_ids):
             return not set(item_ids) & set(names)
-        case Filter(condition):
-            return all(accepts(condition, shop.features[item]) for item in slate)
+        case Filter():
+            return all(accepts(rule.condition, shop.features[item]) for item in slate)
         case Pin((item_id,), position):
             return names[position] == item_id
         case Count(group, least, most):

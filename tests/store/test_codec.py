@@ -48,7 +48,9 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
-from topk_bandit.domain.stages import Group, Shadow, Stage
+from topk_bandit.domain.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Group, Pin, SlateRule
+from topk_bandit.domain.stages import Group as ControlGroup
+from topk_bandit.domain.stages import Shadow, Stage
 from topk_bandit.store import codec
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import Snapshot
@@ -63,6 +65,19 @@ text_tuples = st.lists(texts, max_size=4).map(tuple)
 explorations = st.builds(
     Exploration, beta=st.builds(ConstantBeta, numbers) | st.builds(PaperBeta, numbers), uniform_share=numbers
 )
+rule_groups = st.builds(Group, texts, st.none() | texts, counts)
+slate_rules = st.lists(
+    st.builds(
+        SlateRule,
+        st.builds(Exclude, text_tuples)
+        | st.builds(Filter, texts)
+        | st.builds(Pin, text_tuples, counts)
+        | st.builds(Count, rule_groups, counts, st.none() | counts)
+        | st.builds(Apart, rule_groups),
+        st.booleans(),
+    ),
+    max_size=3,
+).map(tuple)
 all_settings = st.builds(
     BanditSettings,
     item_capacity=counts,
@@ -81,6 +96,7 @@ all_settings = st.builds(
     stage=st.sampled_from(Stage),
     control_share=st.floats(0.0, 0.9),
     guardrail_margin=st.none() | st.floats(0.0, 1.0),
+    rules=slate_rules,
 )
 priors = st.builds(
     Prior,
@@ -112,7 +128,7 @@ feature_values = st.one_of(
 )
 named = st.dictionaries(texts, feature_values, max_size=4).map(Features.of)
 contexts = st.lists(numbers, max_size=4).map(tuple) | named
-groups = st.sampled_from(Group)
+groups = st.sampled_from(ControlGroup)
 requests = st.builds(
     RecommendationRequest,
     request_id=texts,
@@ -120,6 +136,7 @@ requests = st.builds(
     candidates=st.none() | text_tuples,
     baseline_item_ids=text_tuples,
     group_key=texts,
+    rules=slate_rules,
 )
 recommendations = st.builds(
     Recommendation,
@@ -140,6 +157,7 @@ recommendations = st.builds(
     stage=st.sampled_from(Stage),
     group=groups,
     shadow=st.none() | st.builds(Shadow, text_tuples, numbers, numbers),
+    relaxed=text_tuples,
 )
 item_values = st.none() | st.lists(st.none() | numbers, min_size=1, max_size=4).map(tuple)
 shown = st.builds(Shown, context=contexts, slate=text_tuples, at_ms=counts)
@@ -312,6 +330,15 @@ def test_fingerprints_tell_requests_apart(one: RecommendationRequest, other: Rec
     same = replace(one, request_id="") == replace(other, request_id="")
     assert (codec.fingerprint(one) == codec.fingerprint(other)) == same
     assert codec.fingerprint(replace(one, request_id=other.request_id)) == codec.fingerprint(one)
+    assert codec.fingerprint(replace(one, explain=("a",))) == codec.fingerprint(one)
+
+
+@given(requests, recommendations)
+def test_absent_items_are_not_recorded(asked: RecommendationRequest, given_out: Recommendation) -> None:
+    said = Recommended(
+        replace(asked, explain=("a",)), replace(given_out, absent=(Absence("a", AbsenceReason.RULE, "apart"),))
+    )
+    assert codec.encode_recommended(said) == codec.encode_recommended(Recommended(asked, given_out))
 
 
 @pytest.mark.parametrize(
@@ -367,6 +394,8 @@ MAY_BE_MISSING = {
     "context_schema",
     "item_schema",
     "durability",
+    "rules",
+    "relaxed",
 }
 
 
@@ -396,6 +425,13 @@ def spoiled(document: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401, what J
         yield "surplus", {**document, "surplus": 1}
 
 
+RULES = (
+    SlateRule(Exclude(("a", "b"))),
+    SlateRule(Filter('c in ["x"]'), may_relax=True),
+    SlateRule(Pin(("a",), 1)),
+    SlateRule(Count(Group("c", "x"), 1, 2)),
+    SlateRule(Apart(Group("l", "y"))),
+)
 EVERYTHING = replace(
     SETTINGS,
     default_reward=0.25,
@@ -408,6 +444,7 @@ EVERYTHING = replace(
     durability=Durability(synced=True, replicas=2),
     context_schema=(Feature("n", Numeric(0.5, 1.5)), Feature("b", Boolean()), Feature("v", Vector(2, 0.5))),
     item_schema=(Feature("c", Categorical(("x",))), Feature("l", LabelSet((), 8))),
+    rules=RULES,
 )
 PRIOR = Prior("s", 3, (ItemUtility("a", 0.5, (0.25, -1.5)),))
 NAMED = Features.of({"a": 0.5, "b": True, "c": "x", "l": ("x", "y"), "v": (0.5, 1.5)})
@@ -418,6 +455,7 @@ NAMES_AND_VALUES = {name: list(value) if isinstance(value, tuple) else value for
 
 EVENTS: list[Event] = [
     EVENT,
+    Recommended(replace(request(), rules=RULES), replace(recommendation(), relaxed=('filter c in ["x"]',))),
     BanditCreated(SETTINGS),
     BanditCreated(EVERYTHING, PRIOR),
     BanditReset("reset-1"),

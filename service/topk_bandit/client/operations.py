@@ -15,6 +15,7 @@ from topk_bandit.client.bandit_settings import settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, no_answer
 from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.imports import ImportProgress
+from topk_bandit.client.rules import WRITTEN_RULE
 from topk_bandit.client.values import (
     ActivationReceipt,
     Bandit,
@@ -86,6 +87,7 @@ BANDIT = Form(
         "name": LAST_ID,
         "prior_study": Pair(read=lambda name: name.rpartition("/")[2] or None),
         "create_time": TIME,
+        "rules": WRITTEN_RULE,
     },
     beside={*_BETAS, *_BESIDE_BETA},
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.errors import ClientError
     from topk_bandit.client.features import FeatureStats
+    from topk_bandit.client.rules import Rule
     from topk_bandit.domain.features import Feature
 
 __all__ = [
@@ -269,6 +270,8 @@ class Bandit:
     guardrail_margin
         By which share of the control group's reward it may be worse before it goes in shadow by itself; None for no
         guardrail.
+    rules
+        What each slate keeps, in the order of importance.
     """
 
     name: str
@@ -299,6 +302,7 @@ class Bandit:
     stage: Stage
     control_share: float
     guardrail_margin: float | None
+    rules: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
     from topk_bandit.domain.reward_times import RewardTimes
+    from topk_bandit.domain.rules import Absence, SlateRule
     from topk_bandit.domain.stages import LiftStats, Shadow, ShadowStats
 
 __all__ = [
@@ -262,6 +263,8 @@ class BanditSettings:
     guardrail_margin
         By which share of what the control group earns the bandit's group may earn less; once it is worse for sure, the
         stage becomes SHADOW. None for a bandit without a guardrail.
+    rules
+        What each slate keeps, in the order of importance.
     """
 
     item_capacity: int
@@ -287,6 +290,7 @@ class BanditSettings:
     stage: Stage = Stage.LIVE
     control_share: float = 0.0
     guardrail_margin: float | None = None
+    rules: tuple[SlateRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +349,10 @@ class RecommendationRequest:
         The caller's own slate, best first: it takes the place of the bandit's baseline slate. None if it is empty.
     group_key
         What is drawn to a group, such as a visitor: equal keys are in the same one. If it is empty, the request is.
+    rules
+        What the slate keeps beside the bandit's own rules.
+    explain
+        Items of which the answer says why they are not there. It is asked, and never recorded.
     """
 
     request_id: str
@@ -352,6 +360,8 @@ class RecommendationRequest:
     candidates: tuple[str, ...] | None
     baseline_item_ids: tuple[str, ...] = ()
     group_key: str = ""
+    rules: tuple[SlateRule, ...] = ()
+    explain: tuple[str, ...] = ()
 
 
 REGRET_CONFIDENCE = 0.9
@@ -399,6 +409,10 @@ class Recommendation:
         Those of the request.
     shadow
         The slate that the bandit would have shown, in the stage that asks for it; else None.
+    relaxed
+        The rules that were given up, in words, because no slate keeps all of them.
+    absent
+        Why items that the request asks about are not in the slate. It is answered, and never recorded.
     """
 
     recommendation_id: str
@@ -420,6 +434,8 @@ class Recommendation:
     stage: Stage = Stage.LIVE
     group: Group = Group.NONE
     shadow: Shadow | None = None
+    relaxed: tuple[str, ...] = ()
+    absent: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

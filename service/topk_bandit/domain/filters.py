@@ -18,6 +18,7 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -49,6 +50,7 @@ __all__ = [
     "Not",
     "Within",
     "accepts",
+    "condition_of",
     "parse_filter",
     "write_filter",
 ]
@@ -182,13 +184,14 @@ def _write_value(value: Scalar) -> str:
     return repr(value)
 
 
-def parse_filter(text: str, schema: FeatureSchema, *, field: str = "filter") -> Condition:
+def parse_filter(text: str, schema: FeatureSchema | None, *, field: str = "filter") -> Condition:
     """Return the condition that a text states.
 
     Parameters
     ----------
     schema
-        The features of items: each test has to be one of the feature's kind.
+        The features of items: each test has to be one of the feature's kind. None asks for no kinds: for a text that
+        was parsed with a schema before, and states the same condition without one.
     field
         The name that an error gives to the text.
 
@@ -200,7 +203,14 @@ def parse_filter(text: str, schema: FeatureSchema, *, field: str = "filter") -> 
     """
     if len(text) > MAX_FILTER_LENGTH:
         raise InvalidArgumentError(field, f"has {len(text)} characters, more than {MAX_FILTER_LENGTH}")
-    return _Parser(text, {feature.name: feature.kind for feature in schema}, field).parse()
+    kinds = None if schema is None else {feature.name: feature.kind for feature in schema}
+    return _Parser(text, kinds, field).parse()
+
+
+@lru_cache(maxsize=64)  # a shop sends few filters, again and again
+def condition_of(text: str) -> Condition:
+    """Return the condition of a text that was parsed before."""
+    return parse_filter(text, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +243,7 @@ _CLOSED = '"', "'", "`"
 class _Parser:
     """One text being read, from the left to the right."""
 
-    def __init__(self, text: str, kinds: Mapping[str, FeatureKind], field: str) -> None:
+    def __init__(self, text: str, kinds: Mapping[str, FeatureKind] | None, field: str) -> None:
         self._kinds, self._field = kinds, field
         self._tokens = tuple(self._split(text))
         self._next = 0
@@ -328,30 +338,40 @@ class _Parser:
         name = self._due("a feature's name, 'not' or '('", "name")
         feature, kind = str(name.value), self._kind(name)
         how = self._due("<, <=, >, >=, ==, !=, 'in' or 'has'", *_COMPARE, "in", "has")
+        if kind is not None:
+            self._check_test(name, kind, how)
+        match how.kind:
+            case "has":
+                return Has(feature, str(self._value(feature, kind)))
+            case "in":
+                return self._within(feature, kind)
+            case comparison:
+                return Compared(feature, comparison, self._value(feature, kind))  # type: ignore[arg-type]
+
+    def _check_test(self, name: _Token, kind: FeatureKind, how: _Token) -> None:
+        feature = name.value
         if how.kind == "has":
             if not isinstance(kind, LabelSet):
                 self._fail(f"'has' asks a label set, and {feature} is {_describe(kind)}", how.at)
-            return Has(feature, str(self._value(feature, kind)))
-        if isinstance(kind, LabelSet):
+        elif isinstance(kind, LabelSet):
             self._fail(f"{feature} is a label set: write {feature} has TEXT", how.at)
-        if not isinstance(kind, Numeric | Boolean | Categorical):
+        elif not isinstance(kind, Numeric | Boolean | Categorical):
             self._fail(f"{feature} is {_describe(kind)}, which no filter asks for", name.at)
-        if how.kind == "in":
-            return self._within(feature, kind, how)
-        if how.kind not in ("==", "!=") and not isinstance(kind, Numeric):
-            self._fail(f"{how.kind} compares numbers, and {feature} is {_describe(kind)}", how.at)
-        return Compared(feature, how.kind, self._value(feature, kind))  # type: ignore[arg-type]
-
-    def _within(self, feature: str, kind: FeatureKind, how: _Token) -> Condition:
-        if isinstance(kind, Boolean):
+        elif how.kind == "in" and isinstance(kind, Boolean):
             self._fail(f"{feature} is true or false: write {feature} == true", how.at)
+        elif how.kind not in ("==", "!=", "in") and not isinstance(kind, Numeric):
+            self._fail(f"{how.kind} compares numbers, and {feature} is {_describe(kind)}", how.at)
+
+    def _within(self, feature: str, kind: FeatureKind | None) -> Condition:
         self._due("'['", "[")
         values = [self._value(feature, kind)]
         while self._due("',' or ']'", ",", "]").kind == ",":
             values.append(self._value(feature, kind))
         return Within(feature, tuple(values))
 
-    def _kind(self, name: _Token) -> FeatureKind:
+    def _kind(self, name: _Token) -> FeatureKind | None:
+        if self._kinds is None:
+            return None
         kind = self._kinds.get(str(name.value))
         if kind is None:
             near = find_nearest(str(name.value), self._kinds)
@@ -360,7 +380,9 @@ class _Parser:
             )
         return kind
 
-    def _value(self, feature: str, kind: FeatureKind) -> Scalar:
+    def _value(self, feature: str, kind: FeatureKind | None) -> Scalar:
+        if kind is None:
+            return self._due("a number, true, false or a text in quotes", "number", "flag", "text").value
         wanted, due = _VALUES[type(kind)]
         token = self._take(wanted)
         if token is None:

@@ -1,4 +1,4 @@
-"""Rules that every slate of a request keeps: values without behaviour, but for their words.
+"""Rules that every slate of a request keeps, and why a slate does not show an item: values, and their words.
 
 `topk_bandit.learning.slate_rules` compiles them, and says which ones clash.
 """
@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Categorical, LabelSet
-from topk_bandit.domain.filters import write_filter
+from topk_bandit.domain.filters import condition_of
 from topk_bandit.domain.nearest import find_nearest
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from topk_bandit.domain.filters import Condition
 
 __all__ = [
+    "MAX_EXCLUDED",
+    "MAX_PINNED",
     "MAX_RULES",
+    "Absence",
+    "AbsenceReason",
     "Apart",
     "Count",
     "Exclude",
@@ -36,6 +41,9 @@ __all__ = [
 MAX_RULES = 32
 """How many rules a slate may have."""
 
+MAX_EXCLUDED, MAX_PINNED = 10_000, 100
+"""How many items a rule may exclude, and how many may be at a position."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exclude:
@@ -46,9 +54,14 @@ class Exclude:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Items that do not meet a condition are in no slate."""
+    """Items that do not meet a condition are in no slate; it is kept as its text, which the caller can read."""
 
-    condition: Condition
+    text: str
+
+    @property
+    def condition(self) -> Condition:
+        """The condition that the text states, which was checked before."""
+        return condition_of(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +117,38 @@ class SlateRule:
     may_relax: bool = False
 
 
+class AbsenceReason(StrEnum):
+    """Why a slate does not show an item.
+
+    UNKNOWN is an item that the bandit does not have, and NO_CANDIDATE one that the request does not name. RULE is one
+    that no slate that keeps the rules has; NOT_CHOSEN one that could be shown.
+    """
+
+    UNKNOWN = "unknown"
+    UNAVAILABLE = "unavailable"
+    NO_CANDIDATE = "no_candidate"
+    EXCLUDED = "excluded"
+    FILTERED = "filtered"
+    RULE = "rule"
+    NOT_CHOSEN = "not_chosen"
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """An item that a slate does not show, with the reason; and the rule in words, empty where it is none."""
+
+    item_id: str
+    reason: AbsenceReason
+    rule: str = ""
+
+
 def describe_rule(rule: Rule) -> str:
     """Return a rule in words, for an error."""
     match rule:
         case Exclude(item_ids):
             return f"exclude {', '.join(item_ids)}" if len(item_ids) <= 3 else f"exclude {len(item_ids)} items"
-        case Filter(condition):
-            return f"filter {write_filter(condition)}"
+        case Filter(text):
+            return f"filter {text}"
         case Pin((item_id,), position):
             return f"pin {item_id} at position {position + 1}"
         case Pin(item_ids, position):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_BATCH",
+    "MAX_EXPLAINED",
     "PageRequest",
     "activation_request",
     "activation_to_proto",
@@ -74,7 +75,7 @@ Receipt = TypeVar(
     recommender_pb.AmendRewardResponse,
 )
 
-MAX_BATCH = 1000
+MAX_BATCH, MAX_EXPLAINED = 1000, 100
 _DEFAULT_BANDITS_PER_PAGE = 100
 _MAX_BANDITS_PER_PAGE = 1000
 _DEFAULT_ITEMS_PER_PAGE = 1000

@@ -15,9 +15,10 @@ import numpy as np
 
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_CONTEXT_WIDTH, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_PINNED, MAX_RULES
 from topk_bandit.domain.studies import MAX_LIST_SIZE
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import MAX_BATCH
+from topk_bandit.rpc.converters import MAX_BATCH, MAX_EXPLAINED
 from topk_bandit.rpc.features import MAX_FEATURES, MAX_LABELS
 from topk_bandit.rpc.imports import MAX_ROWS
 from topk_bandit.rpc.json_parsing import LIBRARYS_OWN
@@ -45,7 +46,9 @@ MOST_OF_FIELDS: dict[str, int] = {
     "AmendRewardRequest.item_values": MAX_SLATE_SIZE,
     "Bandit.baseline_item_ids": MAX_SLATE_SIZE,
     "BatchRewardRequest.rewards": MAX_BATCH,
+    "Bandit.rules": MAX_RULES,
     "CategoricalFeature.values": MAX_CONTEXT_WIDTH,
+    "ExcludedItems.item_ids": MAX_EXCLUDED,
     "FeatureSchema.features": MAX_FEATURES,
     "ImportAnswersRequest.rows": MAX_ROWS,
     "ImportEventsRequest.lines": MAX_LINES,
@@ -62,12 +65,15 @@ MOST_OF_FIELDS: dict[str, int] = {
     "PastObservation.features": MAX_FEATURES,
     "PastObservation.item_ids": MAX_SLATE_SIZE,
     "PastObservation.item_values": MAX_SLATE_SIZE,
+    "PinnedItems.item_ids": MAX_PINNED,
     "RankingAnswer.item_ids": MAX_LIST_SIZE,
     "RatingsAnswer.ratings": MAX_LIST_SIZE,
     "RecommendRequest.baseline_item_ids": MAX_SLATE_SIZE,
     "RecommendRequest.candidate_item_ids": fields.MAX_ITEMS,
     "RecommendRequest.context": MAX_CONTEXT_DIMENSION,
+    "RecommendRequest.explain_item_ids": MAX_EXPLAINED,
     "RecommendRequest.features": MAX_FEATURES,
+    "RecommendRequest.rules": MAX_RULES,
     "RewardEntry.item_values": MAX_SLATE_SIZE,
     "RewardRequest.item_values": MAX_SLATE_SIZE,
     "RetireItemsRequest.item_ids": fields.MAX_ITEMS,

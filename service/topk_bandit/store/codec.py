@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import struct
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -51,6 +52,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
+from topk_bandit.domain.rules import Absence
 from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Group, Shadow, Stage
 from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import (
@@ -82,6 +84,7 @@ from topk_bandit.store.feature_codec import (
     schema_document,
 )
 from topk_bandit.store.log import Snapshot
+from topk_bandit.store.rule_codec import RuleLayout, rules_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,18 +204,26 @@ def encode_recommended(event: Recommended, version: int = OLDEST) -> tuple[bytes
 def _asked_beside(asked: RecommendationRequest) -> bytes:
     """Return what most requests leave out, each part behind a comma."""
     baseline = b',"baseline_item_ids":%b' % text_of(asked.baseline_item_ids) if asked.baseline_item_ids else b""
-    return baseline + (b',"group_key":%b' % text_of(asked.group_key) if asked.group_key else b"")
+    group_key = b',"group_key":%b' % text_of(asked.group_key) if asked.group_key else b""
+    return baseline + group_key + (b',"rules":%b' % text_of(rules_document(asked.rules)) if asked.rules else b"")
 
 
 def _pack_recommendation(given: Recommendation) -> bytes:
-    """Return a recommendation as bytes, without what most of them don't have: a shadow, another stage, a group."""
+    """Return a recommendation as bytes, without what most of them don't have: a shadow, another stage, a group.
+
+    What is absent from it is answered and never recorded.
+    """
+    if given.absent or given.relaxed:
+        recorded = _pack_recommendation(replace(given, absent=(), relaxed=()))
+        return recorded[:-1] + b',"relaxed":%b}' % text_of(given.relaxed) if given.relaxed else recorded
     if given.shadow is not None:
-        return pack(given)
+        return pack(given, without=[_NO_RULES])
     is_usual = given.stage is Stage.LIVE and given.group is Group.NONE
     return pack(given, without=[_NO_SHADOW, _USUAL_STAGE] if is_usual else [_NO_SHADOW])
 
 
-_NO_SHADOW, _USUAL_STAGE = b',"shadow":null', b',"stage":"live","group":""'
+_NO_RULES, _USUAL_STAGE = b',"relaxed":[],"absent":[]', b',"stage":"live","group":""'
+_NO_SHADOW = b',"shadow":null' + _NO_RULES
 _RECORDED = b'{"v":%d,%b'
 _RECOMMENDED = b'{"v":%d,"type":"recommended","request":%b,"recommendation":%b%b}'
 
@@ -306,6 +317,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         "learned_per_second": None
         if settings.learned_per_second == DEFAULT_LEARNED_PER_SECOND
         else settings.learned_per_second,
+        "rules": rules_document(settings.rules) or None,
     }
     return {
         "item_capacity": settings.item_capacity,
@@ -362,6 +374,7 @@ class _Settings(Layout):
     stage: Stage | UnsetType = UNSET
     control_share: Annotated[float, Meta(gt=0, le=MAX_CONTROL_SHARE)] | UnsetType = UNSET
     guardrail_margin: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    rules: Annotated[tuple[RuleLayout, ...], Meta(min_length=1)] | UnsetType = UNSET
 
     def read(self) -> BanditSettings:
         if (self.prior_study is UNSET) != (self.prior_digest is UNSET):
@@ -399,6 +412,7 @@ class _Settings(Layout):
             stage=read_optional(self.stage) or Stage.LIVE,
             control_share=read_optional(self.control_share) or 0.0,
             guardrail_margin=read_optional(self.guardrail_margin),
+            rules=read(self.rules) or (),
         )
 
 
@@ -440,14 +454,15 @@ class _Item(Layout, array_like=True):
 
 
 def _request(request_id: str, context: ContextLayout, *beside: Any) -> RecommendationRequest:  # noqa: ANN401, what may be left out
-    candidates, baseline, group_key = map(read_optional, beside)
-    return RecommendationRequest(request_id, read_context(context), candidates, baseline or (), group_key or "")
+    candidates, baseline, group_key, rules = map(read, beside)
+    asked = (candidates, baseline or (), group_key or "", rules or ())
+    return RecommendationRequest(request_id, read_context(context), *asked)
 
 
 def _recommendation(*values: Any) -> Recommendation:  # noqa: ANN401, what may be left out
-    *known, stage, group, shadow = values
+    *known, stage, group, shadow, relaxed = values
     placed = (read_optional(stage) or Stage.LIVE, read_optional(group) or Group.NONE, read(read_optional(shadow)))
-    return Recommendation(*[*known, *placed])
+    return Recommendation(*[*known, *placed, read_optional(relaxed) or ()])
 
 
 def _make_shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> Shown:
@@ -484,12 +499,25 @@ _PARTS = {
     "Prior": _Prior,
     "Item": _Item,
     "Shadow": derive(Shadow),
+    "SlateRule": RuleLayout,
+    "Absence": Absence,
 }
-_RECOMMENDATION_LEFT_OUT = ("stage", "group", "shadow")
+_derive_recommendation = partial(
+    derive,
+    Recommendation,
+    of=_recommendation,
+    parts=_PARTS,
+    left_out=("stage", "group", "shadow", "relaxed"),
+    beside=("absent",),
+)
 _PARTS |= {
-    "Recommendation": derive(Recommendation, of=_recommendation, parts=_PARTS, left_out=_RECOMMENDATION_LEFT_OUT),
+    "Recommendation": _derive_recommendation(),
     "RecommendationRequest": derive(
-        RecommendationRequest, of=_request, parts=_PARTS, left_out=("baseline_item_ids", "group_key")
+        RecommendationRequest,
+        of=_request,
+        parts=_PARTS,
+        left_out=("baseline_item_ids", "group_key", "rules"),
+        beside=("explain",),
     ),
     "Shown": derive(Shown, of=_make_shown, parts=_PARTS),
     "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity", "item_values")),
@@ -548,9 +576,7 @@ _HEADS = {
     for kind in (Recommended, Activated, Lapsed, RewardCollected, RewardAmended, RewardRevised, Rewarded)
 }
 _decode_settings: Decoder[BanditSettings] = decoder(_StampedSettings)
-_decode_recorded: Decoder[Recommendation] = decoder(
-    derive(Recommendation, Stamped, of=_recommendation, parts=_PARTS, left_out=_RECOMMENDATION_LEFT_OUT)
-)
+_decode_recorded: Decoder[Recommendation] = decoder(_derive_recommendation(Stamped))
 _decode_features: Decoder[FeaturesLayout] = decoder(Annotated[FeaturesLayout, Meta(min_length=1)])
 
 

@@ -32,12 +32,12 @@ __all__ = [
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _RULES = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
-designs are for features alone.
+designs are for features alone. And with rules of slates, in settings and requests, and those that were relaxed.
 """
 
 NEWEST = 2
@@ -59,6 +59,8 @@ def check_data_version(settings: BanditSettings, version: int) -> None:
         _check_in_force("control_share", _STAGES, version)
     if settings.guardrail_margin is not None:
         _check_in_force("guardrail_margin", _STAGES, version)
+    if settings.rules:
+        _check_in_force("rules", _RULES, version)
 
 
 def check_request(request: RecommendationRequest, version: int) -> None:
@@ -67,12 +69,16 @@ def check_request(request: RecommendationRequest, version: int) -> None:
         _check_in_force("baseline_item_ids", _STAGES, version)
     if request.group_key:
         _check_in_force("group_key", _STAGES, version)
+    if request.rules:
+        _check_in_force("rules", _RULES, version)
 
 
 def check_recommendation(given: Recommendation, version: int) -> None:
     """Refuse a recommendation that a data version can't say, as `check_data_version` does."""
     if given.stage is not Stage.LIVE or given.group is not Group.NONE or given.shadow is not None:
         _check_in_force("recommendation", _STAGES, version)
+    if given.relaxed:
+        _check_in_force("recommendation", _RULES, version)
 
 
 def check_study_version(settings: StudySettings, version: int) -> None:

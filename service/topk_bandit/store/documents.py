@@ -118,6 +118,7 @@ def derive(
     of: Callable[..., Any] | None = None,
     parts: Mapping[str, Any] | None = None,
     left_out: Iterable[str] = (),
+    beside: Iterable[str] = (),
 ) -> type[Struct]:
     """Return the layout that has the fields of a type of the domain, after those of `base`.
 
@@ -129,10 +130,14 @@ def derive(
         Layouts by the names that stand for them in the type's annotations.
     left_out
         Fields that documents have only where they are not None, false or empty.
+    beside
+        Fields that documents never have.
     """
     types = get_type_hints(kind, localns=dict(parts or {}))
     declared: list[Any] = []
     for field in fields(kind):
+        if field.name in beside:
+            continue
         declared.append((field.name, types[field.name]))
         if field.name in left_out:
             declared[-1] = (field.name, _or_unset(types[field.name]), UNSET)

@@ -13,6 +13,7 @@ from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.wire.features import FEATURE_STATS, SCHEMA
 from topk_bandit.wire.forms import MILLISECONDS, SPAN_MS, Enumeration, Form, Pair, duration
+from topk_bandit.wire.rules import RULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,7 @@ SETTING_PARTS: Mapping[str, Part] = {
     "item_schema": SCHEMA,
     "durability": Pair(str, lambda text: Durability.parse(text) if text else None),
     "stage": STAGES,
+    "rules": RULE,
 }
 """How settings are made that are not the same on the wire, but for those with other units at both ends."""
 

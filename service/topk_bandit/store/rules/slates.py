@@ -84,15 +84,25 @@ def record(
         return Decision(RecordOutcome(RecordStatus.STALE))
     aside = aside or not recommendation.stage.learns
     state = RecordState.INACTIVE if known.settings.requires_activation else RecordState.PENDING
-    opened = Recorded(fingerprint(request), request.context, recommendation, 0, state, aside=aside, logged=appended(0))
+    asked, kept = _kept(request, recommendation)
+    opened = Recorded(fingerprint(request), request.context, kept, 0, state, aside=aside, logged=appended(0))
     commit = Commit(
-        events=(Recommended(request, recommendation, aside),),
+        events=(Recommended(asked, kept, aside),),
         slates={recommendation.recommendation_id: opened},
         wait_ms=known.settings.reward_wait_ms,
         due_after_ms=None if aside else known.settings.provisional_after_ms,
         items_position=items_position,
     )
     return Decision(RecordOutcome(RecordStatus.RECORDED, recommendation, appended(0)), commit)
+
+
+def _kept(
+    request: RecommendationRequest, recommendation: Recommendation
+) -> tuple[RecommendationRequest, Recommendation]:
+    """Return what is recorded of both: nothing of absent items."""
+    if not request.explain:
+        return request, recommendation
+    return replace(request, explain=()), replace(recommendation, absent=())
 
 
 def recall(known: Known, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
