@@ -35,6 +35,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Feature, Features, Numeric, Vector
+from topk_bandit.domain.rules import Filter, Pin, SlateRule
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import (
     NamedItems,
@@ -120,6 +121,16 @@ def test_settings_are_held_to_their_limits(field: str) -> None:
         assert field_of(SettingsChanged(having(value)), having(value)) is None, value
     for value in refused:
         assert field_of(SettingsChanged(having(value)), having(value)) == field, value
+
+
+def test_rules_are_those_of_the_bandits_slates() -> None:
+    for position, field in ((2, None), (3, "settings.rules[0].pin.position")):
+        having = replace(SETTINGS, rules=(SlateRule(Pin(("a",), position)),))
+        assert field_of(SettingsChanged(having), having) == field
+    for text, field in (("age < 3", None), ("age ~ 3", "request.rules[0].filter")):
+        asked = RecommendationRequest("q", (0.5, 0.5), None, rules=(SlateRule(Filter(text)),))
+        given = Recommended(asked, GIVEN)
+        assert field_of(given, replace(SETTINGS, item_schema=SCHEMA)) == field
 
 
 @pytest.mark.parametrize("beta", [PaperBeta, ConstantBeta])

@@ -22,6 +22,8 @@ SOUP, EACH_BRAND = Group("category", "soup"), Group("brand")
         (Exclude(("a", "b", "c", "d")), "exclude 4 items"),
         (Filter("price<3"), "filter price<3"),
         (Pin(("a",), 2), "pin a at position 3"),
+        (Pin(("a", "b"), 0), "pin one of 2 items at position 1"),
+        (Count(Group(shown_fewer_than=1_000), least=1), "at least 1 of items shown fewer than 1000 times"),
         (Count(SOUP, least=1), "at least 1 of category soup"),
         (Count(SOUP, most=0), "at most 0 of category soup"),
         (Count(SOUP, least=1, most=3), "at least 1 and at most 3 of category soup"),
@@ -37,29 +39,55 @@ def test_rules_have_words_and_are_taken(rule: Rule, words: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "field", "problem"),
     [
-        (Pin(("a",), 3), "[1].position", "must be from 0 to 2, not 3"),
-        (Pin(("a",), -1), "[1].position", "must be from 0 to 2, not -1"),
-        (Count(SOUP, least=4), "[1].least", "must be from 0 to 3, not 4"),
-        (Count(SOUP, least=-1), "[1].least", "must be from 0 to 3, not -1"),
-        (Count(SOUP, least=2, most=1), "[1].most", "must be 2, which is the least, or more, not 1"),
-        (Count(SOUP), "[1]", "needs least or most"),
-        (Count(EACH_BRAND, least=1), "[1].least", "needs a group of one value"),
-        (Apart(Group("categori")), "[1].group.feature", "items have none 'categori', the nearest is 'category'"),
-        (Apart(Group("price")), "[1].group.feature", "price is neither categorical nor a label set"),
+        (Exclude(()), "[1].exclude.item_ids", "must name an item"),
+        (Exclude(("a", "b", "a")), "[1].exclude.item_ids", "names 'a' twice"),
+        (Exclude(tuple(map(str, range(10_001)))), "[1].exclude.item_ids", "has 10001 items, more than 10000"),
+        (Pin(("a",), 3), "[1].pin.position", "must be from 1 to 3, not 4"),
+        (Pin(("a",), -1), "[1].pin.position", "must be from 1 to 3, not 0"),
+        (Pin((), 0), "[1].pin.item_ids", "must name an item"),
+        (Pin(("a", "a"), 0), "[1].pin.item_ids", "names 'a' twice"),
+        (Pin(tuple(map(str, range(101))), 0), "[1].pin.item_ids", "has 101 items, more than 100"),
+        (Count(SOUP, least=4), "[1].count.at_least", "must be from 0 to 3, not 4"),
+        (Count(SOUP, least=-1), "[1].count.at_least", "must be from 0 to 3, not -1"),
+        (Count(SOUP, least=2, most=1), "[1].count.at_most", "must be 2, which is at_least, or more, not 1"),
+        (Count(SOUP, most=-1), "[1].count.at_most", "must be 0, which is at_least, or more, not -1"),
+        (Count(SOUP), "[1].count", "needs at_least or at_most"),
+        (Count(EACH_BRAND, least=1), "[1].count.at_least", "needs a group of one value"),
+        (Count(Group(), 1), "[1].count.group.feature", "must name a feature"),
+        (Count(Group("price"), most=1), "[1].count.group.feature", "price is neither categorical nor a label set"),
+        (
+            Count(Group(shown_fewer_than=1_001), 1),
+            "[1].count.group.shown_fewer_than",
+            "must be from 0 to 1000, not 1001",
+        ),
+        (Count(Group(shown_fewer_than=-1), 1), "[1].count.group.shown_fewer_than", "must be from 0 to 1000, not -1"),
+        (
+            Count(Group("brand", shown_fewer_than=1), 1),
+            "[1].count.group.shown_fewer_than",
+            "can't be used with a feature or a value",
+        ),
+        (
+            Count(Group(value="soup", shown_fewer_than=1), 1),
+            "[1].count.group.shown_fewer_than",
+            "can't be used with a feature or a value",
+        ),
+        (Apart(Group(shown_fewer_than=1)), "[1].apart.shown_fewer_than", "is for count alone"),
+        (Apart(Group("categori")), "[1].apart.feature", "items have none 'categori', the nearest is 'category'"),
+        (Apart(Group("price")), "[1].apart.feature", "price is neither categorical nor a label set"),
         (
             Count(Group("category", "soop"), 1),
-            "[1].group.value",
+            "[1].count.group.value",
             "category declares no value 'soop', the nearest is 'soup'",
         ),
-        (Apart(Group("tags", "xyz")), "[1].group.value", "tags declares no label 'xyz'"),
+        (Apart(Group("tags", "xyz")), "[1].apart.value", "tags declares no label 'xyz'"),
     ],
 )
 def test_what_is_no_rule_is_refused_by_its_field(rule: Rule, field: str, problem: str) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
-        check_rules([Exclude(()), rule], SCHEMA, 3)
+        check_rules([Exclude(("x",)), rule], SCHEMA, 3)
     assert (refused.value.field, refused.value.problem) == (f"rules{field}", problem)
 
 
 def test_rules_are_limited() -> None:
     with pytest.raises(InvalidArgumentError, match="rules: has 33 rules, more than 32"):
-        check_rules([Exclude(())] * 33, SCHEMA, 3)
+        check_rules([Exclude(("x",))] * 33, SCHEMA, 3)

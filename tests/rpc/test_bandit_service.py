@@ -23,10 +23,12 @@ from topk_bandit.domain.bandits import (
     RewardRange,
 )
 from topk_bandit.domain.durability import FSYNC, Durability
+from topk_bandit.domain.rules import Exclude, SlateRule
 from topk_bandit.domain.stages import Stage
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.v1 import rules_pb2 as rules_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -69,6 +71,7 @@ def test_create_fills_in_defaults(server: RunningServer, stub: BanditServiceStub
     assert answer.create_time.ToMilliseconds() == START_MS
 
 
+EXCLUDED = rules_pb.SlateRule(exclude=rules_pb.ExcludedItems(item_ids=["a"]), may_relax=True)
 EVERYTHING: dict[str, Any] = {
     "slate_size": 12,
     "context_dimension": 64,
@@ -88,6 +91,7 @@ EVERYTHING: dict[str, Any] = {
     "stage": recommender_pb.STAGE_FROZEN,
     "control_share": 0.9,
     "guardrail_margin": 0.0,
+    "rules": [EXCLUDED],
     "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
 }
 
@@ -108,9 +112,11 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         stage=Stage.FROZEN,
         control_share=0.9,
         guardrail_margin=0.0,
+        rules=(SlateRule(Exclude(("a",)), may_relax=True),),
     )
     assert (answer.stage, answer.control_share) == (recommender_pb.STAGE_FROZEN, 0.9)
     assert answer.HasField("guardrail_margin")
+    assert list(answer.rules) == [EXCLUDED]
     assert answer.requires_activation
     assert answer.durability == "fsync"
     assert answer.learned_per_second == 1_000_000
@@ -304,6 +310,7 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
         {"control_share": 0.25, "guardrail_margin": 0.05},
     ),
     (["control_share"], {"control_share": 0.0}, {"control_share": 0.0}),
+    (["rules"], {"rules": [EXCLUDED]}, {"rules": (SlateRule(Exclude(("a",)), may_relax=True),)}),
     (["default_item_value"], {"default_item_value": -2.5}, {"default_item_value": -2.5}),
     (["default_item_value"], {"default_reward": 0.5}, {"default_item_value": None}),
     (["prior_study"], {"prior_study": "tenants/acme/studies/tastes"}, {"prior_study": "tastes"}),

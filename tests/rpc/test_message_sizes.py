@@ -14,6 +14,7 @@ from topk_bandit.process.settings import Settings
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import preference_service_pb2 as study_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
+from topk_bandit.v1 import rules_pb2 as rules_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
@@ -40,9 +41,13 @@ def test_ids_are_as_long_as_an_id_can_be() -> None:
 
 
 def test_the_largest_recommend_arrives() -> None:
-    request = recommender_pb.RecommendRequest(
-        bandit=HOME, request_id=longest_id(0), context=[1e6] * 64, candidate_item_ids=ITEMS
-    )
+    excluded = rules_pb.SlateRule(exclude=rules_pb.ExcludedItems(item_ids=ITEMS))
+    for asked in ({"candidate_item_ids": ITEMS}, {"rules": [excluded]}):
+        request = recommender_pb.RecommendRequest(bandit=HOME, request_id=longest_id(0), context=[1e6] * 64, **asked)
+        check_it_arrives(request)
+
+
+def check_it_arrives(request: recommender_pb.RecommendRequest) -> None:
     assert is_large(request)
     with serving(max_message_bytes=LIMIT) as server, channel_to(server.target) as channel:
         assert refused(RecommenderServiceStub(channel).Recommend, request).code == "NOT_FOUND"

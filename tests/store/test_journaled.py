@@ -11,6 +11,7 @@ from tests.contracts.samples import NAME, recommendation, request, settings
 
 from topk_bandit.domain.bandits import Aggregation, Reward, RewardOutcome, RewardReceipt
 from topk_bandit.domain.errors import NotDurableError, NotReadyError, UnavailableError
+from topk_bandit.domain.rules import Exclude, SlateRule
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
@@ -102,12 +103,15 @@ def test_of_many_rewards_those_with_item_values_wait_for_their_data_version() ->
     asyncio.run(scenario())
 
 
-def test_a_request_with_a_group_waits_for_its_data_version() -> None:
+@pytest.mark.parametrize(
+    ("field", "value"), [("group_key", "visitor"), ("rules", (SlateRule(Exclude(("apple",))),))], ids=["group", "rules"]
+)
+def test_a_request_waits_for_its_data_version(field: str, value: object) -> None:
     async def scenario() -> None:
         store = FirstVersion(clock_ms=lambda: 1000)
         await store.create_bandit(NAME, settings(), incarnation="first", quota=1)
-        asked = replace(request(), group_key="visitor")
-        with pytest.raises(NotReadyError, match="group_key needs data version 2"):
+        asked = replace(request(), **{field: value})
+        with pytest.raises(NotReadyError, match=f"{field} needs data version 2"):
             await store.record_recommendation(NAME, asked, recommendation("a"), incarnation="first", items_position=0)
 
     asyncio.run(scenario())

@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_bandit.client import operations, values
+from topk_bandit.domain import rules as rule_values
 from topk_bandit.domain.bandits import BanditSettings, BanditStats, HyperparameterStats, RewardRange
 from topk_bandit.domain.features import Boolean, Categorical, Feature, FeatureStats, LabelSet, Numeric, Vector
 from topk_bandit.domain.operators import CallStatus, ModelGlance, QuotaUse, RankedSlate, SkippedEvent, StoreStatus
+from topk_bandit.domain.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Pin, SlateRule
 from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
 from topk_bandit.domain.studies import DesignProgress
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
-from topk_bandit.wire import bandits, features, operators, recommendations, studies
+from topk_bandit.wire import bandits, features, operators, recommendations, rules, studies
 from topk_bandit.wire.forms import MILLISECONDS, SPAN_MS, Enumeration, Form
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ TEXTS, TIMES = st.text(max_size=8), st.integers(0, 4_000_000_000_000)
 INTERVALS = st.builds(Interval, NUMBERS, NUMBERS, NUMBERS)
 GROUPS = st.builds(GroupStats, COUNTS, COUNTS, NUMBERS)
 SLATES = st.lists(TEXTS, max_size=3).map(tuple)
+RULE_GROUPS = st.builds(rule_values.Group, TEXTS, st.none() | st.text(min_size=1, max_size=8), COUNTS)
 
 SHARED: list[tuple[Part, st.SearchStrategy[Any]]] = [
     (MILLISECONDS, TIMES),
@@ -79,6 +82,19 @@ SHARED: list[tuple[Part, st.SearchStrategy[Any]]] = [
         operators.GLANCE,
         st.builds(ModelGlance, COUNTS, COUNTS, COUNTS, COUNTS, NUMBERS, NUMBERS, NUMBERS, COUNTS, COUNTS),
     ),
+    (
+        rules.RULE,
+        st.builds(
+            SlateRule,
+            st.builds(Exclude, SLATES)
+            | st.builds(Filter, TEXTS)
+            | st.builds(Pin, SLATES, st.integers(0, 11))
+            | st.builds(Count, RULE_GROUPS, COUNTS, st.none() | COUNTS)
+            | st.builds(Apart, RULE_GROUPS),
+            st.booleans(),
+        ),
+    ),
+    (rules.ABSENCE, st.builds(Absence, TEXTS, st.sampled_from(AbsenceReason), TEXTS)),
     (studies.PROGRESS, st.builds(DesignProgress, COUNTS, NUMBERS, NUMBERS, NUMBERS)),
 ]
 
@@ -100,6 +116,7 @@ def test_what_one_end_writes_the_other_end_reads(data: st.DataObject) -> None:
         recommendations.ACTIVATIONS,
         recommendations.GROUPS,
         operators.SOURCES,
+        rules.ABSENCE_REASONS,
         studies.KINDS,
         studies.STATES,
         studies.OUTCOMES,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, take_items
+from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_own_rules, take_items
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.lifts import describe_lift, describe_shadow, in_shadow
@@ -107,6 +107,7 @@ class Bandits:
     async def create_bandit(self, name: BanditName, settings: BanditSettings) -> BanditRecord:
         """Create a bandit, or return the equal one that is there."""
         self._check_item_schema(settings)
+        check_own_rules(settings)
         check_data_version(settings, self._store.data_version)
         await self._check_durability(settings.durability)
         resolved, prior = await self._resolve_prior(name, settings)
@@ -155,6 +156,7 @@ class Bandits:
             check_growth(record.settings.context_schema, changed.context_schema)
             check_growth(record.settings.item_schema, changed.item_schema, field=ITEM_SCHEMA_FIELD, may_begin=True)
             self._check_item_schema(changed)
+            check_own_rules(changed)
             if changed.durability != record.settings.durability:
                 await self._check_durability(changed.durability)
             settings, prior = await self._resolve_prior(name, changed)

@@ -13,6 +13,7 @@ from topk_bandit.domain.feature_values import read_feature
 from topk_bandit.domain.features import Boolean, Categorical, Features, LabelSet, Numeric, Vector
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.replacing import replace
+from topk_bandit.domain.rules import check_rules
 from topk_bandit.domain.values import shorten
 from topk_bandit.learning.content import MOST_FEATURES
 from topk_bandit.learning.item_features import bytes_an_item, content_width
@@ -30,6 +31,7 @@ __all__ = [
     "check_features",
     "check_growth",
     "check_item_schema",
+    "check_own_rules",
     "complete_context",
     "fitting_features",
     "read_features",
@@ -146,6 +148,11 @@ def check_item_schema(settings: BanditSettings, *, most_bytes: int) -> None:
     if needed > most_bytes:
         problem = f"takes {needed} bytes for {settings.item_capacity} items; {most_bytes} are allowed"
         raise InvalidArgumentError(ITEM_SCHEMA_FIELD, f"{problem}: use fewer features, or a lower item_capacity")
+
+
+def check_own_rules(settings: BanditSettings, *, field: str = "bandit.rules") -> None:
+    """Raise `InvalidArgumentError` unless a bandit's rules are some of its slates and of items with its schema."""
+    check_rules([one.rule for one in settings.rules], settings.item_schema or (), settings.slate_size, field=field)
 
 
 def check_features(schema: FeatureSchema, features: Features, *, field: str = "features") -> None:

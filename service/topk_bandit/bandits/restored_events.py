@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.contexts import check_context, check_item_schema
+from topk_bandit.bandits.contexts import check_context, check_item_schema, check_own_rules
 from topk_bandit.domain.bandits import (
     MAX_BETA,
     MAX_CONTEXT_MAGNITUDE,
@@ -34,6 +34,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
 from topk_bandit.domain.paths import entry_of
+from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.stages import MAX_CONTROL_SHARE, check_baseline_size
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
@@ -72,6 +73,8 @@ def check_restored(settings: BanditSettings, restored: Event | Recorded | Archiv
     if isinstance(restored, ArchivedBandit | BanditCreated | SettingsChanged):
         _check_settings(settings)
         return
+    if isinstance(restored, Recommended):
+        check_own_rules(replace(settings, rules=restored.request.rules), field="request.rules")
     if isinstance(restored, Recommended | Recorded):
         _check_recommendation(restored.recommendation)
     if isinstance(restored, ItemsChanged):
@@ -172,6 +175,7 @@ def _check_settings(settings: BanditSettings) -> None:
     if settings.context_schema is not None and width_of(settings.context_schema) != settings.context_dim:
         raise InvalidArgumentError("settings.context_schema", f"does not take {settings.context_dim} numbers")
     _check_item_schema(settings)
+    check_own_rules(settings, field="settings.rules")
 
 
 def _check_item_schema(settings: BanditSettings) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Categorical, LabelSet
-from topk_bandit.domain.filters import condition_of
+from topk_bandit.domain.filters import condition_of, parse_filter
 from topk_bandit.domain.nearest import find_nearest
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ MAX_RULES = 32
 
 MAX_EXCLUDED, MAX_PINNED = 10_000, 100
 """How many items a rule may exclude, and how many may be at a position."""
+
+MAX_SHOWN_FEWER_THAN = 1_000
+"""How often an item may have been shown and still be new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,33 +170,71 @@ def _describe_group(group: Group) -> str:
 
 
 def check_rules(rules: Sequence[Rule], schema: FeatureSchema, slate_size: int, *, field: str = "rules") -> None:
-    """Raise `InvalidArgumentError` for what is no rule of slates of this size and of items with this schema."""
+    """Raise `InvalidArgumentError` for what is no rule of slates of this size and of items with this schema.
+
+    Parameters
+    ----------
+    rules
+        Those of a bandit and of a request together, or one of both.
+    field
+        What the caller named the rules. An error names the rest as rules.proto does, and positions from 1.
+    """
     if len(rules) > MAX_RULES:
         raise InvalidArgumentError(field, f"has {len(rules)} rules, more than {MAX_RULES}")
     for number, rule in enumerate(rules):
         at = f"{field}[{number}]"
-        if isinstance(rule, Pin) and not 0 <= rule.position < slate_size:
-            raise InvalidArgumentError(f"{at}.position", f"must be from 0 to {slate_size - 1}, not {rule.position}")
-        if isinstance(rule, Count):
-            _check_bounds(rule, slate_size, at)
-        if isinstance(rule, Count | Apart):
-            _check_group(rule.group, schema, f"{at}.group")
+        match rule:
+            case Exclude(item_ids):
+                _check_ids(item_ids, MAX_EXCLUDED, f"{at}.exclude.item_ids")
+            case Filter(text):
+                parse_filter(text, schema, field=f"{at}.filter")
+            case Pin(item_ids, position):
+                if not 0 <= position < slate_size:
+                    raise InvalidArgumentError(
+                        f"{at}.pin.position", f"must be from 1 to {slate_size}, not {position + 1}"
+                    )
+                _check_ids(item_ids, MAX_PINNED, f"{at}.pin.item_ids")
+            case Count(group):
+                _check_group(group, schema, f"{at}.count.group")
+                _check_bounds(rule, slate_size, f"{at}.count")
+            case Apart(group):
+                if group.shown_fewer_than:
+                    raise InvalidArgumentError(f"{at}.apart.shown_fewer_than", "is for count alone")
+                _check_group(group, schema, f"{at}.apart")
+
+
+def _check_ids(item_ids: Sequence[str], most: int, at: str) -> None:
+    if not item_ids:
+        raise InvalidArgumentError(at, "must name an item")
+    if len(item_ids) > most:
+        raise InvalidArgumentError(at, f"has {len(item_ids)} items, more than {most}")
+    named: set[str] = set()
+    for item_id in item_ids:
+        if item_id in named:
+            raise InvalidArgumentError(at, f"names {item_id!r} twice")
+        named.add(item_id)
 
 
 def _check_bounds(rule: Count, slate_size: int, at: str) -> None:
     if not 0 <= rule.least <= slate_size:
-        raise InvalidArgumentError(f"{at}.least", f"must be from 0 to {slate_size}, not {rule.least}")
+        raise InvalidArgumentError(f"{at}.at_least", f"must be from 0 to {slate_size}, not {rule.least}")
     if rule.most is not None and rule.most < rule.least:
-        raise InvalidArgumentError(f"{at}.most", f"must be {rule.least}, which is the least, or more, not {rule.most}")
-    if rule.least and rule.group.value is None:
-        raise InvalidArgumentError(f"{at}.least", "needs a group of one value")
+        problem = f"must be {rule.least}, which is at_least, or more, not {rule.most}"
+        raise InvalidArgumentError(f"{at}.at_most", problem)
+    if rule.least and rule.group.value is None and not rule.group.shown_fewer_than:
+        raise InvalidArgumentError(f"{at}.at_least", "needs a group of one value")
     if rule.most is None and not rule.least:
-        raise InvalidArgumentError(at, "needs least or most")
+        raise InvalidArgumentError(at, "needs at_least or at_most")
 
 
 def _check_group(group: Group, schema: FeatureSchema, at: str) -> None:
+    if group.shown_fewer_than:
+        _check_new(group, at)
+        return
     kinds = {feature.name: feature.kind for feature in schema}
     kind = kinds.get(group.feature)
+    if not group.feature:
+        raise InvalidArgumentError(f"{at}.feature", "must name a feature")
     if kind is None:
         raise InvalidArgumentError(f"{at}.feature", f"items have none {_name(group.feature, list(kinds))}")
     if not isinstance(kind, Categorical):
@@ -203,6 +244,14 @@ def _check_group(group: Group, schema: FeatureSchema, at: str) -> None:
         raise InvalidArgumentError(
             f"{at}.value", f"{group.feature} declares no {what} {_name(group.value, kind.values)}"
         )
+
+
+def _check_new(group: Group, at: str) -> None:
+    if not 0 < group.shown_fewer_than <= MAX_SHOWN_FEWER_THAN:
+        problem = f"must be from 0 to {MAX_SHOWN_FEWER_THAN}, not {group.shown_fewer_than}"
+        raise InvalidArgumentError(f"{at}.shown_fewer_than", problem)
+    if group.feature or group.value is not None:
+        raise InvalidArgumentError(f"{at}.shown_fewer_than", "can't be used with a feature or a value")
 
 
 def _name(name: str, names: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Stage, check_baseline_size
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.features import schema_from_proto
+from topk_bandit.rpc.rules import rules_from_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.wire.bandits import AGGREGATIONS, KERNELS, SETTINGS, STAGES
 
@@ -288,6 +289,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "stage": {"stage": _stage},
     "control_share": {"control_share": _control_share},
     "guardrail_margin": {"guardrail_margin": _guardrail_margin},
+    "rules": {"rules": lambda bandit: rules_from_proto("bandit.rules", bandit.rules)},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS, "context_schema")
 

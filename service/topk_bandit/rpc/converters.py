@@ -20,11 +20,13 @@ from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
 from topk_bandit.rpc.features import features_from_proto, features_to_proto
+from topk_bandit.rpc.rules import rules_from_proto
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.wire.bandits import STAGES
 from topk_bandit.wire.forms import timestamp
 from topk_bandit.wire.recommendations import ACTIVATIONS, GROUPS, OUTCOMES
+from topk_bandit.wire.rules import ABSENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,8 +103,15 @@ def recommendation_request(
         candidates=fields.item_ids("candidate_item_ids", request.candidate_item_ids) or None,
         baseline_item_ids=fields.item_ids("baseline_item_ids", request.baseline_item_ids),
         group_key=fields.opaque_id("group_key", request.group_key) if request.group_key else "",
+        rules=rules_from_proto("rules", request.rules) if request.rules else (),
+        explain=_explained(request) if request.explain_item_ids else (),
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
+
+
+def _explained(request: recommender_pb.RecommendRequest) -> tuple[str, ...]:
+    fields.size("explain_item_ids", len(request.explain_item_ids), most=MAX_EXPLAINED)
+    return fields.item_ids("explain_item_ids", request.explain_item_ids)
 
 
 def context_from_proto(
@@ -136,6 +145,8 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         passed_over_count=recommendation.passed_over,
         stage=_STAGES[recommendation.stage],
         group=_GROUPS[recommendation.group],
+        relaxed_rules=recommendation.relaxed,
+        absent_items=map(ABSENCE.write, recommendation.absent),
     )
 
 

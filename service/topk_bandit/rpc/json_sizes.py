@@ -48,7 +48,7 @@ MOST_OF_FIELDS: dict[str, int] = {
     "BatchRewardRequest.rewards": MAX_BATCH,
     "Bandit.rules": MAX_RULES,
     "CategoricalFeature.values": MAX_CONTEXT_WIDTH,
-    "ExcludedItems.item_ids": MAX_EXCLUDED,
+    "ExcludedItems.item_ids": -(-MAX_EXCLUDED // MAX_RULES),  # of each of so many rules: they share what they exclude
     "FeatureSchema.features": MAX_FEATURES,
     "ImportAnswersRequest.rows": MAX_ROWS,
     "ImportEventsRequest.lines": MAX_LINES,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -52,6 +51,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
+from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.rules import Absence
 from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Group, Shadow, Stage
 from topk_bandit.store.data_versions import FIRST, OLDEST
