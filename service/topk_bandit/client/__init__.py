@@ -54,6 +54,7 @@ from topk_bandit.client.operator_values import (
     Verification,
 )
 from topk_bandit.client.retries import RetryPolicy
+from topk_bandit.client.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Pin, Rule
 from topk_bandit.client.study_values import (
     AnswerKind,
     AnswerOutcome,
@@ -104,6 +105,8 @@ from topk_bandit.client.values import (
 )
 
 __all__ = [
+    "Absence",
+    "AbsenceReason",
     "ActivationOutcome",
     "ActivationReceipt",
     "Aggregation",
@@ -111,6 +114,7 @@ __all__ = [
     "AnswerKind",
     "AnswerOutcome",
     "AnswersOutcome",
+    "Apart",
     "AsyncClient",
     "AsyncOutbox",
     "AsyncPlacement",
@@ -126,6 +130,7 @@ __all__ = [
     "Cancelled",
     "Client",
     "ClientError",
+    "Count",
     "DeadlineExceeded",
     "Design",
     "DesignProgress",
@@ -133,11 +138,13 @@ __all__ = [
     "Durability",
     "ErrorDetails",
     "EventPage",
+    "Exclude",
     "Explanation",
     "ExportedEvent",
     "FailedPrecondition",
     "Feature",
     "FeatureStats",
+    "Filter",
     "GivenAnswer",
     "Group",
     "GroupStats",
@@ -164,6 +171,7 @@ __all__ = [
     "PastAnswer",
     "PastObservation",
     "PermissionDenied",
+    "Pin",
     "Placement",
     "Preferences",
     "QueryPreferences",
@@ -182,6 +190,7 @@ __all__ = [
     "RewardReceipt",
     "RewardTimes",
     "RowError",
+    "Rule",
     "ServiceStatus",
     "ShadowStats",
     "SkippedEvent",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from topk_bandit.client.asynchronous import AsyncClient
+    from topk_bandit.client.rules import Rule
     from topk_bandit.client.values import Recommendation
 
     R = TypeVar("R")
@@ -102,7 +103,12 @@ class AsyncPlacement:
         self._fallback, self._fallback_size = fallback, fallback_size
 
     async def recommend(
-        self, context: Iterable[float] = (), candidates: Iterable[str] | None = None, *, features: object = None
+        self,
+        context: Iterable[float] = (),
+        candidates: Iterable[str] | None = None,
+        *,
+        features: object = None,
+        rules: Sequence[Rule | str] | None = None,
     ) -> Recommendation:
         """Return a slate within the client's `fallback_timeout`, and raise nothing; see the client's `recommend`."""
         return await self._storefront.client.recommend(
@@ -110,6 +116,7 @@ class AsyncPlacement:
             context,
             candidates,
             features=features,
+            rules=rules,
             fallback=self._fallback,
             fallback_size=self._fallback_size,
         )

@@ -11,6 +11,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from topk_bandit.client.arguments import WRONG, message, refuse, texts
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import schema_message
+from topk_bandit.client.rules import rule_messages
 from topk_bandit.domain.bandits import Aggregation, RewardRange
 from topk_bandit.domain.stages import Stage
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import timedelta
 
+    from topk_bandit.client.rules import Rule
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Feature
     from topk_bandit.wire.forms import Enumeration
@@ -75,6 +77,8 @@ class BanditSettings(TypedDict, total=False):
     guardrail_margin
         By which share of the control group's reward the bandit may be worse before it goes in shadow by itself; None
         for no guardrail.
+    rules
+        What each slate keeps, in the order of importance; a text stands for a `Filter`.
     """
 
     constant_beta: float | None
@@ -99,6 +103,7 @@ class BanditSettings(TypedDict, total=False):
     stage: Stage | None
     control_share: float | None
     guardrail_margin: float | None
+    rules: Iterable[Rule | str] | None
 
 
 class BanditChanges(BanditSettings, total=False):
@@ -185,5 +190,6 @@ _WRITERS: Mapping[str, Callable[[str, Any], Any]] = {
     "item_schema": schema_message,
     "durability": lambda _, durability: str(durability or ""),
     "provisional_after": _duration,
+    "rules": rule_messages,
 }
 """What makes the field of a setting's name; others are the same on the wire."""

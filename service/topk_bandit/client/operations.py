@@ -15,7 +15,7 @@ from topk_bandit.client.bandit_settings import settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, no_answer
 from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.imports import ImportProgress
-from topk_bandit.client.rules import WRITTEN_RULE
+from topk_bandit.client.rules import READ_RULE, rule_messages
 from topk_bandit.client.values import (
     ActivationReceipt,
     Bandit,
@@ -38,6 +38,7 @@ from topk_bandit.wire.bandits import KERNELS, LIFT, SETTING_PARTS, SHADOW, STAGE
 from topk_bandit.wire.features import FEATURE_STATS
 from topk_bandit.wire.forms import SPAN, TIME, Form, Pair
 from topk_bandit.wire.recommendations import ACTIVATIONS, GROUPS, OUTCOMES
+from topk_bandit.wire.rules import ABSENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.errors import ClientError
     from topk_bandit.client.imports import ImportReport, PastObservation
     from topk_bandit.client.outbox_file import KeptReward
+    from topk_bandit.client.rules import Rule
 
 __all__ = ["BANDIT", "LAST_ID", "Operation", "Operations", "Page", "merge_outcomes", "recommendation_of"]
 
@@ -87,7 +89,7 @@ BANDIT = Form(
         "name": LAST_ID,
         "prior_study": Pair(read=lambda name: name.rpartition("/")[2] or None),
         "create_time": TIME,
-        "rules": WRITTEN_RULE,
+        "rules": READ_RULE,
     },
     beside={*_BETAS, *_BESIDE_BETA},
 )
@@ -168,6 +170,8 @@ class Operations:
         strict_candidates: bool,
         baseline: Iterable[str] | None,
         group_key: str | None,
+        rules: Iterable[Rule | str] | None,
+        explain: Iterable[str] | None,
     ) -> Operation[Recommendation]:
         """Ask for a slate."""
         request = message(
@@ -181,6 +185,8 @@ class Operations:
             baseline_item_ids=filled("baseline_item_ids", baseline, absent="the bandit's baseline slate"),
             group_key=group_key,
             features=None if features is None else feature_values(features),
+            rules=rule_messages("rules", rules),
+            explain_item_ids=None if explain is None else texts("explain_item_ids", explain),
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _slate_in, hedged=True)
 
@@ -434,6 +440,8 @@ def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendat
         passed_over=response.passed_over_count,
         stage=STAGES.read(response.stage),
         group=GROUPS.read(response.group),
+        relaxed_rules=tuple(response.relaxed_rules),
+        absent_items=tuple(map(ABSENCE.read, response.absent_items)),
     )
 
 

@@ -6,25 +6,42 @@ break it where no slate keeps all rules.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from topk_bandit.client.arguments import WRONG, refuse, several, texts
 from topk_bandit.domain import rules as domain
 from topk_bandit.domain.rules import Absence, AbsenceReason, SlateRule
 from topk_bandit.wire.forms import Pair
 from topk_bandit.wire.rules import RULE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from topk_bandit.v1 import rules_pb2 as pb
 
-__all__ = ["WRITTEN_RULE", "Absence", "AbsenceReason", "Apart", "Count", "Exclude", "Filter", "Pin", "Rule"]
+__all__ = [
+    "READ_RULE",
+    "Absence",
+    "AbsenceReason",
+    "Apart",
+    "Count",
+    "Exclude",
+    "Filter",
+    "Pin",
+    "Rule",
+    "allowed_of",
+    "rule_messages",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Exclude:
-    """These items are in no slate, such as those in the basket: at most 10,000."""
+    """These items are in no slate, such as those in the basket: at most 10,000. It is kept by a fallback, too."""
 
-    item_ids: tuple[str, ...]
+    item_ids: Collection[str]
     may_relax: bool = False
 
 
@@ -55,7 +72,7 @@ class Pin:
     """
 
     position: int
-    item_ids: tuple[str, ...]
+    item_ids: Collection[str]
     may_relax: bool = False
 
 
@@ -101,19 +118,49 @@ class Apart:
 Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart
 
 
-def _declare(rule: Rule) -> SlateRule:
+def rule_messages(field: str, rules: Iterable[Rule | str] | None) -> list[pb.SlateRule]:
+    """Return the messages of rules, none for None; `InvalidArgument` names the one that is no rule below `field`."""
+    return [] if rules is None else [_message(f"{field}[{n}]", rule) for n, rule in enumerate(several(field, rules))]
+
+
+def _message(path: str, rule: Rule | str) -> pb.SlateRule:
+    declared = Filter(rule) if isinstance(rule, str) else rule
+    if not isinstance(declared, Rule):
+        raise refuse(path, rule)
+    try:
+        message: pb.SlateRule = RULE.write(SlateRule(_declare(path, declared), declared.may_relax))
+    except WRONG:
+        raise refuse(path, rule) from None
+    return message
+
+
+def _declare(path: str, rule: Rule) -> domain.Rule:
     match rule:
         case Exclude(item_ids):
-            said: domain.Rule = domain.Exclude(item_ids)
+            return domain.Exclude(_ids(f"{path}.exclude.item_ids", item_ids))
         case Filter(text):
-            said = domain.Filter(text)
+            return domain.Filter(text)
         case Pin(position, item_ids):
-            said = domain.Pin(item_ids, position - 1)
+            return domain.Pin(_ids(f"{path}.pin.item_ids", item_ids), position - 1)
         case Count(feature, value, at_least, at_most, shown_fewer_than):
-            said = domain.Count(domain.Group(feature, value, shown_fewer_than), at_least, at_most)
+            return domain.Count(domain.Group(feature, value, shown_fewer_than), at_least, at_most)
         case Apart(feature, value):
-            said = domain.Apart(domain.Group(feature, value))
-    return SlateRule(said, rule.may_relax)
+            return domain.Apart(domain.Group(feature, value))
+
+
+def _ids(path: str, ids: Collection[str]) -> tuple[str, ...]:
+    """Return ids in their order, those of a set in one that is the same each time: a request may be sent again."""
+    found = texts(path, ids)
+    return tuple(sorted(found) if isinstance(ids, AbstractSet) else found)
+
+
+def allowed_of(ranking: Iterable[str], rules: object) -> tuple[str, ...]:
+    """Return what `Exclude` rules leave of the shop's own ranking; whatever is no rule excludes nothing."""
+    several_rules = rules if isinstance(rules, list | tuple) else ()
+    given: list[Any] = [one.item_ids for one in several_rules if isinstance(one, Exclude)]
+    groups = [ids for ids in given if isinstance(ids, Collection) and not isinstance(ids, str)]
+    excluded = {item_id for ids in groups for item_id in ids if isinstance(item_id, str)}
+    return tuple(item_id for item_id in ranking if item_id not in excluded)
 
 
 def _state(declared: SlateRule) -> Rule:
@@ -131,10 +178,5 @@ def _state(declared: SlateRule) -> Rule:
             return Apart(group.feature, group.value, may_relax)
 
 
-def _write(rule: Rule) -> pb.SlateRule:
-    message: pb.SlateRule = RULE.write(_declare(rule))
-    return message
-
-
-WRITTEN_RULE = Pair(_write, lambda message: _state(RULE.read(message)))
-"""A rule as a caller has it, and its message."""
+READ_RULE = Pair(read=lambda message: _state(RULE.read(message)))
+"""A rule of a message, as a caller has it."""

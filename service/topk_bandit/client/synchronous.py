@@ -22,6 +22,7 @@ from topk_bandit.client.hedging import checked_delay
 from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.operations import merge_outcomes
+from topk_bandit.client.rules import allowed_of
 from topk_bandit.client.synchronous_operators import Operators
 from topk_bandit.client.synchronous_studies import Studies
 from topk_bandit.client.values import Kernel
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from topk_bandit.client.imports import ImportProgress, PastObservation
     from topk_bandit.client.operations import Operation, Page
     from topk_bandit.client.retries import RetryPolicy
+    from topk_bandit.client.rules import Rule
     from topk_bandit.client.synchronous_http import HttpChannel
     from topk_bandit.client.values import (
         ActivationReceipt,
@@ -193,6 +195,8 @@ class Client(Studies, Operators):
         strict_candidates: bool = False,
         baseline: Sequence[str] | None = None,
         group_key: str | None = None,
+        rules: Sequence[Rule | str] | None = None,
+        explain: Iterable[str] | None = None,
         timeout: float | None = None,
     ) -> Recommendation:
         """Return the slate to show.
@@ -230,6 +234,11 @@ class Client(Studies, Operators):
         group_key
             What is drawn to a group, such as a visitor's pseudonym: equal keys stay in one group. None draws the
             request.
+        rules
+            What the slate keeps beside the bandit's own rules; a text stands for a `Filter`. `FailedPrecondition` if no
+            slate keeps them. See `docs/rules.md`. A fallback keeps `Exclude` alone.
+        explain
+            Items of which `Recommendation.absent_items` says why they are not there.
         """
         asked = partial(
             self._operations.recommend,
@@ -242,10 +251,12 @@ class Client(Studies, Operators):
             strict_candidates=strict_candidates,
             baseline=baseline,
             group_key=group_key,
+            rules=rules,
+            explain=explain,
         )
         if fallback is None:
             return self._fallbacks.came(bandit, self._run(asked(), timeout))
-        own = partial(self._fallbacks.instead, bandit, fallback, size=fallback_size)
+        own = partial(self._fallbacks.instead, bandit, allowed_of(fallback, rules), size=fallback_size)
         if not self._fallbacks.asks():
             return own(error=None)
         try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from topk_bandit.client.rules import Rule
     from topk_bandit.client.synchronous import Client
     from topk_bandit.client.values import Recommendation
 
@@ -104,7 +105,12 @@ class Placement:
         self._fallback, self._fallback_size = fallback, fallback_size
 
     def recommend(
-        self, context: Iterable[float] = (), candidates: Iterable[str] | None = None, *, features: object = None
+        self,
+        context: Iterable[float] = (),
+        candidates: Iterable[str] | None = None,
+        *,
+        features: object = None,
+        rules: Sequence[Rule | str] | None = None,
     ) -> Recommendation:
         """Return a slate within the client's `fallback_timeout`, and raise nothing; see the client's `recommend`."""
         return self._storefront.client.recommend(
@@ -112,6 +118,7 @@ class Placement:
             context,
             candidates,
             features=features,
+            rules=rules,
             fallback=self._fallback,
             fallback_size=self._fallback_size,
         )

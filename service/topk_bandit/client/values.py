@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client.errors import ClientError
     from topk_bandit.client.features import FeatureStats
-    from topk_bandit.client.rules import Rule
+    from topk_bandit.client.rules import Absence, Rule
     from topk_bandit.domain.features import Feature
 
 __all__ = [
@@ -131,6 +131,10 @@ class Recommendation:
         Whose slates the bandit shows now, and whether it learns.
     group
         Whom the request was drawn to, if the bandit has a control group.
+    relaxed_rules
+        The rules that were given up, in words, because no slate keeps all of them.
+    absent_items
+        The items of `explain` that it does not show, with the reason.
     """
 
     id: str
@@ -151,6 +155,8 @@ class Recommendation:
     passed_over: int
     stage: Stage = Stage.LIVE
     group: Group = Group.NONE
+    relaxed_rules: tuple[str, ...] = ()
+    absent_items: tuple[Absence, ...] = ()
 
     @property
     def degraded(self) -> bool:
