@@ -205,7 +205,7 @@ tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
 
 # Its messages are generated in each build, so there is nothing to be out of date.
 TYPESCRIPT := clients/typescript
-MESSAGES := $(addprefix topk_bandit/v1/,recommender_service.proto features.proto)
+MESSAGES := $(addprefix topk_bandit/v1/,recommender_service.proto features.proto rules.proto)
 
 $(TYPESCRIPT)/node_modules/.package-lock.json: $(TYPESCRIPT)/package-lock.json
 	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 20))' || { echo "Node 20 or newer is needed, with npm"; exit 1; }

@@ -9,9 +9,10 @@ import { LateRewards } from "./late_rewards.js";
 import { activateOperation, amendOperation, type Operation, recommendOperation, rewardOperation, voidOperation } from "./operations.js";
 import { Outbox, type OutboxOptions } from "./outbox.js";
 import { Attempts, checkedRetry, RETRY, type RetryPolicy } from "./retries.js";
+import { allowedOf } from "./rules.js";
 import type { OutboxStorage } from "./storage.js";
 import { Door } from "./transport.js";
-import type { ActivationReceipt, Features, ItemValues, Recommendation, RewardReceipt, Source } from "./values.js";
+import type { ActivationReceipt, Features, ItemValues, Recommendation, RewardReceipt, Rule, Source } from "./values.js";
 
 export interface ClientOptions extends Partial<Edges> {
   /** Where the service's HTTP listener is: `https://recommender.example`. */
@@ -64,6 +65,10 @@ export interface RecommendOptions<F> extends Call {
   readonly baseline?: readonly string[];
   /** What is drawn to a group, such as a visitor's pseudonym: equal keys stay in one group. The request itself by default. */
   readonly groupKey?: string;
+  /** What the slate keeps beside the bandit's own rules. A fallback keeps excludes alone. */
+  readonly rules?: readonly Rule[];
+  /** Items of which `absentItems` says why they are not there, at most 100. */
+  readonly explain?: readonly string[];
 }
 
 export interface ActivateOptions extends Call {
@@ -152,7 +157,8 @@ export class Client<F extends Features<F> = Features> {
 
   /** Return the slate to show; with a `fallback` always, and within the deadline. */
   async recommend(options: RecommendOptions<F>): Promise<Recommendation> {
-    const { fallback, fallbackSize } = options;
+    const { fallbackSize } = options;
+    const fallback = options.fallback && allowedOf(options.fallback, options.rules);
     const bandit = told(options);
     if (fallback === undefined) return this.#fallbacks.came(bandit, await this.#slate(options, this.#timeoutMs));
     if (!this.#fallbacks.asks()) return this.#fallbacks.instead(bandit, fallback, fallbackSize);

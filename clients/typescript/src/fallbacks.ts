@@ -93,5 +93,7 @@ function ownSlate(items: readonly string[]): Recommendation {
     passedOver: 0,
     stage: "live",
     group: null,
+    relaxedRules: [],
+    absentItems: [],
   };
 }

@@ -7,4 +7,4 @@ export type { KeptActivation, KeptReward, Outbox, OutboxOptions } from "./outbox
 export type { RetryPolicy } from "./retries.js";
 export { memoryStorage, pageStorage } from "./storage.js";
 export type { Entry, OutboxStorage } from "./storage.js";
-export type { ActivationReceipt, Features, FeatureValue, Group, ItemValues, OutboxStatus, Recommendation, Refusal, RewardReceipt, Source, Stage } from "./values.js";
+export type { AbsentItem, ActivationReceipt, Features, FeatureValue, Group, ItemGroup, ItemValues, NewItems, OutboxStatus, Recommendation, Refusal, RewardReceipt, Rule, Source, Stage } from "./values.js";

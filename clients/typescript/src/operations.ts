@@ -3,6 +3,7 @@
 import { ClientError, errorOfEntry, invalidArgument } from "./errors.js";
 import { featureValues, wireNumber, type WireNumber } from "./features.js";
 import type {
+  AbsentItemJson,
   ActivateRequestJson,
   ActivateResponseJson,
   AmendRewardRequestJson,
@@ -17,7 +18,8 @@ import type {
   VoidRewardRequestJson,
   VoidRewardResponseJson,
 } from "./gen/topk_bandit/v1/recommender_service_pb.js";
-import type { ActivationReceipt, Group, ItemValues, Recommendation, RewardReceipt, Stage } from "./values.js";
+import { rulesOf } from "./rules.js";
+import type { AbsentItem, ActivationReceipt, Group, ItemValues, Recommendation, RewardReceipt, Rule, Stage } from "./values.js";
 
 export interface Operation<T> {
   readonly method: "Recommend" | "Activate" | "Reward" | "BatchReward" | "AmendReward" | "VoidReward";
@@ -34,6 +36,8 @@ export interface RecommendFields {
   readonly strictCandidates?: boolean | undefined;
   readonly baseline?: readonly string[] | undefined;
   readonly groupKey?: string | undefined;
+  readonly rules?: readonly Rule[] | undefined;
+  readonly explain?: readonly string[] | undefined;
 }
 
 export function recommendOperation(bandit: string, asked: RecommendFields): Operation<Recommendation> {
@@ -47,6 +51,8 @@ export function recommendOperation(bandit: string, asked: RecommendFields): Oper
     ...listOf("baselineItemIds", asked.baseline, "the bandit's baseline slate"),
     groupKey: asked.groupKey ?? "",
     features: featureValues(asked.features ?? {}),
+    ...rulesOf(asked.rules),
+    ...(asked.explain?.length ? { explainItemIds: [...asked.explain] } : {}),
   };
   return { method: "Recommend", request, read: recommendationOf };
 }
@@ -177,7 +183,24 @@ function recommendationOf(answer: RecommendResponseJson): Recommendation {
     passedOver: answer.passedOverCount ?? 0,
     stage: STAGES[answer.stage ?? "STAGE_UNSPECIFIED"],
     group: GROUPS[answer.group ?? "GROUP_UNSPECIFIED"],
+    relaxedRules: answer.relaxedRules ?? [],
+    absentItems: (answer.absentItems ?? []).map(absentOf),
   };
+}
+
+const ABSENCES: Readonly<Record<NonNullable<AbsentItemJson["reason"]>, AbsentItem["reason"] | undefined>> = {
+  ABSENCE_REASON_UNSPECIFIED: undefined,
+  ABSENCE_REASON_UNKNOWN: "unknown",
+  ABSENCE_REASON_UNAVAILABLE: "unavailable",
+  ABSENCE_REASON_NO_CANDIDATE: "no_candidate",
+  ABSENCE_REASON_EXCLUDED: "excluded",
+  ABSENCE_REASON_FILTERED: "filtered",
+  ABSENCE_REASON_RULE: "rule",
+  ABSENCE_REASON_NOT_CHOSEN: "not_chosen",
+};
+
+function absentOf({ itemId = "", reason, rule = "" }: AbsentItemJson): AbsentItem {
+  return { itemId, reason: outcomeOf(ABSENCES, reason), rule };
 }
 
 /** Return the items; the service gives no slate without any, but a page of something else that is JSON has none. */

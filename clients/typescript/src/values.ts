@@ -42,7 +42,50 @@ export interface Recommendation {
   readonly stage: Stage;
   /** Whom the request was drawn to; null if the bandit has no control group, and for the shop's own ranking. */
   readonly group: Group | null;
+  /** The rules that were given up, in words, because no slate keeps all of them. */
+  readonly relaxedRules: readonly string[];
+  /** The items of `explain` that it does not show, with the reason. */
+  readonly absentItems: readonly AbsentItem[];
 }
+
+/** An item that a slate does not show. */
+export interface AbsentItem {
+  readonly itemId: string;
+  /** `rule` is an item that no slate that keeps the rules has; `not_chosen` one that could be shown. */
+  readonly reason: "unknown" | "unavailable" | "no_candidate" | "excluded" | "filtered" | "rule" | "not_chosen";
+  /** The rule in words; empty where it is none. */
+  readonly rule: string;
+}
+
+/** The items with a value of a categorical feature, or with a label; without a value each one has a group of its own. */
+export interface ItemGroup {
+  readonly feature: string;
+  readonly value?: string;
+}
+
+/** New items: those that fewer of the slates that were learned have shown. */
+export interface NewItems {
+  readonly shownFewerThan: number;
+}
+
+interface Relaxable {
+  /** Whether a slate may break the rule where no slate keeps all rules; never by default. */
+  readonly mayRelax?: boolean;
+}
+
+/** What a slate keeps. A text is a filter. */
+export type Rule =
+  | string
+  /** These items are in no slate, such as those in the basket. A fallback keeps it, too. */
+  | ({ readonly exclude: readonly string[] | ReadonlySet<string> } & Relaxable)
+  /** Items that do not meet a condition are in no slate: `price < 20 and not (category in ["wine", "beer"])`. */
+  | ({ readonly filter: string } & Relaxable)
+  /** One of these items is at a position, from 1 to the slate size. */
+  | ({ readonly pin: readonly string[]; readonly position: number } & Relaxable)
+  /** A slate has at least and at most so many items of a group; `atLeast` needs a group of one value. */
+  | ({ readonly count: ItemGroup | NewItems; readonly atLeast?: number; readonly atMost?: number } & Relaxable)
+  /** No two items of a group are beside each other. */
+  | ({ readonly apart: ItemGroup } & Relaxable);
 
 /** Whose slates are shown, and whether anything is learned. */
 export type Stage = "live" | "shadow" | "frozen" | "off";

@@ -57,6 +57,8 @@ test("a slate has what the service says of it", async () => {
     passedOver: 0,
     stage: "live",
     group: null,
+    relaxedRules: [],
+    absentItems: [],
   });
   assert.equal(slate.items.length, 3);
   assert.ok(slate.propensity > 0 && slate.positionPropensities.every((one) => one > 0 && one <= 1));

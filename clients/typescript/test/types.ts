@@ -22,6 +22,25 @@ void typed.recommend({ bandit: "home", features: { country: "DE" } });
 
 const any = createClient({ url: "https://recommender.example", tenant: "acme", breaker: null });
 void any.recommend({ bandit: "home", features: { a: 1, b: "x", c: true, d: ["x"], e: new Set(["x"]), f: [1, 2], g: null } });
+void any.recommend({
+  bandit: "home",
+  rules: [
+    "price < 20",
+    { exclude: new Set(["soup"]) },
+    { filter: "price < 20", mayRelax: true },
+    { pin: ["pie"], position: 1 },
+    { count: { feature: "brand" }, atMost: 2 },
+    { count: { shownFewerThan: 5 }, atLeast: 1 },
+    { apart: { feature: "category", value: "soup" } },
+  ],
+  explain: ["soup"],
+});
+// @ts-expect-error at no position
+void any.recommend({ bandit: "home", rules: [{ pin: ["pie"] }] });
+// @ts-expect-error items are several
+void any.recommend({ bandit: "home", rules: [{ exclude: "soup" }] });
+// @ts-expect-error a rule that there is not
+void any.recommend({ bandit: "home", rules: [{ sum: "price" }] });
 // @ts-expect-error no kind of feature
 void any.recommend({ bandit: "home", features: { a: new Date() } });
 // @ts-expect-error texts and numbers in one

@@ -158,3 +158,49 @@ test("options that can't be are refused when the client is made", () => {
   const ranges = [{ timeoutMs: 0 }, { timeoutMs: NaN }, { timeoutMs: 2 ** 31 }, { fallbackTimeoutMs: -1 }, { hedgeAfterMs: 0 }, { breaker: { failures: 0, pauseMs: 1 } }, { breaker: { failures: 1, pauseMs: Infinity } }, { retry: { initialBackoffMs: 2, multiplier: 2, maxBackoffMs: 1 } }, { retry: { initialBackoffMs: 1, multiplier: 0.5, maxBackoffMs: 1 } }];
   for (const bad of ranges) assert.throws(make(bad), RangeError);
 });
+
+test("each rule is sent as what it is, and what is no rule is named", async () => {
+  const answer = {
+    ...SLATE,
+    relaxedRules: ["pin b at position 2"],
+    absentItems: [{ itemId: "c", reason: "ABSENCE_REASON_FILTERED", rule: "filter price < 20" }, { itemId: "d", reason: "ABSENCE_REASON_NOT_CHOSEN" }],
+  };
+  const { client, world } = scripted([() => reply(200, answer)]);
+  const rules = [
+    "price < 20",
+    { exclude: new Set(["x", "y"]) },
+    { filter: "price < 20", mayRelax: true },
+    { pin: ["b"], position: 2, mayRelax: true },
+    { count: { feature: "brand" }, atMost: 0 },
+    { count: { feature: "brand", value: "x" }, atLeast: 1 },
+    { count: { shownFewerThan: 5 }, atLeast: 1, atMost: 2 },
+    { apart: { feature: "category" } },
+  ];
+  const slate = await client.recommend({ bandit: "home", rules, explain: ["c", "d"] });
+  assert.deepEqual(world.sent[0].body.rules, [
+    { filter: "price < 20" },
+    { exclude: { itemIds: ["x", "y"] }, mayRelax: false },
+    { filter: "price < 20", mayRelax: true },
+    { pin: { position: 2, itemIds: ["b"] }, mayRelax: true },
+    { count: { group: { feature: "brand", value: "" }, atLeast: 0, atMost: 0 }, mayRelax: false },
+    { count: { group: { feature: "brand", value: "x" }, atLeast: 1 }, mayRelax: false },
+    { count: { group: { shownFewerThan: 5 }, atLeast: 1, atMost: 2 }, mayRelax: false },
+    { apart: { feature: "category", value: "" }, mayRelax: false },
+  ]);
+  assert.deepEqual(world.sent[0].body.explainItemIds, ["c", "d"]);
+  assert.deepEqual(slate.relaxedRules, ["pin b at position 2"]);
+  assert.deepEqual(slate.absentItems, [
+    { itemId: "c", reason: "filtered", rule: "filter price < 20" },
+    { itemId: "d", reason: "not_chosen", rule: "" },
+  ]);
+  await client.recommend({ bandit: "home" });
+  assert.equal("rules" in world.sent[1].body || "explainItemIds" in world.sent[1].body, false);
+  await assert.rejects(client.recommend({ bandit: "home", rules: ["price < 20", { sum: "price" }] }), /rules\[1\]: is none of exclude, filter, pin, count and apart/);
+});
+
+test("a fallback keeps what is excluded, and breaks for no rule that is none", async () => {
+  const { client } = scripted([unavailable], { breaker: null });
+  const shown = async (rules) => (await client.recommend({ bandit: "home", fallback: ["z", "y", "x", "w"], fallbackSize: 2, deadlineMs: 10, rules })).items;
+  assert.deepEqual(await shown([{ exclude: ["y"] }, { pin: ["w"], position: 1 }, { exclude: new Set(["z"]) }]), ["x", "w"]);
+  for (const rules of [7, [7], [null], [{ exclude: "xy" }], [{ exclude: 7 }]]) assert.deepEqual(await shown(rules), ["z", "y"]);
+});
