@@ -62,6 +62,17 @@ def test_hangs():
     time.sleep(1000)
 """
 
+HANGS_AT_ITS_END = """
+import time
+from pathlib import Path
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    (Path(__file__).parent / "ends").touch()
+    time.sleep(1000)
+"""
+
 
 def stress(file: Path, *options: str, workers: int) -> list[str]:
     """Return the command that runs the tests of a file."""
@@ -101,19 +112,32 @@ def test_when_it_is_ended_it_prints_what_it_has_seen_and_leaves_nothing(tmp_path
     *_, ended, _, failed, reason, last = printed.splitlines()
     assert failed.endswith("::test_fails")
     assert reason.strip() == "ValueError: as it must"
-    assert (ended, last) == ("It was ended before all rounds were complete.", "1 rounds, 2 tests, 1 failed")
+    assert (ended, last) == ("It was ended before all rounds were complete.", "1 rounds, 1 tests, 1 failed")
     assert {"sleep"} < {one.name for one in started}
     assert not any(map(runs, (one.pid for one in started)))
 
 
 @pytest.mark.slow
-def test_a_limit_that_is_over_ends_it(tmp_path: Path) -> None:
+def test_a_limit_that_leaves_no_test_is_a_failure(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(HANGS)
     command = stress(file, "--busy", "0", "--minutes", "0", workers=0)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.endswith("It was ended before all rounds were complete.\n0 rounds, 0 tests, 0 failed\n")
+
+
+@pytest.mark.slow
+def test_an_end_that_comes_while_pytest_ends_loses_no_test(tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text("def test_passes():\n    pass\n")
+    (tmp_path / "conftest.py").write_text(HANGS_AT_ITS_END)
+    with subprocess.Popen(stress(file, "--busy", "0", workers=0), stdout=subprocess.PIPE, text=True) as tool:
+        until((tmp_path / "ends").exists, what="all tests have ended")
+        tool.send_signal(signal.SIGINT)
+        printed, _ = tool.communicate(timeout=PATIENCE)
+    assert printed.endswith("It was ended before all rounds were complete.\n1 rounds, 1 tests, 0 failed\n")
+    assert tool.returncode == 0
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import datetime as dt
 import fcntl
+import json
 import os
 import random
 import secrets
@@ -26,15 +27,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self
-from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
+    import pytest
+
 __all__ = [
     "Pauses",
     "Process",
+    "Reports",
     "Seen",
     "StopsOfTests",
     "descendants",
@@ -53,7 +56,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE, LONGEST_GAP = 0.05, 2.0, 1.0
 SECONDS_TO_END = 60.0
 LONGEST_REASON = 200
 
-_LOCKS = "STRESS_LOCKS"
+_LOCKS, _REPORTS = "STRESS_LOCKS", "STRESS_REPORTS"
 _SPIN = """
 import os, sys
 while os.getppid() == int(sys.argv[1]):
@@ -79,10 +82,11 @@ class Seen(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What a round showed; the fault is what failed beside tests."""
+    """The tests that ended in a round, and what failed beside tests; whether it was ended before pytest was."""
 
     tests: dict[str, Seen]
     fault: str | None
+    is_cut: bool
 
 
 def processes() -> dict[int, Process]:
@@ -105,11 +109,46 @@ def descendants(root: int) -> list[Process]:
 # What follows runs inside pytest and its workers.
 
 
-def pytest_configure() -> None:
-    """Have each signal noticed that a test sends."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Have each signal noticed that a test sends, and each report written where pytest has no workers above it."""
     folder = os.environ.get(_LOCKS)
     if folder is not None:
         sys.addaudithook(StopsOfTests(Path(folder)))
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Reports(Path(os.environ[_REPORTS])))
+
+
+class Reports:
+    """Writes how each test went, as a line of JSON as soon as that is known: so no end of pytest loses any."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write how a phase of a test went."""
+        self._write(report, ends=report.when == "teardown", seconds=report.duration)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Write what can't be collected."""
+        if report.failed:
+            self._write(report, ends=True, seconds=0.0)
+
+    def _write(self, report: pytest.TestReport | pytest.CollectReport, *, ends: bool, seconds: float) -> None:
+        of_phase = {
+            "test": report.nodeid,
+            "seconds": seconds,
+            "skipped": report.skipped,
+            "ends": ends or report.failed,
+            "reason": reason_of(report) if report.failed else None,
+        }
+        os.write(self._file, (json.dumps(of_phase) + "\n").encode())
+
+
+def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return the first line of why a test failed."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = str(report.longrepr if crash is None else crash.message).splitlines()
+    return (lines or ["failed"])[0][:LONGEST_REASON]
 
 
 class StopsOfTests:
@@ -213,18 +252,19 @@ class Stress:
         printed = self._out / f"seed-{self._seed}-round-{number}.txt"
         with tempfile.TemporaryDirectory(prefix="stress-") as name:
             status = self._run_pytest(Path(name), printed)
-            tests = read(Path(name) / "results.xml")
-        fault = None if self.is_over or status in {0, 1} else f"pytest ended with status {status}"
+            tests = read(Path(name) / "reports")
+        fault = None if status in {None, 0, 1} else f"pytest ended with status {status}"
         if fault or any(one.reason for one in tests.values()):
             print(f"Something failed in round {number}; all that it printed is in {printed}", flush=True)
         else:
             printed.unlink()
-        return Round(tests, fault)
+        return Round(tests, fault, is_cut=status is None)
 
-    def _run_pytest(self, folder: Path, printed: Path) -> int:
+    def _run_pytest(self, folder: Path, printed: Path) -> int | None:
+        """Run pytest; return its status, None if it was ended."""
         (folder / "locks").mkdir()
-        command = [*self._command, "-p", "tools.stress", f"--junitxml={folder / 'results.xml'}"]
-        given = os.environ | {_LOCKS: str(folder / "locks")}
+        command = [*self._command, "-p", "tools.stress"]
+        given = os.environ | {_LOCKS: str(folder / "locks"), _REPORTS: str(folder / "reports")}
         with printed.open("wb") as file, printed.open("rb") as shown:
             process = subprocess.Popen(
                 command, cwd=ROOT, env=given, stdout=file, stderr=subprocess.STDOUT, process_group=0
@@ -233,9 +273,9 @@ class Stress:
                 with Pauses(process.pid, self._draw, folder / "locks") if self._pauses else contextlib.nullcontext():
                     self._wait(process, shown)
             finally:
-                end(process)
+                was_ended = end(process)
             show(shown)
-        return process.returncode
+        return None if was_ended else process.returncode
 
     def _wait(self, process: subprocess.Popen[bytes], printed: IO[bytes]) -> None:
         while process.poll() is None and not self.is_over:
@@ -252,10 +292,10 @@ def show(printed: IO[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt pytest if it still runs: it writes what it has seen. Then end what it left."""
+def end(process: subprocess.Popen[bytes]) -> bool:
+    """Interrupt pytest if it still runs, and end what it left; return whether it ran."""
     if process.poll() is not None:
-        return
+        return False
     tree = descendants(process.pid)
     process.send_signal(signal.SIGINT)
     try:
@@ -267,38 +307,24 @@ def end(process: subprocess.Popen[bytes]) -> None:
         if one.pid in now and now[one.pid].name == one.name:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one.pid, signal.SIGKILL)
+    return True
 
 
 def read(file: Path) -> dict[str, Seen]:
-    """Return the tests of a JUnit file that were not skipped; there is none where pytest did not come so far."""
-    if not file.exists() or not file.stat().st_size:
-        return {}
+    """Return the tests that ended and were not skipped, from what `Reports` wrote; none if pytest did not begin."""
     tests: dict[str, Seen] = {}
-    for case in ET.parse(file).iter("testcase"):  # noqa: S314 - pytest wrote it
-        if case.find("skipped") is None:
-            name, seconds = name_of(case), float(case.get("time", 0))
-            before = tests.get(name, Seen(0.0, None))
-            tests[name] = Seen(max(before.seconds, seconds), before.reason or reason_of(case))
-    return tests
-
-
-def name_of(case: ET.Element) -> str:
-    """Return the name by which pytest runs a test alone."""
-    *folders, name = [*case.get("classname", "").split("."), case.get("name", "")]
-    for count in range(len(folders), 0, -1):
-        file = "/".join(folders[:count]) + ".py"
-        if (ROOT / file).is_file():
-            return "::".join([file, *folders[count:], name])
-    return "::".join([*filter(None, folders), name])
-
-
-def reason_of(case: ET.Element) -> str | None:
-    """Return the first line of why a test failed; None if it passed."""
-    for kind in ("failure", "error"):
-        found = case.find(kind)
-        if found is not None:
-            return (found.get("message") or kind).splitlines()[0][:LONGEST_REASON]
-    return None
+    ended: set[str] = set()
+    skipped: set[str] = set()
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        phase = json.loads(line)
+        name = phase["test"]
+        before = tests.get(name, Seen(0.0, None))
+        tests[name] = Seen(before.seconds + phase["seconds"], before.reason or phase["reason"])
+        if phase["skipped"]:
+            skipped.add(name)
+        if phase["ends"]:
+            ended.add(name)
+    return {name: seen for name, seen in tests.items() if name in ended - skipped}
 
 
 def table(rounds: Iterable[Mapping[str, Seen]]) -> list[str]:
@@ -364,20 +390,20 @@ def main(arguments: Sequence[str]) -> int:
     with busy(number):
         while len(rounds) < asked.rounds and not stress.is_over:
             rounds.append(stress.run(len(rounds) + 1))
-    if stress.is_over:
+    if len(rounds) < asked.rounds or any(one.is_cut for one in rounds):
         print("It was ended before all rounds were complete.")
     return report(rounds)
 
 
 def report(rounds: Sequence[Round]) -> int:
-    """Print what was seen; return the exit status."""
+    """Print what was seen; return the exit status, which is 1 where no test ended: nothing was tried then."""
     faults = [one.fault for one in rounds if one.fault]
     tests = {name for one in rounds for name in one.tests}
     failed = {name for one in rounds for name, how in one.tests.items() if how.reason is not None}
     for line in (*table(one.tests for one in rounds), *faults):
         print(line)
     print(f"{len(rounds)} rounds, {len(tests)} tests, {len(failed)} failed")
-    return 1 if failed or faults else 0
+    return 1 if failed or faults or not tests else 0
 
 
 if __name__ == "__main__":
