@@ -111,6 +111,21 @@ LIMITS: dict[str, tuple[Callable[[Any], BanditSettings], list[Any], list[Any]]] 
         [(), SLATE],
         [("a",), ("a", "b"), (*SLATE, "d")],
     ),
+    "settings.guardrail_margin": (
+        lambda value: replace(SETTINGS, guardrail_margin=value[0], control_share=value[1]),
+        [(None, 0.0), (None, 0.1), (0.0, 0.1), (1.0, 0.1)],
+        [(0.0, 0.0), (0.1, 0.0), (1.1, 0.1)],
+    ),
+    "settings.provisional_after": (
+        lambda value: replace(SETTINGS, provisional_after_ms=value, reward_wait_ms=1000),
+        [None, 0, 999],
+        [1000, 1001],
+    ),
+    "settings.default_reward": (
+        lambda value: replace(SETTINGS, default_reward=value, reward_range=RewardRange(-1.0, 2.0)),
+        [None, -1.0, 2.0],
+        [-1.1, 2.1],
+    ),
 }
 
 

@@ -32,10 +32,11 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features, width_of
+from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features
+from topk_bandit.domain.joint_settings import check_together
 from topk_bandit.domain.paths import entry_of
 from topk_bandit.domain.replacing import replace
-from topk_bandit.domain.stages import MAX_CONTROL_SHARE, check_baseline_size
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE
 from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import OPEN_STATES, Recorded, find_item_values
@@ -158,7 +159,7 @@ def _check_settings(settings: BanditSettings) -> None:
         ("near_share", explored.near_share, 1.0),
         ("shares_fall_after", explored.shares_fall_after, MOST_SHARES_FALL_AFTER),
         ("learned_per_second", settings.learned_per_second, MOST_LEARNED_PER_SECOND),
-        ("provisional_after_ms", settings.provisional_after_ms or 0, settings.reward_wait_ms),
+        ("provisional_after_ms", settings.provisional_after_ms or 0, MAX_REWARD_WAIT_MS),
         ("control_share", settings.control_share, MAX_CONTROL_SHARE),
         ("guardrail_margin", settings.guardrail_margin or 0.0, 1.0),
     ):
@@ -171,9 +172,7 @@ def _check_settings(settings: BanditSettings) -> None:
     for reward in rewards:
         if reward is not None:
             _check_number("settings.reward", reward, MAX_REWARD_MAGNITUDE)
-    check_baseline_size("settings.baseline_item_ids", settings.baseline_item_ids, slate_size=settings.slate_size)
-    if settings.context_schema is not None and width_of(settings.context_schema) != settings.context_dim:
-        raise InvalidArgumentError("settings.context_schema", f"does not take {settings.context_dim} numbers")
+    check_together(settings, path="settings")
     _check_item_schema(settings)
     check_own_rules(settings, field="settings.rules")
 

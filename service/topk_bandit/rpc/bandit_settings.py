@@ -27,8 +27,9 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
+from topk_bandit.domain.joint_settings import check_together
 from topk_bandit.domain.nearest import find_nearest
-from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Stage, check_baseline_size
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Stage
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.features import schema_from_proto
 from topk_bandit.rpc.rules import rules_from_proto
@@ -75,7 +76,8 @@ def settings_from_proto(bandit: pb.Bandit, default: Exploration) -> BanditSettin
         context_schema=schema,
         **{name: read(bandit) for of_path in readers for name, read in of_path.items()},
     )
-    return _check_together(settings)
+    check_together(settings, path="bandit")
+    return settings
 
 
 def settings_to_proto(settings: BanditSettings) -> pb.Bandit:
@@ -235,25 +237,6 @@ def _guardrail_margin(bandit: pb.Bandit) -> float | None:
     return fields.number("bandit.guardrail_margin", bandit.guardrail_margin, low=0.0, high=1.0)
 
 
-def _check_together(settings: BanditSettings) -> BanditSettings:
-    """Return settings whose default reward could be posted, and whose rewards are provisional before they are final.
-
-    A guardrail has a control group to compare with, and a baseline slate has the size of slates.
-    """
-    check_baseline_size("bandit.baseline_item_ids", settings.baseline_item_ids, slate_size=settings.slate_size)
-    if settings.guardrail_margin is not None and not settings.control_share:
-        raise InvalidArgumentError("bandit.guardrail_margin", "needs a control_share, to compare with")
-    after_ms = settings.provisional_after_ms
-    if after_ms is not None and after_ms >= settings.reward_wait_ms:
-        problem = f"must be less than the bandit's reward_wait, {settings.reward_wait_ms} milliseconds, not {after_ms}"
-        raise InvalidArgumentError("bandit.provisional_after", problem)
-    default, taken = settings.default_reward, settings.reward_range
-    if default is not None and taken is not None and not taken.low <= default <= taken.high:
-        problem = f"must be from {taken.low!r} to {taken.high!r}, the bandit's reward_range, not {default!r}"
-        raise InvalidArgumentError("bandit.default_reward", problem)
-    return settings
-
-
 def _prior_study(bandit: pb.Bandit) -> str:
     """Return the id of the study that is the prior; empty for none."""
     if not bandit.prior_study:
@@ -327,7 +310,8 @@ def masked_change(
         if changed.item_capacity < settings.item_capacity:
             problem = f"can only be raised: it is {settings.item_capacity}, which can't become {changed.item_capacity}"
             raise InvalidArgumentError("bandit.item_capacity", problem)
-        return _check_together(changed)
+        check_together(changed, path="bandit")
+        return changed
 
     return change
 
