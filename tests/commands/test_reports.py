@@ -111,7 +111,7 @@ def test_a_lift_is_said_in_sentences(found: Found) -> None:
         LIFT, verdict=LiftVerdict.TOO_EARLY, difference=None, ratio=None, has_odd_groups=False, guarded_position=0
     )
     said = worth_of(replace(found, stats=replace(found.stats, lift=early))).sentences
-    assert said[1:] == ("It is too early to compare: each group needs 100 slates that count.",)
+    assert said[1:] == ("It is too early to compare: a group has too few slates that count.",)
 
 
 def test_a_shadow_is_said_in_a_sentence(found: Found) -> None:

@@ -127,7 +127,7 @@ def _worth(found: Found) -> Section:
 
 def _describe_lift(lift: LiftStats) -> Iterator[str]:
     verdicts = {
-        LiftVerdict.TOO_EARLY: "It is too early to compare: each group needs 100 slates that count.",
+        LiftVerdict.TOO_EARLY: "It is too early to compare: a group has too few slates that count.",
         LiftVerdict.UNDECIDED: "Whether it earns more than the control group is not decided.",
         LiftVerdict.BETTER: "It earns more than the control group, decided.",
         LiftVerdict.WORSE: "It earns less than the control group, decided.",

@@ -4,7 +4,7 @@ import { element, facts, soft, table } from "./elements.js";
 import { count, instant, number, share, signed } from "./figures.js";
 
 const VERDICTS = {
-  LIFT_VERDICT_TOO_EARLY: "too early: each group needs 100 slates that count",
+  LIFT_VERDICT_TOO_EARLY: "too early: a group has too few slates that count",
   LIFT_VERDICT_UNDECIDED: "not decided yet",
   LIFT_VERDICT_BETTER: "decided: the bandit's group earns more",
   LIFT_VERDICT_WORSE: "decided: the bandit's group earns less",
