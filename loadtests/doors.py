@@ -23,6 +23,7 @@ import numpy as np
 from figures import Bench, Figure, Outcome, mean_with_error, ratio_with_error
 from served import BANDIT, CALL_SECONDS, TENANT, Storefront
 from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
@@ -141,6 +142,7 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
         hooks=metrics,
         clock_ms=_clock_ms,
         worker_id=_new_id(),
+        retention=AS_SNAPSHOTS_ALLOW,
     )
     stack.push_async_callback(models.stop)
     models.start()

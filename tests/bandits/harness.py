@@ -16,6 +16,7 @@ import numpy as np
 from tests.contracts.harness import home_of, whole_log
 
 from topk_bandit.bandits.administration import FOLLOWER_SILENCE_MS, Bandits
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.recommender import Recommender
@@ -240,6 +241,7 @@ async def running_worker(
             hooks=hooks,
             clock_ms=clock.read_ms if clock else lambda: time.time_ns() // 1_000_000,
             worker_id=new_id(),
+            retention=AS_SNAPSHOTS_ALLOW,
             budget=budget,
             look_seconds=look_seconds,
             now=now or (clock.read_seconds if clock else time.monotonic),

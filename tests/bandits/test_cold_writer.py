@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, replayed, r
 from tests.contracts.harness import run, whole_log
 
 from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
+from topk_bandit.bandits.log_retention import LogRetention
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.domain.errors import CorruptDataError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.operators import EventText
     from topk_bandit.store.log import Store
 
@@ -43,17 +46,32 @@ class ColdHooks(RecordedHooks):
         self.counts["missed"] += events
 
 
+class OwnModels:
+    """One bandit of a worker, and up to where a snapshot stands for it."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.position = model, model.version
+
+    def find_own(self) -> dict[BanditName, Model]:
+        return {NAME: self.model}
+
+    def find_snapshot_position(self, name: BanditName) -> int:
+        assert name == NAME
+        return self.position
+
+
 class Side:
     """A worker's writer and snapshots on a folder."""
 
     def __init__(self, store: Store, folder: Path, model: Model, *, most_bytes: int = ALL) -> None:
         self.store, self.hooks, self.ends = store, ColdHooks(), dict[str, int]()
         self.cold = ColdLog(folder)
-        self.retention = ColdRetention(0.0, most_bytes, ends=self.ends)
+        self.retention = ColdRetention(LogRetention(0.0, most_bytes), self.ends, owns=lambda _bandit: True)
+        self.models = OwnModels(model)
         self.writer = ColdWriter(
             store,
             self.cold,
-            find_own=lambda: {NAME: model},
+            models=self.models,  # type: ignore[arg-type]
             ends=self.ends,
             hooks=self.hooks,
             clock_ms=lambda: 0,
@@ -65,6 +83,7 @@ class Side:
             patched.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
             how = {"limits": LIMITS, "hooks": self.hooks, "retention": self.retention}
             await SavedSnapshots(NAME, self.store, executor, **how).save_if_due(model)  # type: ignore[arg-type]
+        self.models.position = model.version
         return (await self.store.read_log(NAME, start=1, limit=0)).first_position
 
     def read(self, incarnation: str) -> list[tuple[int, int, object]]:
@@ -186,7 +205,34 @@ def test_a_worker_that_does_not_own_a_bandit_trims_nothing_of_it(stores: Stores,
     async def scenario(store: Store) -> None:
         _, (older, newer) = await traded(store, stores)
         side = Side(store, tmp_path, older, most_bytes=1)
-        side.retention = ColdRetention(0.0, 1, ends=side.ends, owns=lambda _bandit: False)
+        side.retention = replace(side.retention, owns=lambda _bandit: False)
         assert await side.save(newer) == 1
+
+    run(stores, scenario)
+
+
+def test_a_worker_writes_what_its_own_snapshots_stand_for_and_asks_for_no_bandit(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(store: Store) -> None:
+        monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
+        async with running_worker(store) as worker:
+            shop = Shop(worker, stores, np.random.default_rng(5))
+            await shop.create()
+            await shop.trade(60)
+            live = await worker.models.follow(NAME)
+            behind = (await store.get_bandit(NAME)).snapshot_position
+            assert worker.models.find_snapshot_position(NAME) == behind > EVENTS
+            side = Side(store, tmp_path, live)
+            writer = ColdWriter(
+                store, side.cold, models=worker.models, ends=side.ends, hooks=side.hooks, clock_ms=lambda: 0
+            )
+            with monkeypatch.context() as asked:
+                asked.setattr(store, "get_bandit", None)
+                await writer.go_round()
+        first = (await store.read_log(NAME, start=1, limit=0)).first_position
+        found = side.read(live.incarnation)
+        texts = as_lines((await store.read_texts(NAME, start=first, limit=behind - first + 1)).events)
+        assert found == texts[: len(texts) // EVENTS * EVENTS]
 
     run(stores, scenario)

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.follower import SHORT_TAIL
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
@@ -269,6 +270,10 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+def saved(store: Store, executor: Executor, hooks: RecordedHooks) -> SavedSnapshots:
+    return SavedSnapshots(NAME, store, executor, limits=LIMITS, hooks=hooks, retention=AS_SNAPSHOTS_ALLOW)
+
+
 @pytest.mark.parametrize("spoilt", SPOILT)
 def test_a_log_is_trimmed_only_behind_a_snapshot_that_the_model_comes_back_from(
     stores: Stores, spoilt: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -281,7 +286,7 @@ def test_a_log_is_trimmed_only_behind_a_snapshot_that_the_model_comes_back_from(
         bad = Snapshot(second.version, SPOILT[spoilt](good))
         assert await store.save_snapshot(NAME, bad, incarnation=live.incarnation)
         with ThreadPoolExecutor(1) as executor:
-            await SavedSnapshots(NAME, store, executor, limits=LIMITS, hooks=hooks).save_if_due(third)
+            await saved(store, executor, hooks).save_if_due(third)
         assert "the log is not trimmed behind it" in caplog.text
         assert hooks.failed_snapshots == 1
         assert [kept.position for kept in await store.load_snapshots(NAME)] == [third.version, second.version]
@@ -300,7 +305,7 @@ def test_a_log_is_trimmed_behind_the_older_snapshot_where_the_newer_is_spoilt(
         for snapshot in (Snapshot(first.version, encode_model(first)), Snapshot(second.version, b"nonsense")):
             assert await store.save_snapshot(NAME, snapshot, incarnation=live.incarnation)
         with ThreadPoolExecutor(1) as executor:
-            await SavedSnapshots(NAME, store, executor, limits=LIMITS, hooks=RecordedHooks()).save_if_due(third)
+            await saved(store, executor, RecordedHooks()).save_if_due(third)
         kept = await store.load_snapshots(NAME)
         assert [snapshot.position for snapshot in kept] == [third.version, first.version]
         assert (await store.read_log(NAME, start=1, limit=1)).first_position == first.version + 1

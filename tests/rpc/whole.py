@@ -14,6 +14,7 @@ from tests.rpc.studies import studies_of
 from tests.waiting import PATIENCE
 
 from topk_bandit.bandits.administration import Bandits
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
@@ -67,6 +68,7 @@ async def served(
             hooks=Hooks(),
             clock_ms=lambda: time.time_ns() // 1_000_000,
             worker_id=new_id(),
+            retention=AS_SNAPSHOTS_ALLOW,
             look_seconds=1.0 if follows else 600.0,
         )
         stack.push_async_callback(models.stop)

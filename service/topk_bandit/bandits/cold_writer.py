@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.log_retention import LogRetention, Trim, estimate_event_bytes
+from topk_bandit.bandits.log_retention import Trim, estimate_event_bytes
 from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from topk_bandit.bandits.model import Model
+    from topk_bandit.bandits.log_retention import LogRetention
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.domain.operators import EventText
@@ -45,8 +46,8 @@ class ColdWriter:
 
     Parameters
     ----------
-    find_own
-        Returns the models of the bandits that this worker owns.
+    models
+        Knows the bandits that this worker owns, and up to where snapshots stand for them.
     keep_seconds
         After how long files are removed; None for never.
     clock_ms
@@ -60,7 +61,7 @@ class ColdWriter:
         store: Store,
         cold: ColdLog,
         *,
-        find_own: Callable[[], Mapping[BanditName, Model]],
+        models: ModelCache,
         ends: dict[str, int],
         hooks: Hooks,
         clock_ms: Callable[[], int],
@@ -68,7 +69,7 @@ class ColdWriter:
     ) -> None:
         self._store = store
         self._cold = cold
-        self._find_own = find_own
+        self._models = models
         self._hooks = hooks
         self._clock_ms = clock_ms
         self._keep_seconds = keep_seconds
@@ -93,7 +94,7 @@ class ColdWriter:
 
     async def go_round(self) -> None:
         """Write what has come of each bandit; a failure is counted, and logged once until a file is written again."""
-        own = self._find_own()
+        own = self._models.find_own()
         living = {model.incarnation for model in own.values()}
         for gone in self._ends.keys() - living:
             del self._ends[gone]
@@ -109,14 +110,14 @@ class ColdWriter:
                 _log.debug("events can't be read for the cold log: %s", error, extra={"bandit": str(name)})
 
     async def _write_due(self, name: BanditName, incarnation: str) -> None:
-        record = await self._store.get_bandit(name)
-        if record.incarnation != incarnation or record.snapshot_position == self._seen.get(incarnation):
+        behind = self._models.find_snapshot_position(name)
+        if behind == self._seen.get(incarnation, 0):
             return
         end = self._ends[incarnation] = await self._on_disk(partial(self._cold.find_end, name, incarnation))
         first = (await self._store.read_log(name, start=1, limit=0)).first_position
         start = max(end + 1, first)
-        while await self._is_due(name, start, record.snapshot_position):
-            events = await self._read_file(name, start, record.snapshot_position, incarnation)
+        while await self._is_due(name, start, behind):
+            events = await self._read_file(name, start, behind, incarnation)
             if not events:
                 return
             end = await self._on_disk(partial(self._cold.append, name, incarnation, events))
@@ -124,7 +125,7 @@ class ColdWriter:
             self._hooks.cold_written(len(events))
             self._note_success()
             start = end + 1
-        self._seen[incarnation] = record.snapshot_position
+        self._seen[incarnation] = behind
 
     async def _is_due(self, name: BanditName, start: int, end: int) -> bool:
         """Return whether the events from `start` to `end` are enough for a file."""
@@ -180,32 +181,35 @@ class ColdWriter:
         self._fails = False
 
 
-@dataclass(frozen=True)
-class ColdRetention(LogRetention):
+@dataclass(frozen=True, slots=True)
+class ColdRetention:
     """What stays of a log of which a cold log has to have what is trimmed, up to the bytes that may stay.
 
     Attributes
     ----------
+    asked
+        What stays by time and bytes alone.
     ends
         What `ColdWriter` notes of this worker's own bandits. Of others it is not known here, and the owner trims.
     owns
         Whether this worker owns a bandit, by its full name.
     """
 
-    ends: Mapping[str, int] = field(default_factory=dict)
-    owns: Callable[[str], bool] = field(default=lambda _bandit: True)
+    asked: LogRetention
+    ends: Mapping[str, int]
+    owns: Callable[[str], bool]
 
     async def find_trim(self, store: Store, name: BanditName, *, incarnation: str, behind: int, at_ms: int) -> Trim:
-        """See `LogRetention.find_trim`."""
+        """See `Retention.find_trim`."""
         if not self.owns(str(name)):
             return Trim(0)
-        trim = await super().find_trim(store, name, incarnation=incarnation, behind=behind, at_ms=at_ms)
+        trim = await self.asked.find_trim(store, name, incarnation=incarnation, behind=behind, at_ms=at_ms)
         written = self.ends.get(incarnation, 0)
         if trim.through <= written:
             return trim
         first = (await store.read_log(name, start=1, limit=0)).first_position
         try:
-            large = await self.find_large_end(store, name, behind=behind)
+            large = await self.asked.find_large_end(store, name, behind=behind)
         except CorruptDataError:
             large = 0
         return Trim(max(min(trim.through, written), large), unwritten=max(0, large - max(written, first - 1)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from topk_bandit.bandits.log_retention import LogRetention
+    from topk_bandit.bandits.log_retention import Retention
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.learning.limits import Limits
@@ -133,7 +133,7 @@ class Follower:
         clock_ms: Callable[[], int],
         worker_id: str,
         announce_seconds: float,
-        retention: LogRetention,
+        retention: Retention,
     ) -> None:
         self.name = name
         self.state = FollowerState.LOADING
@@ -222,6 +222,11 @@ class Follower:
             return await self.announce_items(model)
         except ExhaustedError:
             return True
+
+    @property
+    def snapshot_position(self) -> int:
+        """The log position of the newest snapshot that this worker resumed after or saved, 0 without one."""
+        return self._snapshots.position
 
     def note_written(self, position: int, recommendation_id: str, *, is_reward: bool) -> None:
         """Note what the store has reported as written, so that its loss is noticed."""

@@ -8,20 +8,19 @@ same log is trimmed at the same place whenever that is decided.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from topk_bandit.bandits.budget import MIB
 from topk_bandit.domain.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import Store
 
-__all__ = ["AS_SNAPSHOTS_ALLOW", "LogRetention", "Trim", "estimate_event_bytes"]
+__all__ = ["AS_SNAPSHOTS_ALLOW", "LogRetention", "Retention", "Trim", "estimate_event_bytes"]
 
 SAMPLED_EVENTS = 128
 """So many of the newest events that may go say how large the others are."""
-
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,26 @@ class Trim:
     unwritten: int = 0
 
 
-@dataclass(frozen=True)
+class Retention(Protocol):
+    """Decides how much of a log is trimmed when a snapshot is saved."""
+
+    async def find_trim(self, store: Store, name: BanditName, *, incarnation: str, behind: int, at_ms: int) -> Trim:
+        """Return up to where a log is trimmed, `behind` at most; 0 where nothing is.
+
+        Parameters
+        ----------
+        incarnation
+            The log's.
+        behind
+            The position of the snapshot that stands for what is trimmed.
+        at_ms
+            The time of the newest event.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class LogRetention:
-    """What stays of a log behind its snapshots.
+    """What stays of a log behind its snapshots, by time and bytes alone.
 
     Attributes
     ----------
@@ -72,17 +88,7 @@ class LogRetention:
         return max(0, behind - int(self.most_bytes / max(1.0, size)))
 
     async def find_trim(self, store: Store, name: BanditName, *, incarnation: str, behind: int, at_ms: int) -> Trim:  # noqa: ARG002
-        """Return up to where a log is trimmed, `behind` at most; 0 where nothing is.
-
-        Parameters
-        ----------
-        incarnation
-            The log's.
-        behind
-            The position of the snapshot that stands for what is trimmed.
-        at_ms
-            The time of the newest event.
-        """
+        """See `Retention.find_trim`."""
         try:
             old = await self.find_old_end(store, name, behind=behind, at_ms=at_ms)
             large = 0 if old >= behind else await self.find_large_end(store, name, behind=behind)

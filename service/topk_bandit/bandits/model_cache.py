@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 from topk_bandit.bandits.budget import MemoryBudget, ModelSizes
 from topk_bandit.bandits.cached_model import CachedModel
 from topk_bandit.bandits.follower import Follower
-from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.vanished import VanishedBandits, count_lost
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, UnavailableError
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from concurrent.futures import Executor
 
-    from topk_bandit.bandits.log_retention import LogRetention
+    from topk_bandit.bandits.log_retention import Retention
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
@@ -69,6 +68,8 @@ class ModelCache:
         This machine's clock, for telemetry only.
     worker_id
         What the store knows this worker by, different from all others.
+    retention
+        What stays of each log behind its snapshots.
     look_seconds
         How often each bandit in use is looked at though nothing was heard of it: deadlines pass silently, and hints
         get lost.
@@ -76,8 +77,6 @@ class ModelCache:
         A clock in seconds, by which a model is unused for long and a look is due.
     owns
         Whether this worker is the owner of a bandit, by its full name: the one that follows its log for all.
-    retention
-        What stays of each log behind its snapshots.
 
     Attributes
     ----------
@@ -100,11 +99,11 @@ class ModelCache:
         hooks: Hooks,
         clock_ms: Callable[[], int],
         worker_id: str,
+        retention: Retention,
         budget: MemoryBudget | None = None,
         look_seconds: float = 1.0,
         now: Callable[[], float] = time.monotonic,
         owns: Callable[[str], bool] = lambda _bandit: True,
-        retention: LogRetention = AS_SNAPSHOTS_ALLOW,
     ) -> None:
         self._retention = retention
         self._store = store
@@ -219,6 +218,11 @@ class ModelCache:
         """Return how many slates a second a bandit gives out, 0 where that is not known."""
         entry = self._entries.get(name)
         return 0.0 if entry is None else entry.rate.per_second
+
+    def find_snapshot_position(self, name: BanditName) -> int:
+        """Return up to which log position a snapshot stands for a bandit's events, 0 where that is not known."""
+        entry = self._entries.get(name)
+        return 0 if entry is None else entry.follower.snapshot_position
 
     async def take_in(self, name: BanditName, call: Awaitable[Written[_Answer]]) -> _Answer:
         """Await a call to the store, have what it appended folded, and return its answer.

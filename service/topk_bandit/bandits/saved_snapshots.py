@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError, TopkBanditError, UnavailableError
 from topk_bandit.store.log import Snapshot
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.digests import Digests
-    from topk_bandit.bandits.log_retention import LogRetention
+    from topk_bandit.bandits.log_retention import Retention
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
@@ -69,7 +68,7 @@ class SavedSnapshots:
         *,
         limits: Limits,
         hooks: Hooks,
-        retention: LogRetention = AS_SNAPSHOTS_ALLOW,
+        retention: Retention,
     ) -> None:
         self._retention = retention
         self._name = name

@@ -25,7 +25,7 @@ from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
 from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.housekeeping import Housekeeper
-from topk_bandit.bandits.log_retention import LogRetention
+from topk_bandit.bandits.log_retention import LogRetention, Retention
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
@@ -318,7 +318,7 @@ def _assemble(
             ColdWriter(
                 store,
                 cold,
-                find_own=models.find_own,
+                models=models,
                 ends=ends,
                 hooks=metrics,
                 clock_ms=_clock_ms,
@@ -452,11 +452,9 @@ def _models(
     )
 
 
-def _retention(settings: Settings, peers: Peers, ends: Mapping[str, int]) -> LogRetention:
-    seconds, most_bytes = settings.log_retention_seconds, settings.log_retention_bytes
-    if settings.cold_log_dir is None:
-        return LogRetention(seconds, most_bytes)
-    return ColdRetention(seconds, most_bytes, ends=ends, owns=peers.ranks_first)
+def _retention(settings: Settings, peers: Peers, ends: Mapping[str, int]) -> Retention:
+    asked = LogRetention(settings.log_retention_seconds, settings.log_retention_bytes)
+    return asked if settings.cold_log_dir is None else ColdRetention(asked, ends, owns=peers.ranks_first)
 
 
 def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Designer:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MemoryBudget
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
@@ -86,6 +87,7 @@ def start_worker(
         hooks=hooks,
         clock_ms=clock_ms,
         worker_id=new_id(),
+        retention=AS_SNAPSHOTS_ALLOW,
         budget=MemoryBudget(idle_seconds=IDLE_SECONDS),
         now=loop.time,
     )
