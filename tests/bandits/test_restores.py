@@ -13,7 +13,8 @@ import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Shop, request, running_worker
 from tests.bandits.test_operators import trim
 from tests.contracts.archives import Sender, archived, ended, restore_lines
-from tests.contracts.harness import MemoryStores, dump, run, whole_log
+from tests.contracts.clocks import StoreClock
+from tests.contracts.harness import MemoryStores, RedisStores, dump, run, whole_log
 from tests.contracts.provisional_contract import MINUTE_MS, PROVISIONAL
 from tests.contracts.samples import recommendation
 from tests.contracts.samples import request as plain_request
@@ -37,6 +38,7 @@ from topk_bandit.store.log import Correctable
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
+    from topk_bandit.store.embedded import EmbeddedStore
     from topk_bandit.store.log import Store
     from topk_bandit.store.recorded import Recorded
 
@@ -64,6 +66,12 @@ def traded() -> Traded:
     return lines
 
 
+@pytest.fixture(params=["memory", "server"])
+def each(request: pytest.FixtureRequest, embedded: EmbeddedStore) -> Stores:
+    """Return stores of each kind: what a restore makes of its parts is code of their own."""
+    return MemoryStores() if request.param == "memory" else RedisStores(embedded.url, clock=StoreClock())
+
+
 async def open_slates(store: Store, name: BanditName) -> list[Recorded]:
     """Return what the store remembers of slates that are open, by id."""
     _, slates = await store.scan_slates(name, cursor=0)
@@ -71,10 +79,10 @@ async def open_slates(store: Store, name: BanditName) -> list[Recorded]:
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_a_bandit_comes_back_the_same(stores: Stores, *, trimmed: bool) -> None:
+def test_a_bandit_comes_back_the_same(each: Stores, *, trimmed: bool) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
-            shop = Shop(worker, stores, np.random.default_rng(31))
+            shop = Shop(worker, each, np.random.default_rng(31))
             await shop.create()
             await worker.bandits.upsert_items(NAME, [Item("gone/one")])
             await worker.bandits.retire_items(NAME, ["gone/one"])
@@ -114,16 +122,16 @@ def test_a_bandit_comes_back_the_same(stores: Stores, *, trimmed: bool) -> None:
                 await worker.recommender.recommend(name, request())
                 await worker.models.follow(name)
 
-    run(stores, scenario)
+    run(each, scenario)
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
-def test_slates_of_every_kind_await_what_they_awaited(stores: Stores, *, trimmed: bool) -> None:
+def test_slates_of_every_kind_await_what_they_awaited(each: Stores, *, trimmed: bool) -> None:
     settings = replace(SETTINGS, requires_activation=True, reward_aggregation=Aggregation.SUM)
 
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
-            shop = Shop(worker, stores, np.random.default_rng(32))
+            shop = Shop(worker, each, np.random.default_rng(32))
             await shop.create(settings)
             await worker.bandits.upsert_items(NAME, [Item("a / b")])
             inactive, shown, other, two = [
@@ -161,7 +169,7 @@ def test_slates_of_every_kind_await_what_they_awaited(stores: Stores, *, trimmed
             assert (known.next_row, known.accepted) == (3, 2)
             assert (await worker.bandits.find_import(NAME, "old")).next_row == 4
 
-    run(stores, scenario)
+    run(each, scenario)
 
 
 def test_an_import_goes_on_where_it_stands_and_serves_only_at_its_end(stores: Stores, traded: Traded) -> None:
@@ -470,7 +478,7 @@ def test_a_reward_that_was_amended_or_voided_stays_so(stores: Stores) -> None:
     run(stores, scenario)
 
 
-def test_what_was_lost_stays_known(stores: Stores) -> None:
+def test_what_was_lost_stays_known(each: Stores) -> None:
     async def scenario(store: Store) -> None:
         await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=9)
         await store.note_loss(NAME, incarnation="first", after=4, end=9, rewards=(5, 7))
@@ -480,7 +488,7 @@ def test_what_was_lost_stays_known(stores: Stores) -> None:
             record = await store.get_bandit(name)
             assert (record.lost_events, record.lost_rewards) == (5, 2)
 
-    run(stores, scenario)
+    run(each, scenario)
 
 
 def test_a_bandit_as_large_as_one_may_be_comes_back(stores: Stores) -> None:

@@ -119,6 +119,18 @@ def test_short_contexts_leave_their_mean_square_when_one_goes() -> None:
     assert left.context_square == pytest.approx(fitted(rows_of(others, prior=False), prior=False).context_square)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_rows_of_nothing_else_go_with_their_observations_and_later_rows_stay(count: int) -> None:
+    observations, later = Observations(*(values[:count] for values in observed(6, seed=4))), observed(12, seed=9)
+    posterior = fitted(fold_by_ranking(rows_of(observations, prior=False)), prior=False)
+    for context, ranking, reward in zip(*later, strict=True):
+        posterior = posterior.observe(context, ranking, reward)
+    for context, ranking, reward in zip(*observations, strict=True):
+        posterior = posterior.remove(context, ranking, reward, n_latest=len(later.rewards))
+    assert posterior.n_rows == len(later.rewards)
+    assert_alike(posterior, fitted(rows_of(later, prior=False), prior=False), most_apart=1e-9)
+
+
 @pytest.mark.parametrize("fold", ["sums of all", "projected"])
 def test_an_observation_that_others_hold_some_of_counts_as_expected(fold: str) -> None:
     folded, _ = FOLDS[fold]
