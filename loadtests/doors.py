@@ -43,6 +43,7 @@ from topk_bandit.rpc.services import Services
 from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import time_calls
+from topk_bandit.store.whole_logs import WholeLogs
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 from topk_bandit.v1.recommender_service_pb2 import RecommendRequest, RecommendResponse
@@ -152,8 +153,11 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
     stack.push_async_callback(in_store.stop)
     studies = Studies(study_store, designer, threads, hooks=metrics, quotas=quotas, new_id=_new_id, most_bytes=1 << 20)
     exploration = Exploration(ConstantBeta(1.0), 0.1)
-    bandits = Bandits(store, models, default_exploration=exploration, quotas=in_store, new_id=_new_id, priors=studies)
-    operators = Operators(store, models, threads, quotas=in_store, clock_ms=_clock_ms, worker=_status)
+    logs = WholeLogs(store, None)
+    bandits = Bandits(
+        store, models, logs=logs, default_exploration=exploration, quotas=in_store, new_id=_new_id, priors=studies
+    )
+    operators = Operators(store, models, threads, logs=logs, quotas=in_store, clock_ms=_clock_ms, worker=_status)
     recommender = Recommender(store, models, threads, quotas=in_store, hooks=metrics, new_id=_new_id)
     return recommender, Services(
         recommender,

@@ -41,6 +41,7 @@ from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.timing import time_calls
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -257,6 +258,7 @@ async def running_worker(
             bandits=Bandits(
                 observed,
                 models,
+                logs=WholeLogs(observed, None),
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quotas=quotas,
                 new_id=new_id,

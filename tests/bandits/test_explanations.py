@@ -23,6 +23,7 @@ from topk_bandit.domain.operators import ModelSource
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.store.log import Snapshot
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,6 +43,7 @@ async def operators_of(worker: Worker) -> AsyncIterator[Operators]:
             worker.store,
             worker.models,
             executor,
+            logs=WholeLogs(worker.store, None),
             quotas=TenantQuotas(worker.store, Quotas()),
             clock_ms=lambda: 0,
             worker=worker_status,

@@ -23,6 +23,7 @@ from topk_bandit.domain.errors import ExhaustedError, NotFoundError, NotReadyErr
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.codec import decode_event
 from topk_bandit.store.log import Snapshot
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
@@ -49,6 +50,7 @@ def test_a_live_model_is_the_fold_of_its_log_whole_or_trimmed() -> None:
                     store,
                     worker.models,
                     executor,
+                    logs=WholeLogs(store, None),
                     quotas=TenantQuotas(store, Quotas()),
                     clock_ms=lambda: 0,
                     worker=worker_status,
@@ -82,6 +84,7 @@ def test_a_model_that_is_something_else_is_told(part: str) -> None:
                     store,
                     worker.models,
                     executor,
+                    logs=WholeLogs(store, None),
                     quotas=TenantQuotas(store, Quotas()),
                     clock_ms=lambda: 0,
                     worker=worker_status,
@@ -195,6 +198,7 @@ def test_few_long_calls_at_once_and_others_are_refused() -> None:
                     store,
                     worker.models,
                     executor,
+                    logs=WholeLogs(store, None),
                     quotas=TenantQuotas(store, Quotas()),
                     clock_ms=lambda: 0,
                     worker=worker_status,

@@ -50,6 +50,7 @@ from topk_bandit.domain.errors import CorruptDataError, NotReadyError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -68,7 +69,13 @@ SKIPPED = EventSkipped("a bit flipped", NOW_MS)
 def operators_of(worker: Worker, executor: ThreadPoolExecutor) -> Operators:
     quotas = TenantQuotas(worker.store, Quotas())
     return Operators(
-        worker.store, worker.models, executor, quotas=quotas, clock_ms=lambda: NOW_MS, worker=worker_status
+        worker.store,
+        worker.models,
+        executor,
+        logs=WholeLogs(worker.store, None),
+        quotas=quotas,
+        clock_ms=lambda: NOW_MS,
+        worker=worker_status,
     )
 
 

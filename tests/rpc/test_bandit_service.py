@@ -607,6 +607,12 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
             guarded_position=58,
             guarded_reason="it was worse",
         ),
+        log_reach=pb.LogReach(
+            first_position=61,
+            since=Timestamp(seconds=START_MS // 1000, nanos=START_MS % 1000 * 1_000_000),
+            stored_position=62,
+            missing_event_count=63,
+        ),
         damage="event 9 does not match its checksum",
         noticed_change_count=34,
         set_aside_count=35,

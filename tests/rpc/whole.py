@@ -28,6 +28,7 @@ from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.server import Server
 from topk_bandit.rpc.services import Services
 from topk_bandit.store.memory.studies import MemoryStudies
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,13 +82,22 @@ async def served(
             Bandits(
                 store,
                 models,
+                logs=WholeLogs(store, None),
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quotas=in_store,
                 new_id=new_id,
                 priors=Notebook(),
             ),
             studies_of(MemoryStudies(clock_ms=lambda: 0), executor)[0],
-            Operators(store, models, executor, quotas=in_store, clock_ms=lambda: 0, worker=worker_status),
+            Operators(
+                store,
+                models,
+                executor,
+                logs=WholeLogs(store, None),
+                quotas=in_store,
+                clock_ms=lambda: 0,
+                worker=worker_status,
+            ),
             hooks=Ledger(),
             access=Access(None),
             quotas=quotas,

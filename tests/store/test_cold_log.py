@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +15,10 @@ import pytest
 from tests.faults.test_full_disk import filled, small_disk
 
 from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.store.cold_log import ColdLog
+from topk_bandit.store.event_keys import group_key, recommendation_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,11 +88,16 @@ def test_events_are_written_once_and_in_order(tmp_path: Path) -> None:
     assert cold.find_end(NAME, "second") == 0
 
 
-# Three folders are made, each with an fsync of the one around it; then come that of the file and that of its folder.
-STAGES = ("before fsync 2", "before fsync 4", "after fsync 4", "before rename 1", "after rename 1", "after fsync 5")
+# Three folders are made, each with an fsync of the one around it; then come, of the index and of the file, that of
+# itself and that of its folder.
+STAGES = tuple(
+    f"{when} {call}"
+    for call in ("fsync 4", "rename 1", "fsync 5", "fsync 6", "rename 2", "fsync 7", "rename 3", "rename 4", "fsync 11")
+    for when in ("before", "after")
+)
 
 
-@pytest.mark.parametrize("stage", [*STAGES, "before fsync 6", "before rename 2", "after rename 2", "after fsync 7"])
+@pytest.mark.parametrize("stage", ["before fsync 2", *STAGES])
 def test_a_writer_that_is_killed_in_a_rotation_leaves_no_gap_and_no_double(tmp_path: Path, stage: str) -> None:
     killed = subprocess.run(writer(tmp_path, stage, 1, 30, 10), check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -98,6 +107,7 @@ def test_a_writer_that_is_killed_in_a_rotation_leaves_no_gap_and_no_double(tmp_p
     for start in range(1, 31, 7):  # the next one may cut files elsewhere
         cold.append(NAME, "first", events(start, min(30, start + 6)))
     assert read(cold) == list(range(1, 31))
+    assert all(file.index.exists() for file in cold.list_files(NAME, "first"))
 
 
 def test_two_writers_write_each_event_once(tmp_path: Path) -> None:
@@ -134,4 +144,69 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
         cold.append(NAME, "first", events(start, start + 9))
     assert cold.remove_older(1020) == 1
     assert read(cold) == list(range(11, 31))
+    assert len(list(tmp_path.rglob("*.index"))) == 2
     assert cold.append(NAME, "first", events(25, 33)) == 33
+
+
+def named(position: int, **fields: object) -> EventText:
+    return EventText(position, 1000 + position, json.dumps(fields).encode())
+
+
+def test_events_are_found_by_their_names_with_an_index_and_without(tmp_path: Path) -> None:
+    draw, cold = random.Random(3), ColdLog(tmp_path)
+    every: list[EventText] = []
+    for position in range(1, 401):
+        name, group = f"slate \u00e9 {draw.randrange(90)}", f"visitor {draw.randrange(20)}"
+        asked = {"group_key": group} if draw.random() < 0.7 else {}
+        kinds: list[dict[str, object]] = [
+            {"type": "recommended", "request": asked, "recommendation": {"recommendation_id": name}},
+            {"type": "rewarded", "recommendation_id": name},
+            {"type": "settings_changed"},
+        ]
+        every.append(named(position, **draw.choice(kinds)))
+    for start in range(0, 400, 64):
+        cold.append(NAME, "first", every[start : start + 64])
+    files = cold.list_files(NAME, "first")
+    for key in (
+        *(recommendation_key(f"slate \u00e9 {n}") for n in range(91)),
+        *(group_key(f"visitor {n}") for n in range(21)),
+    ):
+        field = "recommendation_id" if key == recommendation_key(key.name) else "group_key"
+        wanted = [one for one in every if f'"{field}": {json.dumps(key.name)}' in one.text.decode()]
+        assert [one for file in files for one in file.find(key)] == wanted
+    files[2].index.unlink()
+    assert [one for file in files for one in file.find(key)] == wanted
+    assert [one for file in files for one in file.read()] == every
+    assert [file.read_begin_ms() for file in files] == [1001 + start for start in range(0, 400, 64)]
+
+
+def test_names_with_one_digest_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topk_bandit.store.event_keys.EventKey.digest", b"12345678")
+    cold, every = ColdLog(tmp_path), [named(at, recommendation_id=f"slate {at % 3}") for at in range(1, 10)]
+    cold.append(NAME, "first", every)
+    (file,) = cold.list_files(NAME, "first")
+    assert file.find(recommendation_key("slate 1")) == [every[0], every[3], every[6]]
+    assert file.find(group_key("slate 1")) == []
+
+
+def test_a_file_that_is_damaged_is_named(tmp_path: Path) -> None:
+    cold = ColdLog(tmp_path)
+    cold.append(NAME, "first", [named(at, recommendation_id="slate") for at in range(1, 10)])
+    (file,) = cold.list_files(NAME, "first")
+    whole = file.path.read_bytes()
+    lines = gzip.decompress(whole)
+    for damaged in (
+        b"",
+        whole[:40],
+        whole[:-9],
+        b"no gzip",
+        gzip.compress(lines[:-40]),
+        gzip.compress(lines[:-1] + b"x"),
+    ):
+        file.path.write_bytes(damaged)
+        for read_it in (file.read, lambda: file.find(recommendation_key("slate"))):
+            with pytest.raises(CorruptDataError, match=re.escape(str(file.path))):
+                read_it()
+    file.path.write_bytes(b"no gzip")
+    with pytest.raises(CorruptDataError, match=re.escape(str(file.path))):
+        file.read_begin_ms()

@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, Prior
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, LogReach, Prior
     from topk_bandit.domain.durability import Durability
     from topk_bandit.learning.encoding import Encoder
     from topk_bandit.learning.feature_shares import FeatureShares
     from topk_bandit.store.log import BanditRecord, ImportProgress, Store
+    from topk_bandit.store.whole_logs import WholeLogs
 
 __all__ = ["Bandits"]
 
@@ -74,6 +75,8 @@ class Bandits:
 
     Parameters
     ----------
+    logs
+        How far back logs can be read.
     default_exploration
         What a bandit explores with if its settings do not say.
     quotas
@@ -87,12 +90,14 @@ class Bandits:
         store: Store,
         models: ModelCache,
         *,
+        logs: WholeLogs,
         default_exploration: Exploration,
         quotas: TenantQuotas,
         new_id: Callable[[], str],
         priors: Priors,
     ) -> None:
         self._store = store
+        self._logs = logs
         self._priors = priors
         self._models = models
         self.default_exploration = default_exploration
@@ -230,9 +235,10 @@ class Bandits:
         record = await self._store.get_bandit(name)
         model, damage = await self._models.follow_as_far_as_possible(name)
         digests, shares = await asyncio.to_thread(lambda: (digests_of(model), _find_shares(model)))
-        store_bytes = await self._measure(name)
+        store_bytes, reach = await self._measure(name), await self._logs.find_reach(name)
         limit = self._models.budget.model_bytes
-        return _make_stats(record, model, digests, shares, damage=damage, model_bytes=limit, store_bytes=store_bytes)
+        sizes = {"model_bytes": limit, "store_bytes": store_bytes}
+        return _make_stats(record, model, digests, shares, reach, damage=damage, **sizes)
 
     async def _measure(self, name: BanditName) -> int:
         """Return what a bandit takes in the store; 0 for a login that may not ask."""
@@ -298,6 +304,7 @@ def _make_stats(
     model: Model,
     digests: Digests,
     shares: FeatureShares,
+    reach: LogReach,
     *,
     damage: str,
     model_bytes: int,
@@ -359,6 +366,7 @@ def _make_stats(
         item_features=()
         if model.item_features is None
         else _describe_records(model.item_features.encoder, shares.of_items),
+        log_reach=reach,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import EventPage
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.operators import EventText
-    from topk_bandit.store.log import Store, TextSlice
+    from topk_bandit.store.log import TextSlice
 
 __all__ = ["PAGE_BYTES", "read_page"]
 
@@ -29,7 +29,14 @@ PAGE_BYTES = 1 << 20
 _EVENTS_PER_READ = 128
 
 
-async def read_page(store: Store, name: BanditName, *, start: int, limit: int, incarnation: str = "") -> EventPage:
+class ReadsTexts(Protocol):
+    """A store, or logs that reach back into files."""
+
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        """See `Store.read_texts`."""
+
+
+async def read_page(logs: ReadsTexts, name: BanditName, *, start: int, limit: int, incarnation: str = "") -> EventPage:
     """Return up to `limit` events from a position on.
 
     Parameters
@@ -46,8 +53,8 @@ async def read_page(store: Store, name: BanditName, *, start: int, limit: int, i
     NotReadyError
         LOG_TRIMMED: the log begins after `start`. LOG_REPLACED: the bandit was created anew.
     """
-    position = start or (await store.read_texts(name, start=1, limit=0)).first_position
-    parts = await _read_parts(store, name, position, position + limit)
+    position = start or (await logs.read_texts(name, start=1, limit=0)).first_position
+    parts = await _read_parts(logs, name, position, position + limit)
     log = parts[0]
     if incarnation and log.incarnation != incarnation:
         raise NotReadyError("LOG_REPLACED", f"{name} was created anew: its log is another one")
@@ -58,19 +65,19 @@ async def read_page(store: Store, name: BanditName, *, start: int, limit: int, i
     return EventPage(log.incarnation, events, position + len(events), log.log_position)
 
 
-async def _read_parts(store: Store, name: BanditName, start: int, end: int) -> list[TextSlice]:
+async def _read_parts(logs: ReadsTexts, name: BanditName, start: int, end: int) -> list[TextSlice]:
     """Return a log in parts from `start` to before `end`, one at least, until they are a page or the log ends.
 
-    The store is one part ahead of what is read.
+    Reading is one part ahead of what is returned.
     """
     parts: list[TextSlice] = []
     size, first = 0, start
-    following: asyncio.Task[TextSlice] | None = _begin_read(store, name, first, end)
+    following: asyncio.Task[TextSlice] | None = _begin_read(logs, name, first, end)
     try:
         while following is not None:
             asked, wanted = following, min(_EVENTS_PER_READ, end - first)
             first += wanted
-            following = _begin_read(store, name, first, end) if first < end else None
+            following = _begin_read(logs, name, first, end) if first < end else None
             part = await asked
             if parts and part.incarnation != parts[0].incarnation:
                 break
@@ -96,9 +103,9 @@ def _page_of(parts: Sequence[TextSlice]) -> tuple[EventText, ...]:
     return tuple(events)
 
 
-def _begin_read(store: Store, name: BanditName, first: int, end: int) -> asyncio.Task[TextSlice]:
+def _begin_read(logs: ReadsTexts, name: BanditName, first: int, end: int) -> asyncio.Task[TextSlice]:
     """Begin to read a part of what is wanted."""
-    return asyncio.create_task(store.read_texts(name, start=first, limit=min(_EVENTS_PER_READ, end - first)))
+    return asyncio.create_task(logs.read_texts(name, start=first, limit=min(_EVENTS_PER_READ, end - first)))
 
 
 async def _await_unwanted(asked: asyncio.Task[TextSlice]) -> None:

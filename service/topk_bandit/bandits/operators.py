@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.store.line_imports import Lines, Receipt
     from topk_bandit.store.log import BanditRecord, Store
+    from topk_bandit.store.whole_logs import WholeLogs
 
 __all__ = ["Operators"]
 
@@ -60,6 +61,8 @@ class Operators:
     ----------
     executor
         Where logs are replayed and slates ranked.
+    logs
+        How far back logs can be read.
     quotas
         What tenants may have.
     clock_ms
@@ -74,16 +77,18 @@ class Operators:
         models: ModelCache,
         executor: Executor,
         *,
+        logs: WholeLogs,
         quotas: TenantQuotas,
         clock_ms: Callable[[], int],
         worker: Callable[[], WorkerStatus],
     ) -> None:
         self._store = store
+        self._logs = logs
         self._models = models
         self._overviews = Overviews(store, models, quotas)
         self._executor = executor
         self._restores = Restores(store, executor, limits=models.limits, quotas=quotas)
-        self._replays = Replays(store, executor, limits=models.limits)
+        self._replays = Replays(store, executor, limits=models.limits, logs=logs)
         self._skips = Skips(store, models, clock_ms=clock_ms)
         self._clock_ms = clock_ms
         self._worker = worker
@@ -194,7 +199,7 @@ class Operators:
 
     async def export_events(self, name: BanditName, *, start: int, limit: int, incarnation: str) -> EventPage:
         """Return a page of a log; see `topk_bandit.bandits.exports.read_page`."""
-        return await read_page(self._store, name, start=start, limit=limit, incarnation=incarnation)
+        return await read_page(self._logs, name, start=start, limit=limit, incarnation=incarnation)
 
     async def export_state(
         self, name: BanditName, place: ContentsCursor | None

@@ -11,27 +11,28 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model
-from topk_bandit.domain.bandits import Recommended
+from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, NotReadyError, UnavailableError
+from topk_bandit.store.codec import decode_event
+from topk_bandit.store.event_keys import recommendation_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.learning.limits import Limits
     from topk_bandit.store.log import Snapshot, Store
+    from topk_bandit.store.whole_logs import WholeLogs
 
 __all__ = ["Replays"]
 
 EVENTS_PER_STEP = 64
-EVENTS_PER_LOOK = 16
-"""Decoded at once on the event loop, where slates are waiting: a millisecond or two of work."""
 
 
 class Replays:
-    """Replays the logs of a store.
+    """Replays the logs of a store, and finds recommendations in them.
 
     Parameters
     ----------
@@ -39,48 +40,43 @@ class Replays:
         Where events are folded.
     limits
         What a posterior may grow to: those of the workers whose models are to be had again.
+    logs
+        Where recommendations are looked up, also those that the store has no more.
     """
 
-    def __init__(self, store: Store, executor: Executor, *, limits: Limits) -> None:
+    def __init__(self, store: Store, executor: Executor, *, limits: Limits, logs: WholeLogs) -> None:
         self._store = store
+        self._logs = logs
         self._executor = executor
         self._limits = limits
 
     async def find_recommendation(
         self, name: BanditName, recommendation_id: str
     ) -> tuple[str, LoggedEvent, Recommended]:
-        """Return the log's incarnation and where a recommendation is in it, looked for from the newest event back.
+        """Return the log's incarnation and where a recommendation is in it.
 
         Raises
         ------
         NotFoundError
             No such bandit, or no such recommendation in a log that is whole.
         NotReadyError
-            LOG_TRIMMED: it is not in what is left of the log.
+            LOG_TRIMMED: it is not in what is left of the log, in the store or in files.
         """
-        part = await self._store.read_log(name, start=1, limit=0)
-        first, end = part.first_position, part.log_position
-        while end >= first:
-            start = max(first, end - EVENTS_PER_LOOK + 1)
-            for logged in reversed(await self._read(name, start=start, end=end)):
-                event = logged.event
-                if isinstance(event, Recommended) and event.recommendation.recommendation_id == recommendation_id:
-                    return part.incarnation, logged, event
-            end = start - 1
-        if first > 1:
-            problem = f"the log begins at {first}, and what is left of it has no such recommendation"
-            raise NotReadyError("LOG_TRIMMED", problem, first_position=first)
+        incarnation = (await self._store.read_log(name, start=1, limit=0)).incarnation
+        async for found in self._logs.find(name, recommendation_key(recommendation_id)):
+            event = decode_event(found.text)
+            if isinstance(event, Recommended):
+                return incarnation, LoggedEvent(found.position, found.at_ms, event), event
+        reach = await self._logs.find_reach(name)
+        if reach.first_position > 1:
+            problem = f"the log begins at {reach.first_position}, and what is left of it has no such recommendation"
+            if reach.missing_events:
+                problem += (
+                    f"; of the events before, {reach.missing_events} are in no file of the cold log, as where services"
+                    " have folders of their own"
+                )
+            raise NotReadyError("LOG_TRIMMED", problem, first_position=reach.first_position)
         raise NotFoundError(f"recommendation {recommendation_id}")
-
-    async def _read(self, name: BanditName, *, start: int, end: int) -> list[LoggedEvent]:
-        """Return the events from one position to another; what is trimmed or gone meanwhile is left out."""
-        events: list[LoggedEvent] = []
-        while start + len(events) <= end:
-            part = await self._store.read_log(name, start=start + len(events), limit=end - start - len(events) + 1)
-            if not part.events:
-                break
-            events += part.events
-        return events
 
     async def model_at(self, name: BanditName, version: int, *, incarnation: str) -> Model | None:
         """Return an incarnation's model at a log position, None where log and snapshots do not go back so far.

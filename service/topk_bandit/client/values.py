@@ -11,6 +11,7 @@ from topk_bandit.domain.bandits import (
     ActivationReceipt,
     Aggregation,
     Kernel,
+    LogReach,
     RewardOutcome,
     RewardRange,
     RewardReceipt,
@@ -42,6 +43,7 @@ __all__ = [
     "Kernel",
     "LiftStats",
     "LiftVerdict",
+    "LogReach",
     "OutboxStatus",
     "Recommendation",
     "Refusal",
@@ -399,3 +401,4 @@ class BanditStats:
     reward_times: RewardTimes
     shadow: ShadowStats
     lift: LiftStats | None
+    log_reach: LogReach

@@ -65,6 +65,7 @@ __all__ = [
     "ItemsChanged",
     "Kernel",
     "Lapsed",
+    "LogReach",
     "LoggedEvent",
     "PaperBeta",
     "PastSlate",
@@ -771,6 +772,27 @@ class HyperparameterStats:
 
 
 @dataclass(frozen=True, slots=True)
+class LogReach:
+    """How far back the log of a bandit can be read: in the store, and before that in the files of a cold log.
+
+    Attributes
+    ----------
+    first_position, since_ms
+        Of the oldest event from which on none is missing; the time is by the store's clock, None if it is damaged.
+    stored_position
+        That of the oldest event in the store.
+    missing_events
+        How many events before that one are in no file, though files have older ones: a folder for each service leaves
+        such gaps, and so does a disk that was full for long.
+    """
+
+    first_position: int
+    since_ms: int | None
+    stored_position: int
+    missing_events: int
+
+
+@dataclass(frozen=True, slots=True)
 class BanditStats:
     """Where a bandit stands.
 
@@ -851,6 +873,8 @@ class BanditStats:
         What was seen of each feature of the schema, in its order; of the whole context without one.
     item_features
         What was seen of each feature of the item schema, in its order.
+    log_reach
+        How far back the log can be read.
     """
 
     log_position: int
@@ -904,3 +928,4 @@ class BanditStats:
     arithmetic: str
     context_features: tuple[FeatureStats, ...]
     item_features: tuple[FeatureStats, ...]
+    log_reach: LogReach

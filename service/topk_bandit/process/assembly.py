@@ -58,6 +58,7 @@ from topk_bandit.rpc.services import Services
 from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.store.timing import time_calls
+from topk_bandit.store.whole_logs import WholeLogs
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 
@@ -309,10 +310,11 @@ def _assemble(
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
-    bandits = _bandits(settings, store, models, in_store, studies)
+    cold = None if settings.cold_log_dir is None else ColdLog(settings.cold_log_dir)
+    logs = WholeLogs(store, cold)
+    bandits = _bandits(settings, store, models, in_store, studies, logs=logs)
     loops: list[Housekeeper | Guardrails | ColdWriter] = [Guardrails(models, bandits, hooks=metrics)]
-    if settings.cold_log_dir is not None:
-        cold = ColdLog(settings.cold_log_dir)
+    if cold is not None:
         keep_seconds = settings.cold_log_retention_seconds
         loops.append(
             ColdWriter(
@@ -332,7 +334,7 @@ def _assemble(
         Recommender(store, models, threads.deciding, quotas=in_store, hooks=metrics, new_id=_new_id),
         bandits,
         studies,
-        _operators(store, models, in_store, threads.inspecting, metrics.latencies),
+        _operators(store, models, in_store, threads.inspecting, metrics.latencies, logs=logs),
     )
     services = Services(
         *use_cases,
@@ -462,17 +464,31 @@ def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Desi
 
 
 def _bandits(
-    settings: Settings, store: RedisStore, models: ModelCache, quotas: TenantQuotas, studies: Studies
+    settings: Settings,
+    store: RedisStore,
+    models: ModelCache,
+    quotas: TenantQuotas,
+    studies: Studies,
+    *,
+    logs: WholeLogs,
 ) -> Bandits:
     exploration = settings.default_exploration
-    return Bandits(store, models, default_exploration=exploration, quotas=quotas, new_id=_new_id, priors=studies)
+    return Bandits(
+        store, models, logs=logs, default_exploration=exploration, quotas=quotas, new_id=_new_id, priors=studies
+    )
 
 
 def _operators(
-    store: RedisStore, models: ModelCache, quotas: TenantQuotas, executor: Executor, latencies: RecentLatencies
+    store: RedisStore,
+    models: ModelCache,
+    quotas: TenantQuotas,
+    executor: Executor,
+    latencies: RecentLatencies,
+    *,
+    logs: WholeLogs,
 ) -> Operators:
     worker = _status_of(latencies)
-    return Operators(store, models, executor, quotas=quotas, clock_ms=_clock_ms, worker=worker)
+    return Operators(store, models, executor, logs=logs, quotas=quotas, clock_ms=_clock_ms, worker=worker)
 
 
 def _studies(quotas: Quotas, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics) -> Studies:

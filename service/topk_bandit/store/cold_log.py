@@ -5,6 +5,8 @@ the events of a range of positions: ``FIRST-LAST-AT_MS.jsonl.gz``, with the time
 are all that is known of what is written, so nothing has to be recovered after a crash. A file gets its name once it is
 on the disk. Whoever writes holds a lock of the incarnation's folder, which the system lets go of when a process ends;
 so each event is in one file, however many processes write.
+
+Beside each file is its index, ``FIRST-LAST-AT_MS.index`` (`event_index`), which is on the disk before it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,15 @@ import fcntl
 import gzip
 import os
 import re
+import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topk_bandit.store.event_lines import event_line, head_line
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.event_index import find_in_index, make_index
+from topk_bandit.store.event_keys import find_keys
+from topk_bandit.store.event_lines import event_line, head_line, read_event_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.operators import EventText
+    from topk_bandit.store.event_keys import EventKey
 
 __all__ = ["ColdFile", "ColdLog"]
 
@@ -40,6 +47,51 @@ class ColdFile:
     last: int
     at_ms: int
     path: Path
+
+    @property
+    def index(self) -> Path:
+        """Where its index is."""
+        return _index_of(self.path)
+
+    def read(self) -> list[EventText]:
+        """Return its events.
+
+        Raises
+        ------
+        CorruptDataError
+            It is not what was written.
+        """
+        try:
+            _, *lines = gzip.decompress(self.path.read_bytes()).removesuffix(b"\n").split(b"\n")
+            events = [read_event_line(line) for line in lines]
+        except (EOFError, zlib.error, gzip.BadGzipFile, CorruptDataError) as error:
+            raise CorruptDataError(f"{self.path} is damaged: {error}") from error
+        if [event.position for event in events] != list(range(self.first, self.last + 1)):
+            raise CorruptDataError(f"{self.path} is damaged: it has other events than its name says")
+        return events
+
+    def read_begin_ms(self) -> int:
+        """Return the time of its first event; the errors are those of `read`."""
+        try:
+            with gzip.open(self.path) as lines:
+                next(lines)
+                return read_event_line(next(lines).removesuffix(b"\n")).at_ms
+        except (EOFError, StopIteration, zlib.error, gzip.BadGzipFile, CorruptDataError) as error:
+            raise CorruptDataError(f"{self.path} is damaged: {error}") from error
+
+    def find(self, key: EventKey) -> list[EventText]:
+        """Return its events that have a name, in their order; the errors are those of `read`.
+
+        It is read only where its index has the name, or is gone.
+        """
+        try:
+            numbers: Sequence[int] = find_in_index(self.index, key)
+        except FileNotFoundError:
+            numbers = range(self.last - self.first + 1)
+        if not numbers:
+            return []
+        events = self.read()
+        return [events[one] for one in numbers if one < len(events) and key in find_keys(events[one].text)]
 
 
 class ColdLog:
@@ -79,7 +131,11 @@ class ColdLog:
                 return end
             lines = [head_line(str(name), incarnation, None)]
             lines += [event_line(event.position, event.at_ms, event.text) for event in new]
-            _write(folder, _file_name(new), "".join(f"{line}\n" for line in lines).encode())
+            name_of_file = _file_name(new)
+            _write(_index_of(folder / name_of_file), make_index([event.text for event in new]))
+            _write(
+                folder / name_of_file, gzip.compress("".join(f"{line}\n" for line in lines).encode(), _LEVEL, mtime=0)
+            )
             return new[-1].position
 
     def remove_older(self, before_ms: int) -> int:
@@ -87,6 +143,7 @@ class ColdLog:
         old = [file for path in self.folder.glob("*/*/*") for file in _list_files(path) if file.at_ms < before_ms]
         for file in old:
             file.path.unlink(missing_ok=True)
+            file.index.unlink(missing_ok=True)
         return len(old)
 
     def _folder_of(self, name: BanditName, incarnation: str) -> Path:
@@ -124,20 +181,24 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _write(folder: Path, name: str, content: bytes) -> None:
+def _index_of(path: Path) -> Path:
+    return path.with_name(path.name.replace(".jsonl.gz", ".index"))
+
+
+def _write(path: Path, content: bytes) -> None:
     """Write a file that is whole or not there."""
-    unfinished = folder / "unfinished"
+    unfinished = path.parent / "unfinished"
     try:
         with unfinished.open("wb") as file:
-            file.write(gzip.compress(content, _LEVEL, mtime=0))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.rename(folder / name)
+        unfinished.rename(path)
     except OSError:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
-    _sync_folder(folder)
+    _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Aggregation, BanditSettings, BanditStats, Kernel, RewardRange
+from topk_bandit.domain.bandits import Aggregation, BanditSettings, BanditStats, Kernel, LogReach, RewardRange
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
 from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
@@ -25,6 +25,7 @@ __all__ = [
     "AGGREGATIONS",
     "KERNELS",
     "LIFT",
+    "LOG_REACH",
     "RANGE",
     "SETTINGS",
     "SETTING_PARTS",
@@ -94,6 +95,14 @@ LIFT = Form(
 )
 
 
+LOG_REACH = Form(
+    LogReach,
+    pb.LogReach,
+    names={"since_ms": "since"},
+    parts={"since_ms": MILLISECONDS},
+)
+
+
 def _write_reward_times(times: RewardTimes) -> pb.RewardTimes:
     parts = {"half_by": HALF, "nine_tenths_by": NINE_TENTHS, "almost_all_by": ALMOST_ALL}
     came_by = {name: by_ms for name, part in parts.items() if (by_ms := times.came_by(part)) is not None}
@@ -113,6 +122,7 @@ STATS = Form(
         "reward_times": Pair(_write_reward_times),
         "shadow": SHADOW,
         "lift": LIFT,
+        "log_reach": LOG_REACH,
         "context_features": FEATURE_STATS,
         "item_features": FEATURE_STATS,
     },

@@ -17,6 +17,7 @@ from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.lab.faults.virtual_time import Pace
 from topk_bandit.learning.limits import Limits
+from topk_bandit.store.whole_logs import WholeLogs
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 
@@ -103,7 +104,13 @@ def start_worker(
         models=models,
         recommender=Recommender(store, models, threads, quotas=quotas, hooks=hooks, new_id=new_id),
         bandits=Bandits(
-            store, models, default_exploration=DEFAULT_EXPLORATION, quotas=quotas, new_id=new_id, priors=studies
+            store,
+            models,
+            logs=WholeLogs(store, None),
+            default_exploration=DEFAULT_EXPLORATION,
+            quotas=quotas,
+            new_id=new_id,
+            priors=studies,
         ),
         studies=studies,
         designer=designer,
