@@ -57,6 +57,7 @@ const made = (current) => facts([
   ["Memory", `${bytes(current.memoryBytes)} of ${bytes(current.memoryLimitBytes)}`],
   ["Items", `${count(current.itemCount)}, of them available ${count(current.availableItemCount)}`],
   ["Log position", count(current.logPosition)],
+  ["Log reaches back to", `event ${count(current.logReach.firstPosition)}; in the store ${count(current.logReach.storedPosition)}`],
   ["Learned up to", count(current.modelVersion)],
   ["Snapshot at", Number(current.snapshotPosition) ? count(current.snapshotPosition) : "none yet"],
 ]);
