@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.operators import EventText
     from topk_bandit.store.log import TextSlice
 
-__all__ = ["PAGE_BYTES", "read_page"]
+__all__ = ["PAGE_BYTES", "ReadsTexts", "read_page"]
 
 PAGE_BYTES = 1 << 20
 """A page ends with the event that makes it larger."""
