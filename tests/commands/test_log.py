@@ -24,8 +24,11 @@ from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import _parser, main
 from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import Dump, lines, read_file
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE, LoggedEvent, Rewarded, Shown
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE, LoggedEvent, Recommended, Rewarded, Shown
+from topk_bandit.domain.operators import EventText
 from topk_bandit.learning.rankings import random_rankings
+from topk_bandit.store.codec import encode_event
+from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.log import Snapshot
 
@@ -73,6 +76,26 @@ def traded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traded]:
 
 def facts(text: str) -> dict[str, str]:
     return {line[:24].strip(): line[24:] for line in text.splitlines()}
+
+
+@pytest.mark.parametrize("word", ["recommendation-id", "request-id"])
+def test_events_of_a_recommendation_are_found_in_files_and_store(
+    traded: Traded, tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    log = read_file(traded.dump(tmp_path / "log"))
+    asked = next(one.event for one in log.events if isinstance(one.event, Recommended))
+    name = asked.recommendation.recommendation_id
+    wanted = [one for one in lines(log) if f'"recommendation_id":"{name}"' in one]
+    (tmp_path / "cold").mkdir()
+    texts = [EventText(one.position, one.at_ms, encode_event(one.event)) for one in log.events]
+    given = name if word == "recommendation-id" else asked.request.request_id
+    command = ["log", "find", "shop/home", f"--{word}={given}", *traded.words]
+    for cold in ([], [f"--cold-log-dir={tmp_path / 'cold'}"]):
+        capsys.readouterr()
+        assert main([*command, *cold]) == 0
+        assert [json.loads(one) for one in capsys.readouterr().out.splitlines()] == [json.loads(one) for one in wanted]
+        ColdLog(tmp_path / "cold").append(NAME, log.incarnation, texts[:40])
+    assert main([*command[:3], "--group-key=nobody", *traded.words]) == 1
 
 
 def test_a_dump_has_what_each_item_did(tmp_path: Path) -> None:

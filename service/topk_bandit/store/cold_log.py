@@ -3,8 +3,9 @@
 Each bandit has a folder of its own for each of its incarnations, ``TENANT/BANDIT/INCARNATION``, and a file in it holds
 the events of a range of positions: ``FIRST-LAST-AT_MS.jsonl.gz``, with the time of the last one. The names of the files
 are all that is known of what is written, so nothing has to be recovered after a crash. A file gets its name once it is
-on the disk, after the index beside it, ``FIRST-LAST-AT_MS.index`` (`event_index`). Whoever writes holds a lock of the incarnation's folder, which the system lets go of when a process ends;
-so each event is in one file, however many processes write.
+on the disk, after the index beside it, ``FIRST-LAST-AT_MS.index`` (`event_index`). Whoever writes holds a lock of the
+incarnation's folder, which the system lets go of when a process ends; so each event is in one file, however many
+processes write.
 """
 
 from __future__ import annotations

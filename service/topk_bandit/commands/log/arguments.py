@@ -19,6 +19,7 @@ Look at what a bandit has learned from. Nothing in the store is changed.
   topk-bandit log dump shop/home > home.jsonl    write its log down, one JSON event a line
   topk-bandit log replay home.jsonl --to 4711    fold it up to a position, and tell what the model is
   topk-bandit log diff home.jsonl other.jsonl    the first event that differs, and what differs in the models
+  topk-bandit log find shop/home --group-key v7  what a visitor was shown and did, also from the cold log
   topk-bandit log evaluate home.jsonl            what other policies would have earned on its requests
 """
 
@@ -79,6 +80,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Python function that gets a context and the ids of items, and returns the slate of a policy",
     )
     evaluate.set_defaults(run=_run_command, word="evaluate")
+    find = words.add_parser(
+        "find",
+        help="print the events of a recommendation or of a visitor",
+        description="Print the events that have a name, oldest first, from the files of the cold log and the store.",
+    )
+    find.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+    names = find.add_mutually_exclusive_group(required=True)
+    names.add_argument("--recommendation-id", metavar="ID", help="what Recommend returned")
+    names.add_argument("--request-id", metavar="ID", help="the id that the request had")
+    names.add_argument("--group-key", metavar="KEY", help="the key that the request gave for its group")
+    settings.add_arguments(find, names=(*_STORE, "cold_log_dir"))
+    find.set_defaults(run=_run_command, word="find")
     for word, parsed in (("dump", dump), ("replay", replay), ("diff", diff)):
         parsed.add_argument("--to", dest="last", type=position, metavar="POSITION", help="last event (default: all)")
         parsed.set_defaults(run=_run_command, word=word)
@@ -89,5 +102,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run_command(given: argparse.Namespace) -> int:
     from topk_bandit.commands.log import command  # noqa: PLC0415 - other commands need not wait for it
 
-    run = {"dump": command.dump, "replay": command.replay, "diff": command.diff, "evaluate": command.evaluate}
+    run = {
+        "dump": command.dump,
+        "replay": command.replay,
+        "diff": command.diff,
+        "evaluate": command.evaluate,
+        "find": command.find,
+    }
     return run[given.word](given)

@@ -1,14 +1,15 @@
-"""What `topk-bandit log dump`, `replay`, `diff` and `evaluate` do."""
+"""What `topk-bandit log dump`, `replay`, `diff`, `find` and `evaluate` do."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.recommender import recommendation_id_of
 from topk_bandit.commands.log import dumps, models, policies, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
@@ -16,21 +17,26 @@ from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError
 from topk_bandit.process import settings
 from topk_bandit.store.codec import encode_event
+from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.embedded import reach_store
+from topk_bandit.store.event_keys import group_key, recommendation_key
+from topk_bandit.store.event_lines import event_line
 from topk_bandit.store.redis.bandits import RedisStore
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from pathlib import Path
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.operators import EventText
     from topk_bandit.learning.limits import Limits
     from topk_bandit.process.settings import Settings
 
-__all__ = ["diff", "dump", "evaluate", "replay"]
+__all__ = ["diff", "dump", "evaluate", "find", "replay"]
 
 _WIDTH = 24
 _PATIENCE_SECONDS = 10.0  # nobody waits for a slate here
@@ -51,6 +57,17 @@ def dump(given: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigurationError(f"{given.out} can't be written: {error.strerror}") from error
     return 0
+
+
+def find(given: argparse.Namespace) -> int:
+    """Print the events that have a name; return 0, or 1 where there is none."""
+    chosen, name = settings.load(given, os.environ), bandit_named(given.bandit)
+    with ExitStack() as stack:
+        url = chosen.redis_url or stack.enter_context(reach_store(chosen.data_dir, fsync=chosen.fsync))
+        found = asyncio.run(_find_events(chosen, url, name, given))
+    lines = (event_line(one.position, one.at_ms, one.text) for one in sorted(found, key=lambda one: one.position))
+    print_lines(lines, sys.stdout)
+    return 0 if found else 1
 
 
 def replay(given: argparse.Namespace) -> int:
@@ -148,10 +165,28 @@ def _limits(given: argparse.Namespace) -> Limits:
     return budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
 
 
+async def _find_events(chosen: Settings, url: str, name: BanditName, given: argparse.Namespace) -> list[EventText]:
+    async with _connected(chosen, url) as store:
+        if given.group_key is not None:
+            key = group_key(given.group_key)
+        elif given.recommendation_id is not None:
+            key = recommendation_key(given.recommendation_id)
+        else:
+            key = recommendation_key(recommendation_id_of((await store.get_bandit(name)).incarnation, given.request_id))
+        cold = None if chosen.cold_log_dir is None else ColdLog(chosen.cold_log_dir)
+        return [event async for event in WholeLogs(store, cold).find(name, key)]
+
+
 async def _read_dump(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:
+    async with _connected(chosen, url) as store:
+        return await dumps.read_store(store, name, first=first, last=last)
+
+
+@asynccontextmanager
+async def _connected(chosen: Settings, url: str) -> AsyncIterator[RedisStore]:
     patience = max(chosen.store_timeout_seconds, _PATIENCE_SECONDS)
     store = await RedisStore.connect(url, prefix=chosen.key_prefix, timeout=patience)
     try:
-        return await dumps.read_store(store, name, first=first, last=last)
+        yield store
     finally:
         await store.close()
