@@ -44,6 +44,7 @@ from topk_bandit.domain.bandits import (
     Expired,
     Imported,
     Item,
+    ItemMask,
     ItemsChanged,
     Lapsed,
     LoggedEvent,
@@ -261,6 +262,13 @@ FAILING: dict[str, tuple[Callable[[Store], Awaitable[object]], type[TopkBanditEr
         ),
         ExhaustedError,
         "ITEM_CAPACITY",
+    ),
+    "change an absent item by a mask": (
+        lambda store: store.change_items(
+            NAME, upserted=[Item("apple", available=False), Item("kiwi")], retired=[], mask=ItemMask(creates=False)
+        ),
+        NotFoundError,
+        "",
     ),
     "list an absent bandit's items": (lambda store: store.list_items(ABSENT), NotFoundError, ""),
     "record for an absent bandit": (lambda store: record(store, name=ABSENT), NotFoundError, ""),
@@ -693,6 +701,53 @@ class StoreContract(ProvisionalContract, ItemValuesContract):
             ]
 
         run(stores, scenario)
+
+    def test_a_mask_changes_what_it_names_and_the_log_has_whole_items(self, stores: Stores) -> None:
+        priced = Item("fig", features=Features.of({"price": 2.5, "kind": "fruit"}))
+        stock = ItemMask(features=frozenset(), creates=False)
+        price = ItemMask(availability=False, features=frozenset({"price"}), creates=True)
+        dearer = Features.of({"price": 3.0, "kind": "dried"})
+
+        async def scenario(store: Store) -> None:
+            await create(store)
+            await store.change_items(NAME, upserted=[priced, Item("pear")], retired=[])
+            await store.change_items(
+                NAME, upserted=[Item("fig", available=False), Item("pear")], retired=[], mask=stock
+            )
+            given = Item("fig", features=dearer), Item("kiwi", available=False, features=dearer)
+            await store.change_items(NAME, upserted=given, retired=[], mask=price)
+            both = Item("fig", available=False, features=Features.of({"price": 3.0, "kind": "fruit"}))
+            assert await store.list_items(NAME) == (both, given[1], Item("pear"))
+            assert [logged.event for logged in await whole_log(store, NAME)][2:] == [
+                ItemsChanged(upserted=(replace(priced, available=False),)),
+                ItemsChanged(upserted=(both, given[1])),
+            ]
+            await store.change_items(NAME, upserted=[Item("fig")], retired=[], mask=price)
+            assert (await store.list_items(NAME))[0] == replace(both, features=Features.of({"kind": "fruit"}))
+
+        run(stores, scenario)
+
+    def test_masks_that_name_other_parts_at_once_undo_nothing_of_each_other(self, stores: Stores) -> None:
+        names = [f"f{number}" for number in range(6)]
+
+        async def scenario(*connected: Store) -> None:
+            await create(connected[0])
+            await connected[0].change_items(NAME, upserted=[Item("fig")], retired=[])
+            await asyncio.gather(
+                *(
+                    connected[number % 3].change_items(
+                        NAME,
+                        upserted=[Item("fig", available=False, features=Features.of({name: 1.0}))],
+                        retired=[],
+                        mask=ItemMask(availability=number == 0, features=frozenset({name}), creates=False),
+                    )
+                    for number, name in enumerate(names)
+                )
+            )
+            [item] = await connected[0].list_items(NAME)
+            assert item == Item("fig", available=False, features=Features.of(dict.fromkeys(names, 1.0)))
+
+        run(stores, scenario, connections=3)
 
     def test_items_named_twice_change_in_the_order_given(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:

@@ -10,6 +10,7 @@ from tests.bandits.harness import worker_status
 from topk_bandit.bandits.imports import ImportReceipt, RowError
 from topk_bandit.domain.bandits import (
     NOTHING_NAMED,
+    WHOLE_ITEMS,
     ActivationOutcome,
     ActivationReceipt,
     BanditStats,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.bandits.imports import RowsOfImport
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, RecommendationRequest, Reward
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask, RecommendationRequest, Reward
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import StoreStatus, WorkerStatus
 
@@ -305,7 +306,8 @@ class Shop:
         await self._enter("delete_bandit", name)
         del self.loops[name]
 
-    async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
+    async def upsert_items(self, name: BanditName, items: Sequence[Item], mask: ItemMask) -> int:
+        assert mask == WHOLE_ITEMS, "what a mask does is tested with the real use cases"
         loop = await self._enter("upsert_items", name)
         loop.change_items(items, ())
         return len(loop.present)

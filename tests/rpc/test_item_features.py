@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contracts.harness import MemoryStores, run
+from tests.contracts.samples import SETTINGS
 from tests.rpc.whole import served
 
-from topk_bandit.client import InvalidArgument, Item, Kernel, boolean, categorical, labels, numeric, vector
+from topk_bandit.bandits.contexts import take_mask
+from topk_bandit.client import InvalidArgument, Item, Kernel, NotFound, boolean, categorical, labels, numeric, vector
+from topk_bandit.domain.bandits import ItemMask
+from topk_bandit.domain.features import Boolean, Feature
+from topk_bandit.rpc.converters import item_upsert
+from topk_bandit.rpc.json_reading import message_of
+from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,6 +68,70 @@ def test_items_come_back_with_the_features_that_they_were_sent_with() -> None:
         assert stats.content_share > 0.0
 
     over_the_wire(scenario)
+
+
+def test_a_mask_leaves_what_it_does_not_name() -> None:
+    async def scenario(client: AsyncClient, _: Store) -> None:
+        await shop(client)
+        await client.upsert_items("home", {"a": WHOLE, "b": WHOLE})
+        assert await client.set_available("home", ["a", "b"], available=False) == 2
+        assert await listed(client) == [Item(one, available=False, features=WHOLE) for one in "ab"]
+        changed = {"price": 3.0, "kind": "coffee"}
+        await client.upsert_items("home", {"a": changed, "b": {}}, mask=["features.price", "available"])
+        left = {name: value for name, value in WHOLE.items() if name != "price"}
+        assert await listed(client) == [Item("a", features={**WHOLE, "price": 3.0}), Item("b", features=left)]
+        await client.upsert_items("home", [Item("a", available=False, features=changed)], mask=["features"])
+        assert (await listed(client))[0] == Item("a", features=changed)
+
+    over_the_wire(scenario)
+
+
+def test_a_mask_makes_items_only_where_it_may() -> None:
+    async def scenario(client: AsyncClient, _: Store) -> None:
+        await shop(client)
+        await client.upsert_items("home", {"a": WHOLE})
+        with pytest.raises(NotFound, match="home/items/b"):
+            await client.set_available("home", ["a", "b"], available=False)
+        assert await listed(client) == [Item("a", features=WHOLE)]
+        await client.upsert_items("home", {"b": WHOLE}, mask=["available"], allow_missing=True)
+        assert await listed(client) == [Item(one, features=WHOLE) for one in "ab"]
+
+    over_the_wire(scenario)
+
+
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        ([], "update_mask: is empty"),
+        (["item_id"], "update_mask: names 'item_id'; it may name unavailable, features, or features.NAME"),
+        (["features.a b"], "update_mask: names 'features.a b'"),
+        (["features."], "update_mask: names 'features.'"),
+        (
+            ["features.prize"],
+            "update_mask: features.prize is not in the schema, which has price, kind, new, tags, look: is it price",
+        ),
+    ],
+)
+def test_masks_that_name_no_part_are_refused(mask: list[str], problem: str) -> None:
+    async def scenario(client: AsyncClient, _: Store) -> None:
+        await shop(client)
+        await client.upsert_items("home", {"a": WHOLE})
+        with pytest.raises(InvalidArgument) as refused:
+            await client.upsert_items("home", ["a"], mask=mask)
+        assert problem in str(refused.value)
+        assert refused.value.field == "update_mask"
+        assert await listed(client) == [Item("a", features=WHOLE)]
+
+    over_the_wire(scenario)
+
+
+@pytest.mark.parametrize(("written", "meant"), [("isNew", "is_new"), ("hasBox", "hasBox"), ("Price", "Price")])
+def test_a_mask_in_json_names_features_in_camel_case(written: str, meant: str) -> None:
+    content = {"bandit": "tenants/acme/bandits/home", "items": [{"itemId": "a"}], "updateMask": f"features.{written}"}
+    _, _, mask = item_upsert(message_of(content, pb.UpsertItemsRequest()))
+    schema = tuple(Feature(name, Boolean()) for name in ("is_new", "hasBox", "Price", "has"))
+    taken = take_mask(replace(SETTINGS, item_schema=schema), mask)
+    assert taken == ItemMask(availability=False, features=frozenset({meant}), creates=False)
 
 
 def test_a_dataclass_tells_an_item_too() -> None:

@@ -13,12 +13,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_own_rules, take_items
+from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_own_rules, take_items, take_mask
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.lifts import describe_lift, describe_shadow, in_shadow
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
-from topk_bandit.domain.bandits import BanditStats, HyperparameterStats, Kernel
+from topk_bandit.domain.bandits import WHOLE_ITEMS, BanditStats, HyperparameterStats, Kernel
 from topk_bandit.domain.errors import (
     ConflictError,
     ExhaustedError,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, LogReach, Prior
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, ItemMask, LogReach, Prior
     from topk_bandit.domain.durability import Durability
     from topk_bandit.learning.encoding import Encoder
     from topk_bandit.learning.feature_shares import FeatureShares
@@ -198,17 +198,19 @@ class Bandits:
         """Remove a bandit with all that it learned."""
         await self._store.delete_bandit(name)
 
-    async def upsert_items(self, name: BanditName, items: Sequence[Item]) -> int:
-        """Add or change items; return how many the bandit has, retired ones not counted.
+    async def upsert_items(self, name: BanditName, items: Sequence[Item], mask: ItemMask = WHOLE_ITEMS) -> int:
+        """Add items, or change what a mask names of them; return how many the bandit has, retired ones not counted.
 
         What is overdue is closed before, so that places of retired items whose slates have ended can be taken back.
         """
-        if any(item.features.values for item in items):
-            items = take_items((await self._store.get_bandit(name)).settings, items)
+        if mask.features or any(item.features.values for item in items):
+            settings = (await self._store.get_bandit(name)).settings
+            items, mask = take_items(settings, items), take_mask(settings, mask)
         await self._check_learner(name)
         await self._models.expire(name)
-        await self._check_quotas(name, items)
-        return await self._await_followers(name, await self._store.change_items(name, upserted=items, retired=()))
+        await self._check_quotas(name, items if mask.creates else ())
+        record = await self._store.change_items(name, upserted=items, retired=(), mask=mask)
+        return await self._await_followers(name, record)
 
     async def retire_items(self, name: BanditName, item_ids: Sequence[str]) -> int:
         """Take items out for good; return how many the bandit has, retired ones not counted."""

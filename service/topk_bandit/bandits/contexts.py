@@ -5,6 +5,7 @@ Errors name the field as the wire does. Nothing here encodes: `topk_bandit.learn
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.bandits import Kernel
@@ -21,7 +22,7 @@ from topk_bandit.learning.item_features import bytes_an_item, content_width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Item
+    from topk_bandit.domain.bandits import BanditSettings, Item, ItemMask
     from topk_bandit.domain.features import Context, FeatureKind, FeatureSchema, FeatureValue
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "fitting_features",
     "read_features",
     "take_items",
+    "take_mask",
 ]
 
 SCHEMA_FIELD = "bandit.context_schema"
@@ -123,6 +125,32 @@ def take_items(settings: BanditSettings, items: Sequence[Item]) -> list[Item]:
         elif item.features.values:
             raise InvalidArgumentError(field, "can't be used: the bandit has no item_schema")
     return taken
+
+
+def take_mask(settings: BanditSettings, mask: ItemMask) -> ItemMask:
+    """Return a mask with the features as a bandit's item schema names them.
+
+    In JSON the paths of a mask are in camel case, so that ``features.isNew`` comes as ``features.is_new``: a feature is
+    found by that form of its name, too.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It names a feature that is not in the schema, or the bandit has none.
+    """
+    if mask.features is None:
+        return mask
+    schema = settings.item_schema or ()
+    by_name = {_in_snake_case(feature.name): feature.name for feature in schema}
+    by_name |= {feature.name: feature.name for feature in schema}
+    for name in sorted(mask.features - by_name.keys()):
+        problem = _unknown_name(name, schema) if schema else "can't be used: the bandit has no item_schema"
+        raise InvalidArgumentError("update_mask", f"features.{name} {problem}")
+    return replace(mask, features=frozenset(by_name[name] for name in mask.features))
+
+
+def _in_snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
 
 
 def check_item_schema(settings: BanditSettings, *, most_bytes: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
+from topk_bandit.client.arguments import texts
 from topk_bandit.client.asynchronous_operators import AsyncOperators
 from topk_bandit.client.asynchronous_studies import AsyncStudies
 from topk_bandit.client.base import CHANNEL_OPTIONS, channel_credentials
@@ -24,7 +25,7 @@ from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
 from topk_bandit.client.operations import merge_outcomes
 from topk_bandit.client.rules import allowed_of
-from topk_bandit.client.values import Kernel
+from topk_bandit.client.values import Item, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         Bandit,
         BanditStats,
         BatchOutcome,
-        Item,
         Recommendation,
         RewardReceipt,
         Source,
@@ -408,16 +408,37 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         await self._run(self._operations.delete_bandit(bandit), timeout)
 
     async def upsert_items(
-        self, bandit: str, items: Iterable[str | Item] | Mapping[str, Any], *, timeout: float | None = None
+        self,
+        bandit: str,
+        items: Iterable[str | Item] | Mapping[str, Any],
+        *,
+        mask: Iterable[str] | None = None,
+        allow_missing: bool = False,
+        timeout: float | None = None,
     ) -> int:
         """Add items, or put others in the place of those of their ids; return how many there are, without retired ones.
 
         Parameters
         ----------
         items
-            Ids, items, or features by id, as `Item.features` has them; features that are not sent again are missing.
+            Ids, items, or features by id, as `Item.features` has them.
+        mask
+            The parts to change of items that are there: ``"available"``, ``"features"``, or single ones such as
+            ``"features.price"``. All others stay as they are; a feature that is named and not given is missing from
+            then on. None replaces whole items, whose features are missing where they are not given.
+        allow_missing
+            Whether a change with a mask makes items that are not there, whole as they are given; otherwise one is
+            `NotFound`.
         """
-        return await self._run(self._operations.upsert_items(bandit, items), timeout)
+        operation = self._operations.upsert_items(bandit, items, mask=mask, allow_missing=allow_missing)
+        return await self._run(operation, timeout)
+
+    async def set_available(
+        self, bandit: str, item_ids: Iterable[str], *, available: bool, timeout: float | None = None
+    ) -> int:
+        """Say whether items may be shown, and leave their features as they are; return how many the bandit has."""
+        items = [Item(item_id, available=available) for item_id in texts("item_ids", item_ids)]
+        return await self.upsert_items(bandit, items, mask=["available"], timeout=timeout)
 
     async def retire_items(self, bandit: str, item_ids: Iterable[str], *, timeout: float | None = None) -> int:
         """Take items out of all slates for good; return how many the bandit has left."""

@@ -8,6 +8,8 @@ from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from google.protobuf.field_mask_pb2 import FieldMask
+
 from topk_bandit.client import imports
 from topk_bandit.client.arguments import filled, message, number, numbers, refuse, several, texts
 from topk_bandit.client.arguments import item_values as values_of_items
@@ -352,10 +354,23 @@ class Operations:
         request = bandit_pb.DeleteBanditRequest(name=self._name(bandit))
         return Operation(BanditServiceStub, "DeleteBandit", request, lambda _: None, repeatable=False)
 
-    def upsert_items(self, bandit: str, items: Iterable[str | Item] | Mapping[str, Any]) -> Operation[int]:
-        """Add or change items."""
+    def upsert_items(
+        self,
+        bandit: str,
+        items: Iterable[str | Item] | Mapping[str, Any],
+        *,
+        mask: Iterable[str] | None = None,
+        allow_missing: bool = False,
+    ) -> Operation[int]:
+        """Add items, or change what a mask names of them."""
         made = [_item_message(place, item) for place, item in enumerate(_entries(items))]
-        request = bandit_pb.UpsertItemsRequest(bandit=self._name(bandit), items=made)
+        paths = () if mask is None else map(_mask_path, texts("mask", mask))
+        request = bandit_pb.UpsertItemsRequest(
+            bandit=self._name(bandit),
+            items=made,
+            update_mask=None if mask is None else FieldMask(paths=paths),
+            allow_missing=allow_missing,
+        )
         return Operation(BanditServiceStub, "UpsertItems", request, _item_count)
 
     def retire_items(self, bandit: str, item_ids: Iterable[str]) -> Operation[int]:
@@ -401,6 +416,11 @@ def _entries(items: Iterable[str | Item] | Mapping[str, Any]) -> list[Item]:
     if isinstance(items, Mapping):
         return [Item(item_id, features=features) for item_id, features in items.items()]
     return [Item(item) if isinstance(item, str) else item for item in several("items", items)]
+
+
+def _mask_path(named: str) -> str:
+    """Return the path on the wire of a part of `Item`."""
+    return "unavailable" if named == "available" else named
 
 
 def _item_message(place: int, item: Item) -> bandit_pb.Item:

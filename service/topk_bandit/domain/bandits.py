@@ -43,6 +43,7 @@ __all__ = [
     "MOST_SHARES_FALL_AFTER",
     "NOTHING_NAMED",
     "REGRET_CONFIDENCE",
+    "WHOLE_ITEMS",
     "Activated",
     "ActivationOutcome",
     "ActivationReceipt",
@@ -60,6 +61,7 @@ __all__ = [
     "HyperparameterStats",
     "Imported",
     "Item",
+    "ItemMask",
     "ItemUtility",
     "ItemValues",
     "ItemsChanged",
@@ -304,6 +306,29 @@ class Item:
     item_id: str
     available: bool = True
     features: Features = NO_FEATURES
+
+
+@dataclass(frozen=True, slots=True)
+class ItemMask:
+    """The parts of items that a change names; all others stay as they are.
+
+    Attributes
+    ----------
+    availability
+        Whether it names `Item.available`.
+    features
+        The names of the features that it names; None for all.
+    creates
+        Whether an item that is not there is made, whole as it is given; otherwise the change is refused.
+    """
+
+    availability: bool = True
+    features: frozenset[str] | None = None
+    creates: bool = True
+
+
+WHOLE_ITEMS = ItemMask()
+"""Items replace those of their ids, or are made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.domain.bandits import (
     REGRET_CONFIDENCE,
+    WHOLE_ITEMS,
     Item,
+    ItemMask,
     RecommendationRequest,
     Reward,
 )
@@ -19,7 +21,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
-from topk_bandit.rpc.features import features_from_proto, features_to_proto
+from topk_bandit.rpc.features import features_from_proto, features_to_proto, is_feature_name
 from topk_bandit.rpc.rules import rules_from_proto
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -312,15 +314,32 @@ def _item_to_proto(item: Item) -> bandit_pb.Item:
     )
 
 
-def item_upsert(request: bandit_pb.UpsertItemsRequest) -> tuple[BanditName, list[Item]]:
-    """Return which items an UpsertItems adds or changes."""
+def item_upsert(request: bandit_pb.UpsertItemsRequest) -> tuple[BanditName, list[Item], ItemMask]:
+    """Return which items an UpsertItems adds or changes, and what of them."""
     name = fields.bandit_name("bandit", request.bandit)
     fields.size("items", len(request.items), most=fields.MAX_ITEMS)
     ids = fields.item_ids("items", [item.item_id for item in request.items], member=".item_id")
-    return name, [
+    items = [
         Item(item_id, not item.unavailable, features_from_proto(f"items[{place}].features", item.features))
         for place, (item_id, item) in enumerate(zip(ids, request.items, strict=True))
     ]
+    return name, items, _item_mask(request) if request.HasField("update_mask") else WHOLE_ITEMS
+
+
+_OF_FEATURES = "features."
+_IN_MASKS = "unavailable, features, or features.NAME"
+
+
+def _item_mask(request: bandit_pb.UpsertItemsRequest) -> ItemMask:
+    paths = set(request.update_mask.paths)
+    if not paths:
+        raise InvalidArgumentError("update_mask", f"is empty: leave it out for whole items; it may name {_IN_MASKS}")
+    named = frozenset(path.removeprefix(_OF_FEATURES) for path in paths if path.startswith(_OF_FEATURES))
+    for path in sorted(paths - {"unavailable", "features"}):
+        if not (path.startswith(_OF_FEATURES) and is_feature_name(path.removeprefix(_OF_FEATURES))):
+            raise InvalidArgumentError("update_mask", f"names {fields.quote_text(path)}; it may name {_IN_MASKS}")
+    features = None if "features" in paths else named
+    return ItemMask(availability="unavailable" in paths, features=features, creates=request.allow_missing)
 
 
 def item_retirement(request: bandit_pb.RetireItemsRequest) -> tuple[BanditName, tuple[str, ...]]:

@@ -39,6 +39,7 @@ __all__ = [
     "MAX_LABELS",
     "features_from_proto",
     "features_to_proto",
+    "is_feature_name",
     "schema_from_json",
     "schema_from_proto",
 ]
@@ -60,7 +61,7 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     features: list[Feature] = []
     for place, feature in enumerate(schema.features):
         at = f"{below}[{place}]"
-        if not _NAME.fullmatch(feature.name):
+        if not is_feature_name(feature.name):
             raise InvalidArgumentError(f"{at}.name", f"must be {_NAMES}, not {fields.quote_text(feature.name)}")
         earlier = next((n for n, one in enumerate(features) if one.name == feature.name), None)
         if earlier is not None:
@@ -134,13 +135,18 @@ def _vector(path: str, kind: pb.VectorFeature) -> Vector:
     return Vector(size, weight or 1.0)
 
 
+def is_feature_name(text: str) -> bool:
+    """Return whether a feature can have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Features:
     """Return values by name; errors name the feature as ``path["name"]``."""
     if len(values) > MAX_FEATURES:
         raise InvalidArgumentError(path, f"has {len(values)} entries; at most {MAX_FEATURES} are allowed")
     found: dict[str, FeatureValue] = {}
     for name, value in values.items():
-        if not _NAME.fullmatch(name):
+        if not is_feature_name(name):
             raise InvalidArgumentError(
                 path, f"has the name {fields.quote_text(name)}, which no feature can have: use {_NAMES}"
             )

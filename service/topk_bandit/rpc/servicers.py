@@ -187,8 +187,8 @@ class BanditServicer(bandit_grpc.BanditServiceServicer):
         self, request: bandit_pb.UpsertItemsRequest, _context: Context
     ) -> bandit_pb.UpsertItemsResponse:
         """Add or change items."""
-        name, items = await do_aside(converters.item_upsert, request)
-        return bandit_pb.UpsertItemsResponse(item_count=await self._use_cases.upsert_items(name, items))
+        name, items, mask = await do_aside(converters.item_upsert, request)
+        return bandit_pb.UpsertItemsResponse(item_count=await self._use_cases.upsert_items(name, items, mask))
 
     async def RetireItems(
         self, request: bandit_pb.RetireItemsRequest, _context: Context

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from topk_bandit.domain.bandits import NOTHING_NAMED, Reward, RewardReceipt
+from topk_bandit.domain.bandits import NOTHING_NAMED, WHOLE_ITEMS, Reward, RewardReceipt
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 from topk_bandit.domain.errors import (
     CorruptDataError,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         BanditSettings,
         Imported,
         Item,
+        ItemMask,
         Prior,
         Recommendation,
         RecommendationRequest,
@@ -213,13 +214,15 @@ class JournaledStore(Store):
         await self._decide(name, Sought(life=True), lambda known: bandits.reset(known, request_id), hands_on=False)
         return await self.get_bandit(name)
 
-    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
+    async def change_items(
+        self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str], mask: ItemMask = WHOLE_ITEMS
+    ) -> BanditRecord:
         """See `Store.change_items`."""
         ids = dict.fromkeys([*(item.item_id for item in upserted), *retired])
         await self._decide(
             name,
             Sought(items=tuple(ids)),
-            lambda known: bandits.change_items(known, upserted=upserted, retired=retired),
+            lambda known: bandits.change_items(known, upserted=upserted, retired=retired, mask=mask),
             hands_on=False,
         )
         return await self.get_bandit(name)

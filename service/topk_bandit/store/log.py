@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from topk_bandit.domain.bandits import NOTHING_NAMED
+from topk_bandit.domain.bandits import NOTHING_NAMED, WHOLE_ITEMS
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         EventSkipped,
         Imported,
         Item,
+        ItemMask,
         ItemsChanged,
         LoggedEvent,
         Prior,
@@ -555,17 +556,20 @@ class Store(Protocol):
         """
         ...
 
-    async def change_items(self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str]) -> BanditRecord:
+    async def change_items(
+        self, name: BanditName, *, upserted: Sequence[Item], retired: Sequence[str], mask: ItemMask = WHOLE_ITEMS
+    ) -> BanditRecord:
         """Append one `ItemsChanged` with what differs from the items in place; nothing when nothing does.
 
-        An upserted item replaces the one of its id: it has the features that are given now, and no others.
+        An upserted item replaces the parts of the one of its id that `mask` names, and no others: as that one is when
+        the event is appended.
 
         Only a digest of eight bytes is kept of a retired item's id, to recognise it.
 
         Raises
         ------
         NotFoundError
-            No such bandit, or an item to retire that never was.
+            No such bandit, an item to retire that never was, or one to change that a mask does not make.
         ConflictError
             ITEM_RETIRED: an upserted item was retired before.
         ExhaustedError

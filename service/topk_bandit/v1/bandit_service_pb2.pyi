@@ -238,12 +238,16 @@ class Item(_message.Message):
     def __init__(self, item_id: _Optional[str] = ..., unavailable: bool = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ...) -> None: ...
 
 class UpsertItemsRequest(_message.Message):
-    __slots__ = ("bandit", "items")
+    __slots__ = ("bandit", "items", "update_mask", "allow_missing")
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_MISSING_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     items: _containers.RepeatedCompositeFieldContainer[Item]
-    def __init__(self, bandit: _Optional[str] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
+    update_mask: _field_mask_pb2.FieldMask
+    allow_missing: bool
+    def __init__(self, bandit: _Optional[str] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., allow_missing: bool = ...) -> None: ...
 
 class UpsertItemsResponse(_message.Message):
     __slots__ = ("item_count",)

@@ -128,8 +128,8 @@ class BanditServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpsertItems(self, request, context):
-        """UpsertItems adds items, or changes whether they are available and what features they have: each replaces the item of
-        its id, with features that are not told again missing. All of them or none.
+        """UpsertItems adds items, or changes them: each replaces the item of its id, or those parts of it that update_mask names.
+        All of them or none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

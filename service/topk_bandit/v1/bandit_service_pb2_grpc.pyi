@@ -52,8 +52,8 @@ class BanditServiceStub:
     DeleteBandit: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.DeleteBanditRequest, _bandit_service_pb2.DeleteBanditResponse]
     """DeleteBandit removes a bandit, its items, its log and all that it learned. It can't be undone."""
     UpsertItems: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.UpsertItemsRequest, _bandit_service_pb2.UpsertItemsResponse]
-    """UpsertItems adds items, or changes whether they are available and what features they have: each replaces the item of
-    its id, with features that are not told again missing. All of them or none.
+    """UpsertItems adds items, or changes them: each replaces the item of its id, or those parts of it that update_mask names.
+    All of them or none.
     """
     RetireItems: _grpc.UnaryUnaryMultiCallable[_bandit_service_pb2.RetireItemsRequest, _bandit_service_pb2.RetireItemsResponse]
     """RetireItems takes items out for good: from the moment that it returns they are in no slate. All of them or none."""
@@ -93,8 +93,8 @@ class BanditServiceAsyncStub(BanditServiceStub):
     DeleteBandit: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.DeleteBanditRequest, _bandit_service_pb2.DeleteBanditResponse]  # type: ignore[assignment]
     """DeleteBandit removes a bandit, its items, its log and all that it learned. It can't be undone."""
     UpsertItems: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.UpsertItemsRequest, _bandit_service_pb2.UpsertItemsResponse]  # type: ignore[assignment]
-    """UpsertItems adds items, or changes whether they are available and what features they have: each replaces the item of
-    its id, with features that are not told again missing. All of them or none.
+    """UpsertItems adds items, or changes them: each replaces the item of its id, or those parts of it that update_mask names.
+    All of them or none.
     """
     RetireItems: _aio.UnaryUnaryMultiCallable[_bandit_service_pb2.RetireItemsRequest, _bandit_service_pb2.RetireItemsResponse]  # type: ignore[assignment]
     """RetireItems takes items out for good: from the moment that it returns they are in no slate. All of them or none."""
@@ -173,8 +173,8 @@ class BanditServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bandit_service_pb2.UpsertItemsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_bandit_service_pb2.UpsertItemsResponse, _abc.Awaitable[_bandit_service_pb2.UpsertItemsResponse]]:
-        """UpsertItems adds items, or changes whether they are available and what features they have: each replaces the item of
-        its id, with features that are not told again missing. All of them or none.
+        """UpsertItems adds items, or changes them: each replaces the item of its id, or those parts of it that update_mask names.
+        All of them or none.
         """
 
     @_abc_1.abstractmethod

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import BanditReset, ItemsChanged, SettingsChanged
+from topk_bandit.domain.bandits import WHOLE_ITEMS, BanditReset, Item, ItemsChanged, SettingsChanged
+from topk_bandit.domain.features import Features
 from topk_bandit.store.log import (
     MOST_IMPORT_PARTS,
     MOST_SKIPPED,
@@ -22,7 +23,7 @@ from topk_bandit.store.rules.imports import KnownImport, recall_part
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Imported, Item, Prior
+    from topk_bandit.domain.bandits import BanditSettings, Imported, ItemMask, Prior
     from topk_bandit.store.log import ImportPart, Skip
     from topk_bandit.store.rules.decisions import Known
 
@@ -56,7 +57,9 @@ def reset(known: Known, request_id: str) -> Decision[None]:
     return Decision(None, Commit((BanditReset(request_id),), reset_by=request_id, revises=True))
 
 
-def change_items(known: Known, *, upserted: Sequence[Item], retired: Sequence[str]) -> Decision[None]:
+def change_items(
+    known: Known, *, upserted: Sequence[Item], retired: Sequence[str], mask: ItemMask = WHOLE_ITEMS
+) -> Decision[None]:
     """Decide what becomes of items; see `Store.change_items`."""
     after: dict[str, Item | None] = dict.fromkeys(known.retired) | dict(known.items)
     count = known.item_count
@@ -66,12 +69,15 @@ def change_items(known: Known, *, upserted: Sequence[Item], retired: Sequence[st
         before = after.get(item.item_id)
         if before is None and item.item_id in after:
             raise refusal("item_retired", known.name, item.item_id)
+        if before is None and not mask.creates:
+            raise refusal("no_item", known.name, item.item_id)
         if before is None and count >= known.settings.item_capacity:
             raise refusal("item_capacity", known.name, known.settings.item_capacity)
         count += before is None
-        if item != before:
-            after[item.item_id] = item
-            changed.append(item)
+        merged = item if before is None else _merge(before, item, mask)
+        if merged != before:
+            after[item.item_id] = merged
+            changed.append(merged)
     for item_id in retired:
         if item_id not in after:
             raise refusal("no_item", known.name, item_id)
@@ -86,6 +92,16 @@ def change_items(known: Known, *, upserted: Sequence[Item], retired: Sequence[st
         items_position=known.items_position,
     )
     return Decision(None, commit)
+
+
+def _merge(before: Item, given: Item, mask: ItemMask) -> Item:
+    """Return an item with the parts that a mask names as they are given; a named feature that is not given is gone."""
+    available = given.available if mask.availability else before.available
+    if mask.features is None:
+        return Item(given.item_id, available, given.features)
+    kept = {name: value for name, value in before.features.values if name not in mask.features}
+    named = {name: value for name, value in given.features.values if name in mask.features}
+    return Item(given.item_id, available, Features.of(kept | named))
 
 
 def record_part(
