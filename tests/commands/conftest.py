@@ -5,11 +5,12 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.commands.running import Ask, Running
 
 from topk_bandit.commands.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -33,3 +34,16 @@ def run(
         return subprocess.CompletedProcess(words, int(status or 0), *capsys.readouterr())
 
     return called
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    service = Running()
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def ask(running: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", running.address)
+    return Ask(capsys)

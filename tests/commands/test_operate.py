@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from tests.commands.running import NOON_MS
 from tests.rpc.certificates import write_pair
 from tests.rpc.harness import serving
-from tests.rpc.test_operator_service import trade
-from tests.rpc.whole import served
 from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, RewardPoint
@@ -34,73 +33,12 @@ from topk_bandit.domain.bandits import BanditName, LoggedEvent, Rewarded, Shown
 from topk_bandit.domain.stages import Group
 from topk_bandit.store.archives import write_line
 from topk_bandit.store.log import Snapshot
-from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOON_MS = 1_769_860_800_000
-"""What the store's clock always says: nothing lapses, and all of it is in one interval of a history."""
-
-
-class Running:
-    """A service over a store in memory, on a thread of its own, whose bandit acme/home has learned a little."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self.given = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(timeout=PATIENCE)
-
-    async def _start(self) -> list[str]:
-        self._stack = AsyncExitStack()
-        self.store = store = MemoryStore(clock_ms=lambda: NOON_MS)
-        self.client = await self._stack.enter_async_context(served(store))
-        self.address = self.client._target
-        return await trade(self.client, 20)
-
-    def make(self, bandit: str) -> None:
-        """Make another bandit."""
-        work = self.client.create_bandit(bandit, slate_size=1, item_capacity=2)
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE)
-
-    def recommend(self, bandit: str, **asked: Any) -> Any:  # noqa: ANN401 - as for the client
-        """Ask for a slate."""
-        work = self.client.recommend(bandit, **asked)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE)
-
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._stack.aclose(), self._loop).result(timeout=PATIENCE)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
-    service = Running()
-    yield service
-    service.stop()
-
-
-@pytest.fixture
-def ask(running: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
-    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", running.address)
-    return Ask(capsys)
-
-
-class Ask:
-    """Runs a command, and gives the lines that it prints."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str, status: int = 0) -> list[str]:
-        self._capsys.readouterr()
-        assert main([*words]) == status
-        captured = self._capsys.readouterr()
-        return (captured.err if status else captured.out).splitlines()
+    from tests.commands.running import Ask, Running
 
 
 def test_an_explanation_is_a_table_whose_parts_add_up(running: Running, ask: Ask) -> None:
@@ -335,13 +273,10 @@ def test_a_key_is_the_same_after_a_mark_that_editors_write(ask: Ask, tmp_path: P
 
 
 @pytest.mark.parametrize("item_id", ["tea ", "\ufefftea", "tea\u200b", "t\ufffda", ""])
-def test_ids_that_files_could_not_name_are_refused(ask: Ask, tmp_path: Path, item_id: str) -> None:
-    file = tmp_path / "items.json"
-    file.write_text(json.dumps({"salt": {}, item_id: {}}), encoding="utf-8")
+def test_ids_that_files_could_not_name_are_refused(ask: Ask, item_id: str) -> None:
     before = ask("items", "list", "acme/home")
-    for words, field in (([f"--file={file}"], "--file"), ([item_id], "ITEM")):
-        [problem] = ask("items", "create", "acme/home", *words, status=1)
-        assert problem.startswith(f"topk-bandit: {field}: ")
+    [problem] = ask("items", "create", "acme/home", "salt", item_id, status=1)
+    assert problem.startswith("topk-bandit: ITEM: ")
     assert ask("items", "list", "acme/home") == before
 
 
@@ -352,9 +287,9 @@ def test_nested_values_are_flattened_to_a_line_each() -> None:
 
 def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path: Path) -> None:
     """From nothing to a slate, and back, by commands alone."""
-    schema, items = tmp_path / "schema.json", tmp_path / "items.json"
+    schema, items = tmp_path / "schema.json", tmp_path / "items.csv"
     schema.write_text('{"features": [{"name": "price", "numeric": {"min": 0, "max": 9}}]}')
-    items.write_text('{"tea": {"price": 2.5}, "milk": {"price": 1}}')
+    items.write_text("item,price\ntea,2.5\nmilk,1\n")
     sizes = ("--slate-size=2", "--item-capacity=9", "--context-dimension=1")
     chosen = (
         "--reward-wait=90",
@@ -385,7 +320,8 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     assert "name no setting" in ask("bandits", "update", "acme/made", status=1)[0]
     assert "provisional_after" in ask("bandits", "update", "acme/made", "--reward-wait=1", status=1)[0]
 
-    assert ask("items", "create", "acme/made", "salt", f"--file={items}") == ["acme/made has 3 items"]
+    assert ask("items", "create", "acme/made", "salt") == ["acme/made has 1 items"]
+    assert ask("items", "load", "acme/made", str(items))[-1] == "acme/made: 2 items added or changed, 0 retired"
     assert [line.split() for line in ask("items", "list", "acme/made")[1:]] == [
         ["milk", "yes", "price", "1.0"],
         ["salt", "yes"],
@@ -433,15 +369,6 @@ def test_a_setting_that_cannot_be_used_is_named_and_makes_nothing(
     assert len(printed) == 1
     assert problem.format(**places) in printed[0]
     assert ask("bandits", "list") == before
-
-
-@pytest.mark.parametrize("text", ["[1]", "{", '{"tea": 3}'])
-def test_items_that_are_none_are_refused_whole(ask: Ask, tmp_path: Path, text: str) -> None:
-    file = tmp_path / "items.json"
-    file.write_text(text)
-    before = ask("items", "list", "acme/home")
-    assert len(ask("items", "create", "acme/home", "salt", f"--file={file}", status=1)) == 1
-    assert ask("items", "list", "acme/home") == before
 
 
 def test_a_bandit_is_deleted_by_who_says_yes(running: Running, ask: Ask) -> None:

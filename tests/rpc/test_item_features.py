@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contracts.harness import MemoryStores, run
-from tests.contracts.samples import SETTINGS
 from tests.rpc.whole import served
 
 from topk_bandit.bandits.contexts import take_mask
@@ -130,7 +129,7 @@ def test_a_mask_in_json_names_features_in_camel_case(written: str, meant: str) -
     content = {"bandit": "tenants/acme/bandits/home", "items": [{"itemId": "a"}], "updateMask": f"features.{written}"}
     _, _, mask = item_upsert(message_of(content, pb.UpsertItemsRequest()))
     schema = tuple(Feature(name, Boolean()) for name in ("is_new", "hasBox", "Price", "has"))
-    taken = take_mask(replace(SETTINGS, item_schema=schema), mask)
+    taken = take_mask(schema, mask)
     assert taken == ItemMask(availability=False, features=frozenset({meant}), creates=False)
 
 

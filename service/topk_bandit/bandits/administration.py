@@ -204,8 +204,8 @@ class Bandits:
         What is overdue is closed before, so that places of retired items whose slates have ended can be taken back.
         """
         if mask.features or any(item.features.values for item in items):
-            settings = (await self._store.get_bandit(name)).settings
-            items, mask = take_items(settings, items), take_mask(settings, mask)
+            schema = (await self._store.get_bandit(name)).settings.item_schema
+            items, mask = take_items(schema, items), take_mask(schema, mask)
         await self._check_learner(name)
         await self._models.expire(name)
         await self._check_quotas(name, items if mask.creates else ())

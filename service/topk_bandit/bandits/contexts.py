@@ -108,8 +108,8 @@ def fitting_features(schema: FeatureSchema, features: Features) -> Features:
     return features if len(fits) == len(features.values) else Features.of(fits)
 
 
-def take_items(settings: BanditSettings, items: Sequence[Item]) -> list[Item]:
-    """Return items as a bandit takes them: their features are read as its schema has them.
+def take_items(schema: FeatureSchema | None, items: Sequence[Item]) -> list[Item]:
+    """Return items as a bandit with this item schema takes them: their features are read as it has them.
 
     Raises
     ------
@@ -119,15 +119,15 @@ def take_items(settings: BanditSettings, items: Sequence[Item]) -> list[Item]:
     taken = list(items)
     for place, item in enumerate(items):
         field = f"items[{place}].features"
-        if settings.item_schema is not None:
-            taken[place] = replace(item, features=read_features(settings.item_schema, item.features))
-            check_features(settings.item_schema, taken[place].features, field=field)
+        if schema is not None:
+            taken[place] = replace(item, features=read_features(schema, item.features))
+            check_features(schema, taken[place].features, field=field)
         elif item.features.values:
             raise InvalidArgumentError(field, "can't be used: the bandit has no item_schema")
     return taken
 
 
-def take_mask(settings: BanditSettings, mask: ItemMask) -> ItemMask:
+def take_mask(schema: FeatureSchema | None, mask: ItemMask) -> ItemMask:
     """Return a mask with the features as a bandit's item schema names them.
 
     In JSON the paths of a mask are in camel case, so that ``features.isNew`` comes as ``features.is_new``: a feature is
@@ -140,9 +140,8 @@ def take_mask(settings: BanditSettings, mask: ItemMask) -> ItemMask:
     """
     if mask.features is None:
         return mask
-    schema = settings.item_schema or ()
-    by_name = {_in_snake_case(feature.name): feature.name for feature in schema}
-    by_name |= {feature.name: feature.name for feature in schema}
+    by_name = {_in_snake_case(feature.name): feature.name for feature in schema or ()}
+    by_name |= {feature.name: feature.name for feature in schema or ()}
     for name in sorted(mask.features - by_name.keys()):
         problem = _unknown_name(name, schema) if schema else "can't be used: the bandit has no item_schema"
         raise InvalidArgumentError("update_mask", f"features.{name} {problem}")

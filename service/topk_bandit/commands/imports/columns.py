@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import Cells
+from topk_bandit.commands.imports.feature_cells import FeatureCells, feature_columns, is_of_features
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.feature_values import read_feature
-from topk_bandit.domain.values import is_missing, list_hint, read_label, read_number
+from topk_bandit.domain.values import is_missing, list_hint, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from topk_bandit.commands.imports.cells import Named
-    from topk_bandit.domain.features import FeatureKind, FeatureSchema
+    from topk_bandit.domain.features import FeatureSchema
 
 __all__ = ["Columns"]
 
-_PREFIX = "features."
 _OF_ROWS = frozenset({"items", "item_values", "reward", "time", "propensity", "features"})
-"""What these columns hold is of the row; a feature of such a name needs the prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns(Cells):
+class Columns(FeatureCells):
     """Where a row has what.
 
     Attributes
     ----------
-    schema
-        For the bandit's contexts; None for contexts of numbers.
     slate_size, context_dimension
         The bandit's.
     """
 
-    schema: FeatureSchema | None
     slate_size: int
     context_dimension: int
 
@@ -50,12 +44,13 @@ class Columns(Cells):
         if schema is None:
             known |= {"context", *(f"context_{number}" for number in range(1, context_dimension + 1))}
         else:
-            known |= {"features", *(f"{prefix}{feature.name}" for feature in schema for prefix in ("", _PREFIX))}
+            known |= feature_columns(schema)
         return cls(
             flags=flags,
             known=known,
             required=(frozenset({"items", "item_1"}), frozenset({"reward"})),
             schema=schema,
+            of_rows=_OF_ROWS,
             slate_size=slate_size,
             context_dimension=context_dimension,
         )
@@ -76,7 +71,7 @@ class Columns(Cells):
             "a context_schema, so give features" if self.schema is not None else "no context_schema, so give a context"
         )
         for name in strangers:
-            if name == other or (other == "features" and name.startswith(_PREFIX)):
+            if name == other or (other == "features" and is_of_features(name)):
                 problem = f"can't be used: the bandit has {has}, or pass it over: --ignore {name}"
                 raise InvalidArgumentError(f"column {name!r}", problem)
         return strangers
@@ -93,7 +88,7 @@ class Columns(Cells):
             items=shown,
             reward=self.number("reward", get("reward")),
             context=() if self.schema is not None else self._context(named),
-            features=None if self.schema is None else self._features(named, self.schema),
+            features=None if self.schema is None else self.features(named),
             time=self.time(get("time")) if "time" in named else None,
             propensity=self._propensity(get("propensity")),
             item_values=self._item_values(named, shown),
@@ -131,22 +126,3 @@ class Columns(Cells):
             problem = f"expected {self.context_dimension} numbers, got {len(numbers)}{list_hint(numbers)}"
             raise self.error("context", problem)
         return tuple(map(self.number, self.names_of_parts(named, "context", "context", len(numbers)), numbers))
-
-    def _features(self, named: Mapping[str, Any], schema: FeatureSchema) -> dict[str, Any]:
-        nested = named.get("features", {})
-        if not isinstance(nested, dict):
-            raise self.error("features", f"expected an object, got {nested!r:.60}")
-        found = {name: value for name, value in nested.items() if not is_missing(value)}
-        for feature in schema:
-            name = feature.name
-            values = [named[one] for one in (_PREFIX + name, name) if one in named and one not in _OF_ROWS]
-            if name in found:
-                values.append(found.pop(name))
-            if len(values) > 1:
-                raise self.error(name, "is there twice, in another column or in features")
-            if values and (value := self._feature(name, feature.kind, values[0])) is not None:
-                found[name] = value
-        return found
-
-    def _feature(self, name: str, kind: FeatureKind, value: Any) -> Any:  # noqa: ANN401, whatever a file has
-        return self.convert(name, value, partial(read_feature, kind, read_category=read_label))

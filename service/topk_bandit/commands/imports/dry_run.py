@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from topk_bandit.bandits.contexts import take_items
 from topk_bandit.bandits.imports import check_row
 from topk_bandit.client import InvalidArgument
 from topk_bandit.client.imports import requests
+from topk_bandit.client.operations import Operations
 from topk_bandit.client.study_operations import StudyOperations
 from topk_bandit.commands.imports.places import field_and_problem
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, BanditName, BanditSettings
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import StudyItem, StudyQuery, StudySettings
 from topk_bandit.rpc import answer_imports, imports
+from topk_bandit.rpc.converters import item_upsert
 from topk_bandit.studies.imports import read_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from topk_bandit.client import Bandit, PastAnswer, PastObservation, Study
+    from topk_bandit.client import Bandit, Item, PastAnswer, PastObservation, Study
     from topk_bandit.commands.imports.reading import RowReader
+    from topk_bandit.domain import bandits as domain
+    from topk_bandit.domain.features import FeatureSchema
 
-__all__ = ["DryRunReader", "JudgeOfAnswers", "JudgeOfObservations"]
+__all__ = ["DryRunReader", "JudgeOfAnswers", "JudgeOfItems", "JudgeOfObservations"]
 
 _Row = TypeVar("_Row")
 
@@ -105,6 +110,33 @@ class JudgeOfObservations:
         [request] = requests(str(_ANY), [row], import_id="-", first_row=0, next_row=None, skip_bad_rows=False)
         [slate] = imports.import_request(request)[1].rows
         self.clamped += check_row(self.settings, slate, knows=self.item_ids.__contains__).reward != row.reward
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOfItems:
+    """Judges items for a bandit with this schema, and keeps them as the bandit takes them, by their ids."""
+
+    schema: FeatureSchema | None
+    operations: Operations
+    items: dict[str, domain.Item] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, bandit: Bandit) -> JudgeOfItems:
+        """Return the judge for a bandit."""
+        return cls(bandit.item_schema, Operations(_ANY.tenant, new_request_id=str))
+
+    def judge(self, row: Item) -> None:
+        """Raise for an item that the service would refuse, or that was there before."""
+        operation = self.operations.upsert_items(_ANY.bandit, [row])
+        request: Any = operation.request
+        try:
+            [item] = item_upsert(request)[1]
+            [item] = take_items(self.schema, [item])
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(error.field.removeprefix("items[0]."), error.problem) from None
+        if item.item_id in self.items:
+            raise InvalidArgumentError("item", f"{item.item_id!r} is there twice")
+        self.items[item.item_id] = item
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
+from topk_bandit.commands.imports.arguments import add_columns
 from topk_bandit.commands.numbers import count, number, position
 from topk_bandit.domain.bandits import Aggregation
 from topk_bandit.domain.stages import Stage
@@ -189,12 +190,22 @@ def _add_changeable(command: argparse.ArgumentParser) -> None:
 
 
 def _add_items(commands: _Commands) -> None:
-    words = _words(commands, "items", "list a bandit's items, add some, look at one, or retire some")
+    words = _words(commands, "items", "list a bandit's items, load a catalogue, add some, look at one, or retire some")
     _finish(_with_bandit(_word(words, "list", "list a bandit's items")), "items list")
-    create = _with_bandit(_word(words, "create", "add items, or put others in the place of those of their ids"))
-    create.add_argument("items", nargs="*", metavar="ITEM", help="ids of items without features")
-    create.add_argument("--file", type=Path, metavar="FILE", help="features by item id, a JSON object of objects")
+    create = _with_bandit(_word(words, "create", "add items without features, or put them in the place of others"))
+    create.add_argument("items", nargs="+", metavar="ITEM", help="their ids")
     _finish(create, "items create")
+    load = _with_bandit(_word(words, "load", "show what a file changes in a catalogue, and change it"))
+    load.add_argument("file", type=Path, metavar="FILE", help="a row an item; ends in .jsonl, .csv, .tsv or .parquet")
+    text = "change only this of items that are there: available, features, or features.NAME; can be given again"
+    load.add_argument(
+        "--mask", action="append", default=[], metavar="PART", help=f"{text} (default: what has a column)"
+    )
+    add_columns(load)
+    load.add_argument("--retire-missing", action="store_true", help="retire items that the file does not have")
+    load.add_argument("--yes", action="store_true", help="do retire them; without it the file is refused")
+    load.add_argument("--dry-run", action="store_true", help="show what would change, and send nothing")
+    _finish(load, "items load")
     get = _with_bandit(_word(words, "get", "show an item"))
     get.add_argument("item", metavar="ITEM", help="its id")
     _finish(get, "items get")

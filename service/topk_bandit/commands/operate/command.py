@@ -12,6 +12,7 @@ from topk_bandit.commands.operate.answers import ANSWERS, tell_answer
 from topk_bandit.commands.operate.archives import archive_lines, examine, save, send, write
 from topk_bandit.commands.operate.backups import backup, progress, restore
 from topk_bandit.commands.operate.events import export_log, line, tail_log
+from topk_bandit.commands.operate.item_loads import load_items
 from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, update_bandit
 from topk_bandit.commands.operate.report_pages import to_html
 from topk_bandit.commands.operate.reports import find, make_report, to_markdown
@@ -109,7 +110,7 @@ def _reset_bandit(given: argparse.Namespace) -> Iterable[str]:
     return [f"reset {given.bandit}: {forgotten} rewards are forgotten"]
 
 
-_AT_ONCE = frozenset({"backup", "events tail", "restore"})
+_AT_ONCE = frozenset({"backup", "events tail", "items load", "restore"})
 """Words whose lines are printed one after the other as they come."""
 
 
@@ -121,6 +122,7 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "bandits reset": _reset_bandit,
     "items create": create_items,
     "items delete": delete_items,
+    "items load": load_items,
     "backup": backup,
     "events export": _export_events,
     "events import": _import_events,

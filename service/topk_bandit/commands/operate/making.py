@@ -53,20 +53,13 @@ def _settings_of(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def create_items(given: argparse.Namespace) -> Iterable[str]:
-    """Add items, or put others in the place of those of their ids."""
+    """Add items without features, or put them in the place of those of their ids."""
     name = bandit_named(given.bandit)
-    described = {} if given.file is None else _object("--file", given.file, 'such as {"tea": {"price": 2.5}}')
-    _check_ids(given.items, "ITEM")
-    _check_ids(described, "--file")
+    for item_id in given.items:  # files of slates could not name others
+        require_value("ITEM", item_id, read_label)
     with connect(given, name.tenant) as client:
-        count = client.upsert_items(name.bandit, {item: {} for item in given.items} | described)
+        count = client.upsert_items(name.bandit, given.items)
     return [f"{given.bandit} has {count} items"]
-
-
-def _check_ids(item_ids: Iterable[str], field: str) -> None:
-    """Refuse ids that files of slates could not name."""
-    for item_id in item_ids:
-        require_value(field, item_id, read_label)
 
 
 def delete_items(given: argparse.Namespace) -> Iterable[str]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "change_items",
     "change_settings",
+    "merge_item",
     "note_loss",
     "record_part",
     "reset",
@@ -74,7 +75,7 @@ def change_items(
         if before is None and count >= known.settings.item_capacity:
             raise refusal("item_capacity", known.name, known.settings.item_capacity)
         count += before is None
-        merged = item if before is None else _merge(before, item, mask)
+        merged = item if before is None else merge_item(before, item, mask)
         if merged != before:
             after[item.item_id] = merged
             changed.append(merged)
@@ -94,7 +95,7 @@ def change_items(
     return Decision(None, commit)
 
 
-def _merge(before: Item, given: Item, mask: ItemMask) -> Item:
+def merge_item(before: Item, given: Item, mask: ItemMask) -> Item:
     """Return an item with the parts that a mask names as they are given; a named feature that is not given is gone."""
     available = given.available if mask.availability else before.available
     if mask.features is None:
