@@ -1,14 +1,27 @@
-"""A bandit with more items than its rows can show: what it keeps beside them is the same however it came there."""
+"""Large catalogues: what a bandit keeps beside its rows is the same however it came there, and 100,000 items fit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tests.bandits.harness import NAME, Shop, assert_same, rebuilt, replayed, running_worker, whole_log
+from tests.bandits.harness import (
+    NAME,
+    SETTINGS,
+    Shop,
+    assert_same,
+    rebuilt,
+    replayed,
+    request,
+    running_worker,
+    whole_log,
+)
 from tests.contracts.harness import MemoryStores, run
 
+from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.snapshots import decode_model, encode_model
+from topk_bandit.domain.bandits import MAX_ITEM_CAPACITY, Item, ItemMask
 from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
@@ -57,5 +70,39 @@ def test_it_goes_on_from_any_checkpoint() -> None:
             assert len(kept) > 4
             for model in kept:
                 assert_same(decode_model(encode_model(model), limits=LIMITS), model)
+
+    run(stores, scenario)
+
+
+def test_a_hundred_thousand_items_fit_into_the_memory_that_a_bandit_has() -> None:
+    """Slates are of the candidates alone, and the model that is folded again is the same to the bit."""
+    stores, n_items, budget = MemoryStores(), MAX_ITEM_CAPACITY, MemoryBudget()
+    ids = [f"item-{number:07}" for number in range(n_items)]
+    settings = replace(SETTINGS, item_capacity=n_items, slate_size=6)
+    limits = budget.limits(context_dim=settings.context_dim, slate_size=settings.slate_size)
+
+    async def scenario(store: Store) -> None:
+        rng = np.random.default_rng(5)
+        async with running_worker(store, limits=limits) as worker:
+            await worker.bandits.create_bandit(NAME, settings)
+            for first in range(0, n_items, 10_000):
+                await worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in ids[first : first + 10_000]])
+            for _ in range(60):
+                candidates = [ids[number] for number in rng.choice(n_items, size=200, replace=False)]
+                given = await worker.recommender.recommend(NAME, request(candidates=candidates))
+                assert set(given.slate) <= set(candidates)
+                await worker.recommender.reward(NAME, given.recommendation_id, float(rng.normal()))
+            hidden, retired = ids[7], ids[50_000]
+            stock = ItemMask(features=frozenset(), creates=False)
+            await worker.bandits.upsert_items(NAME, [Item(hidden, available=False)], stock)
+            await worker.bandits.retire_items(NAME, [retired])
+            model = await worker.models.follow(NAME)
+            assert model.memory_bytes < budget.model_bytes
+            assert model.items.memory_bytes < (len(ids[0]) + 36) * n_items
+            assert (model.items.available, model.items.retired) == (
+                tuple(item_id for item_id in ids if item_id not in {hidden, retired}),
+                (retired,),
+            )
+            assert_same(model, await rebuilt(store, limits=limits))
 
     run(stores, scenario)

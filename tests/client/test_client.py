@@ -48,6 +48,7 @@ from topk_bandit.client import (
     Unauthenticated,
     Unavailable,
     Unexpected,
+    operations,
 )
 from topk_bandit.client.errors import error_of_call, error_of_entry
 from topk_bandit.domain import errors
@@ -410,7 +411,10 @@ def test_bandits_are_listed_and_deleted(client: EitherClient) -> None:
         client.get_bandit("a")
 
 
-def test_items_are_listed_over_pages(server: RunningServer, client: EitherClient) -> None:
+def test_items_are_listed_over_pages(
+    server: RunningServer, client: EitherClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "ITEMS_PER_PAGE", 1000)
     client.create_bandit("home", slate_size=1, item_capacity=3000)
     names = [f"{number:05}" for number in range(2500)]
     assert client.upsert_items("home", names) == 2500
@@ -423,10 +427,8 @@ def test_the_largest_page_arrives(server: RunningServer, client: EitherClient) -
     client.create_bandit("home", slate_size=1, item_capacity=10_000)
     names = [f"{number:05}" + "\U0001f600" * 123 for number in range(10_000)]
     client.upsert_items("home", names, timeout=30)
-    operations = client._client._operations if hasattr(client, "_client") else client._operations
-    operation = operations.list_items("home", "")
-    operation.request.page_size = 10_000
-    page = client._run(operation, 30.0)
+    asked = client._client._operations if hasattr(client, "_client") else client._operations
+    page = client._run(asked.list_items("home", ""), 30.0)
     assert [item.item_id for item in page.entries] == names
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = long_only("it loads models for half a minute: make faults does")
 
-MOST_ITEMS = 10_000
+MANY_ITEMS = 20_000
 CROWD = ("one", "two", "three")
 
 
@@ -48,7 +48,7 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tight]:
 
 
 def stock(client: Client, bandit: str, items: int) -> None:
-    """Create a bandit with the longest ids that there can be, a kilobyte of memory each."""
+    """Create a bandit with the longest ids that there can be, half a kilobyte of memory each."""
     client.create_bandit(bandit, slate_size=2, item_capacity=items)
     for start in range(0, items, 1000):
         client.upsert_items(
@@ -62,7 +62,7 @@ def crowded_models(tight: Tight) -> Iterator[None]:
     """Bandits are used by turns that fit into memory alone, and not together."""
     with tight.service.client() as client:
         for bandit in CROWD:
-            stock(client, bandit, 3000)
+            stock(client, bandit, 7000)
         for _ in range(120):
             for bandit in CROWD:
                 client.recommend(bandit)
@@ -72,7 +72,7 @@ def crowded_models(tight: Tight) -> Iterator[None]:
 @contextlib.contextmanager
 def long_ids(tight: Tight) -> Iterator[None]:
     with tight.service.client() as client:
-        stock(client, "catalogue", MOST_ITEMS)
+        stock(client, "catalogue", MANY_ITEMS)
         yield
         client.delete_bandit("catalogue")
 

@@ -164,7 +164,7 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"context_dimension": 65}, "bandit.context_dimension"),
         ({"item_capacity": 0}, "bandit.item_capacity"),
         ({"item_capacity": 1}, "bandit.item_capacity"),
-        ({"item_capacity": 10_001}, "bandit.item_capacity"),
+        ({"item_capacity": 100_001}, "bandit.item_capacity"),
         ({"baseline_item_ids": ["a"]}, "bandit.baseline_item_ids"),
         ({"baseline_item_ids": ["a", "b\n"]}, "bandit.baseline_item_ids[1]"),
         ({"kernel": 99}, "bandit.kernel"),
@@ -376,7 +376,7 @@ def test_update_changes_what_the_mask_names(
                 ),
                 "bandit.item_capacity",
             )
-            for capacity in (-1, 0, 1, 19, 10_001)
+            for capacity in (-1, 0, 1, 19, 100_001)
         ),
         *(
             (

@@ -13,6 +13,7 @@ from topk_bandit.bandits.contexts import take_mask
 from topk_bandit.client import InvalidArgument, Item, Kernel, NotFound, boolean, categorical, labels, numeric, vector
 from topk_bandit.domain.bandits import ItemMask
 from topk_bandit.domain.features import Boolean, Feature
+from topk_bandit.rpc import converters
 from topk_bandit.rpc.converters import item_upsert
 from topk_bandit.rpc.json_reading import message_of
 from topk_bandit.v1 import bandit_service_pb2 as pb
@@ -120,6 +121,21 @@ def test_masks_that_name_no_part_are_refused(mask: list[str], problem: str) -> N
         assert problem in str(refused.value)
         assert refused.value.field == "update_mask"
         assert await listed(client) == [Item("a", features=WHOLE)]
+
+    over_the_wire(scenario)
+
+
+def test_a_page_of_large_items_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One item is always there, so that the pages come to an end."""
+    monkeypatch.setattr(converters, "_MOST_PAGE_BYTES", 200)
+    items = [Item(f"i{number}", features=WHOLE if number % 3 else {}) for number in range(9)]
+
+    async def scenario(client: AsyncClient, _: Store) -> None:
+        await shop(client)
+        await client.upsert_items("home", items)
+        assert await listed(client) == items
+        page = await client._run(client._operations.list_items("home", ""), None)
+        assert 1 <= len(page.entries) < len(items)
 
     over_the_wire(scenario)
 

@@ -8,9 +8,9 @@ numbers: `rpc` has done so.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_own_rules, take_items, take_mask
@@ -220,7 +220,8 @@ class Bandits:
     async def list_items(self, name: BanditName, *, after: str, limit: int) -> Sequence[Item]:
         """Return up to `limit` items that are not retired and whose id sorts after `after`, by id."""
         known = await self._store.list_items(name)
-        return list(islice((item for item in known if item.item_id.encode() > after.encode()), limit))
+        first = bisect_right(known, after.encode(), key=lambda item: item.item_id.encode())
+        return known[first : first + limit]
 
     async def import_rows(self, name: BanditName, sent: RowsOfImport) -> ImportReceipt:
         """Take in slates that were shown elsewhere; see `topk_bandit.bandits.imports`."""
@@ -262,7 +263,7 @@ class Bandits:
             new = 0
         else:
             known = (await self._models.follow(name)).items
-            new = sum(not known.knows(item_id) for item_id in {item.item_id for item in items})
+            new = len(known.find_unknown(list({item.item_id for item in items})))
         await self._quotas.check(name.tenant, {Quota.ITEMS: new, Quota.LOG_BYTES: 1})
 
     def _check_item_schema(self, settings: BanditSettings) -> None:
@@ -334,7 +335,7 @@ def _make_stats(
         corrected=tally.voided + tally.amended + tally.missed_corrections,
         missed_corrections=tally.missed_corrections,
         items=model.items.size,
-        available_items=len(model.items.available),
+        available_items=len(model.items.available_places),
         places=posterior.kernel.n_items,
         passed_over=tally.passed_over,
         unplaced_rewards=tally.unlearned,

@@ -80,7 +80,7 @@ def _digest_of_log(model: Model) -> str:
     content = [
         [model.incarnation, last.position, last.at_ms, encode_event(last.event, FIRST).decode()],
         encode_settings(model.settings, FIRST).decode(),
-        [items.ids, sorted(items.available), sorted(items.retired), items.open_until_ms.tolist(), model.items_position],
+        [items.ids, items.available, items.retired, items.open_until_ms.tolist(), model.items_position],
         [model.prior_items.ids, model.state.observations, model.state.imported],
         model.tally.as_document(),
         [history.width_ms, history.current, history.numbers.tolist(), history.totals.tolist()],

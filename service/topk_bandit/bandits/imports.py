@@ -146,9 +146,11 @@ class _Checked(NamedTuple):
 def _check(model: Model, sent: RowsOfImport) -> _Checked:
     """Return which rows are taken, or raise what is wrong with the first that can't be."""
     slates, clamped, errors = [], 0, []
+    named = {item_id for row in sent.rows if isinstance(row, PastSlate) for item_id in row.slate}
+    unknown = frozenset(model.items.find_unknown(tuple(named)))
     for place, row in enumerate(sent.rows):
         try:
-            taken = check_row(model.settings, row, knows=model.items.knows)
+            taken = check_row(model.settings, row, knows=lambda item_id: item_id not in unknown)
         except InvalidArgumentError as error:
             if not sent.skips:
                 raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None

@@ -6,17 +6,17 @@ makes another value. Nothing here reads a store, or knows which places rows refe
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from topk_bandit.bandits.id_index import NO_IDS, NOWHERE, IdIndex
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.domain.replacing import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Eligible", "Items"]
 
-ITEM_BYTES = 120
-"""About what an item takes in memory, beside its id."""
 
-
-def _no_places(kind: type[np.integer]) -> NDArray[Any]:
+def _no_places(kind: type[np.generic]) -> NDArray[Any]:
     return np.empty(0, dtype=kind)
 
 
@@ -45,21 +42,21 @@ class Items:
 
     Attributes
     ----------
-    ids
-        Item id by place, None where the place is free.
-    available, retired
-        Ids that can be shown now, and ids that never will be again and still have their place.
+    index
+        The item id of each place, and the place of each item id.
+    is_available, is_retired
+        Of each place, whether its item can be shown now, and whether it never will be again and still has its place.
     open_until_ms
         The latest deadline of the slates that showed the item at each place, 0 without any; by the store's clock.
+    available_places
+        The places of the items that can be shown now, in ascending order.
     """
 
-    ids: tuple[str | None, ...] = ()
-    available: frozenset[str] = frozenset()
-    retired: frozenset[str] = frozenset()
+    index: IdIndex = NO_IDS
+    is_available: NDArray[np.bool_] = field(default_factory=lambda: _no_places(np.bool_))
+    is_retired: NDArray[np.bool_] = field(default_factory=lambda: _no_places(np.bool_))
     open_until_ms: NDArray[np.int64] = field(default_factory=lambda: _no_places(np.int64))
-    _indices: Mapping[str, int] = field(default_factory=dict)
-    _available_indices: NDArray[np.int32] = field(default_factory=lambda: _no_places(np.int32))
-    _id_bytes: int = 0
+    available_places: NDArray[np.int32] = field(default_factory=lambda: _no_places(np.int32))
 
     @classmethod
     def of(
@@ -71,54 +68,92 @@ class Items:
         open_until_ms: NDArray[np.int64],
     ) -> Items:
         """Return these items; `open_until_ms` has an entry for each of `ids`."""
-        indices = {item_id: index for index, item_id in enumerate(ids) if item_id is not None}
-        shown = np.sort(np.array([indices[item_id] for item_id in available], dtype=np.int32))
-        for array in (shown, open_until_ms):
+        index = IdIndex.of(ids)
+        marks = []
+        for named in (available, retired):
+            mark = np.zeros(len(ids), dtype=np.bool_)
+            mark[_require(index, tuple(named))] = True
+            marks.append(mark)
+        return cls._of(index, marks[0], marks[1], open_until_ms)
+
+    @classmethod
+    def _of(
+        cls,
+        index: IdIndex,
+        is_available: NDArray[np.bool_],
+        is_retired: NDArray[np.bool_],
+        open_until_ms: NDArray[np.int64],
+    ) -> Items:
+        places = np.flatnonzero(is_available).astype(np.int32)
+        for array in (is_available, is_retired, open_until_ms, places):
             array.setflags(write=False)
-        id_bytes = sum(map(sys.getsizeof, indices))
-        return cls(tuple(ids), frozenset(available), frozenset(retired), open_until_ms, indices, shown, id_bytes)
+        return cls(index, is_available, is_retired, open_until_ms, places)
+
+    @property
+    def ids(self) -> tuple[str | None, ...]:
+        """Item id by place, None where the place is free; they are made anew each time."""
+        return self.index.ids
+
+    @property
+    def available(self) -> tuple[str, ...]:
+        """Ids that can be shown now, sorted; they are made anew each time."""
+        return tuple(sorted(self.index.ids_at(self.available_places)))
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Ids that never will be shown again and still have their place, sorted; they are made anew each time."""
+        return tuple(sorted(self.index.ids_at(self.retired_places)))
 
     @property
     def size(self) -> int:
         """How many items there are, retired ones not counted."""
-        return len(self._indices) - len(self.retired)
+        return self.places_in_use - int(np.count_nonzero(self.is_retired))
 
     @property
     def places_in_use(self) -> int:
         """How many places items have, retired ones too."""
-        return len(self._indices)
+        return len(self.index)
 
     @property
     def retired_places(self) -> NDArray[np.int32]:
         """The places of retired items, in ascending order."""
-        return np.sort(np.array([self._indices[item_id] for item_id in self.retired], dtype=np.int32))
+        return np.flatnonzero(self.is_retired).astype(np.int32)
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory it takes."""
-        return ITEM_BYTES * len(self.ids) + 2 * self._id_bytes
+        """How much memory it takes."""
+        arrays = self.is_available, self.is_retired, self.open_until_ms, self.available_places
+        return self.index.nbytes + sum(one.nbytes for one in arrays)
 
     def find_new(self, change: ItemsChanged) -> list[str]:
         """Return the ids that a change adds, in their order."""
-        named = dict.fromkeys(item.item_id for item in change.upserted)
-        return [item_id for item_id in named if item_id not in self._indices]
+        named = list(dict.fromkeys(item.item_id for item in change.upserted))
+        places = self.index.find(named).tolist()
+        return [item_id for item_id, place in zip(named, places, strict=True) if place == NOWHERE]
 
     def apply(self, change: ItemsChanged) -> Items:
         """Return the items after a change."""
-        new = self.find_new(change)
-        free = [place for place, item_id in enumerate(self.ids) if item_id is None][: len(new)]
-        ids = [*self.ids, *(None for _ in new[len(free) :])]
-        for place, item_id in zip([*free, *range(len(self.ids), len(ids))], new, strict=True):
+        index = self._index_with(self.find_new(change))
+        more = index.n_places - self.index.n_places
+        is_available, is_retired = np.pad(self.is_available, (0, more)), np.pad(self.is_retired, (0, more))
+        open_until_ms = np.pad(self.open_until_ms, (0, more))
+        is_available[_require(index, [item.item_id for item in change.upserted])] = True
+        # An item that is named twice, and once as unavailable, is unavailable.
+        is_available[_require(index, [item.item_id for item in change.upserted if not item.available])] = False
+        gone = _require(index, change.retired)
+        is_available[gone], is_retired[gone] = False, True
+        return Items._of(index, is_available, is_retired, open_until_ms)
+
+    def _index_with(self, new: Sequence[str]) -> IdIndex:
+        if not new:
+            return self.index
+        ids = list(self.ids)
+        free = [place for place, item_id in enumerate(ids) if item_id is None][: len(new)]
+        places = [*free, *range(len(ids), len(ids) + len(new) - len(free))]
+        ids += [None] * (len(new) - len(free))
+        for place, item_id in zip(places, new, strict=True):
             ids[place] = item_id
-        shown = {item.item_id for item in change.upserted if item.available}
-        hidden = {item.item_id for item in change.upserted if not item.available}
-        gone = frozenset(change.retired)
-        return Items.of(
-            ids,
-            available=(self.available | shown) - hidden - gone,
-            retired=self.retired | gone,
-            open_until_ms=np.pad(self.open_until_ms, (0, len(ids) - len(self.ids))),
-        )
+        return IdIndex.of(ids)
 
     def show(self, places: NDArray[np.int32], *, deadline_ms: int) -> Items:
         """Return the items after a slate was given out."""
@@ -129,50 +164,67 @@ class Items:
 
     def vacate(self, places: NDArray[np.int32]) -> Items:
         """Return the items without the retired ones at these places, which are free then."""
-        gone = {self.ids[place] for place in places.tolist()}
-        open_until_ms = self.open_until_ms.copy()
-        open_until_ms[places] = 0
-        return Items.of(
-            [None if item_id in gone else item_id for item_id in self.ids],
-            available=self.available,
-            retired=[item_id for item_id in self.retired if item_id not in gone],
-            open_until_ms=open_until_ms,
-        )
+        gone = set(places.tolist())
+        ids = [None if place in gone else item_id for place, item_id in enumerate(self.ids)]
+        is_retired, open_until_ms = self.is_retired.copy(), self.open_until_ms.copy()
+        is_retired[places], open_until_ms[places] = False, 0
+        return Items._of(IdIndex.of(ids), self.is_available.copy(), is_retired, open_until_ms)
 
     def have_places(self, item_ids: Sequence[str]) -> bool:
         """Return whether all these items still have their places."""
-        return all(item_id in self._indices for item_id in item_ids)
+        return not (self.index.find(item_ids) == NOWHERE).any()
 
     def knows(self, item_id: str) -> bool:
         """Return whether there is such an item that is not retired."""
-        return item_id in self._indices and item_id not in self.retired
+        return not self.find_unknown((item_id,))
+
+    def find_unknown(self, item_ids: Sequence[str]) -> list[str]:
+        """Return those of some ids that were never added, or whose items are retired, in their order."""
+        places = self.index.find(item_ids)
+        is_unknown = places == NOWHERE
+        is_unknown[~is_unknown] = self.is_retired[places[~is_unknown]]
+        return [item_ids[number] for number in np.flatnonzero(is_unknown).tolist()]
+
+    def find_hidden(self, item_ids: Iterable[str]) -> list[str]:
+        """Return those of some ids whose items can't be shown now, in their order."""
+        named = tuple(item_ids)
+        places = self.index.find(named)
+        is_hidden = places == NOWHERE
+        is_hidden[~is_hidden] = ~self.is_available[places[~is_hidden]]
+        return [named[number] for number in np.flatnonzero(is_hidden).tolist()]
 
     def find_indices(self, item_ids: Sequence[str]) -> NDArray[np.int32]:
         """Return the places of items that a log names, in their order."""
-        try:
-            return np.array([self._indices[item_id] for item_id in item_ids], dtype=np.int32)
-        except KeyError as error:
-            raise CorruptDataError(f"the log names the item {error.args[0]!r}, which has no place") from None
+        return _require(self.index, item_ids)
 
     def find_ids(self, ranking: NDArray[np.integer]) -> tuple[str, ...]:
         """Return the ids of the items at these places, in their order."""
-        return tuple(str(self.ids[index]) for index in ranking.tolist())
+        return self.index.ids_at(ranking)
 
     def find_free(self, n_places: int) -> NDArray[np.int32]:
         """Return which of so many places no item has, in ascending order."""
         taken = np.zeros(n_places, dtype=np.bool_)
-        taken[list(self._indices.values())] = True
+        taken[self.index.places] = True
         return np.flatnonzero(~taken).astype(np.int32)
 
     def find_eligible(self, candidates: Sequence[str] | None) -> Eligible:
         """Return the items that may be shown; None means all that can be."""
         if candidates is None:
-            return Eligible(self._available_indices, 0)
-        left = self.available.intersection(candidates)
-        return Eligible(np.sort(self.find_indices(tuple(left))), len(candidates) - len(left))
+            return Eligible(self.available_places, 0)
+        places = self.index.find(candidates)
+        known = places[places != NOWHERE]
+        left = np.unique(known[self.is_available[known]])
+        return Eligible(left, len(candidates) - len(left))
 
     def check_candidates(self, candidates: Sequence[str]) -> None:
         """Raise `NotFoundError` for a candidate that was never added, or is retired."""
-        for item_id in candidates:
-            if not self.knows(item_id):
-                raise NotFoundError(f"item {item_id[:128]!r}")
+        for item_id in self.find_unknown(candidates):
+            raise NotFoundError(f"item {item_id[:128]!r}")
+
+
+def _require(index: IdIndex, item_ids: Sequence[str]) -> NDArray[np.int32]:
+    places = index.find(item_ids)
+    if (places == NOWHERE).any():
+        unknown = item_ids[int(np.argmax(places == NOWHERE))]
+        raise CorruptDataError(f"the log names the item {unknown!r}, which has no place")
+    return places

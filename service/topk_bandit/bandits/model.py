@@ -819,7 +819,7 @@ def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> 
         model = _recode(model, model.encoder.observe_all(named))
     past = PastRows(
         np.array([model.encode(slate.context) for slate in slates]),
-        np.array([model.items.find_indices(slate.slate) for slate in slates]),
+        model.items.find_indices([item for slate in slates for item in slate.slate]).reshape(len(slates), -1),
         np.array([slate.reward for slate in slates]),
         np.array([0 if slate.at_ms is None else max(at_ms - slate.at_ms, 0) for slate in slates], dtype=np.float64),
         _outcomes_of_all(model, slates),

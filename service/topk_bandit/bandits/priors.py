@@ -66,8 +66,8 @@ class PriorItems:
 
     def find_rows(self, items: Items, *, n_items: int) -> NDArray[np.intp]:
         """Return the row of each of a bandit's items, -1 for those that the prior does not know; shape (n,)."""
-        rows = np.full(n_items, -1, dtype=np.intp)
-        rows[: len(items.ids)] = [-1 if item_id is None else self._rows.get(item_id, -1) for item_id in items.ids]
+        rows, ids = np.full(n_items, -1, dtype=np.intp), items.ids
+        rows[: len(ids)] = [-1 if item_id is None else self._rows.get(item_id, -1) for item_id in ids]
         return rows
 
 

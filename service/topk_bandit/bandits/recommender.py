@@ -186,7 +186,7 @@ def _show_baseline(
 ) -> Recommendation:
     """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0."""
     slate, state = baseline_of(model, request), model.state
-    if not slate or not model.items.available.issuperset(slate):
+    if not slate or model.items.find_hidden(slate):
         if gets_baseline(model.settings.stage, group):
             raise no_baseline(model, request, group)
         raise too_few_items(model, request, n_left=n_left, passed_over=passed_over)
@@ -213,7 +213,7 @@ def too_few_items(
 ) -> NotReadyError:
     """Return the error TOO_FEW_ITEMS for a bandit of which so many items are left to be shown."""
     baseline = model.settings.baseline_item_ids if request is None else baseline_of(model, request)
-    needed, hidden = model.settings.slate_size, set(baseline) - model.items.available
+    needed, hidden = model.settings.slate_size, model.items.find_hidden(baseline)
     problem = f"{n_left} items can be shown, {passed_over} were passed over, and the slate needs {needed}"
     if hidden:
         problem += f"; {len(hidden)} items of the baseline slate can't be shown either"
@@ -443,12 +443,11 @@ class Recommender:
         store has not heard of for a while: these look.
         """
         model = self._models.peek_fresh_model(name)
-        if model is None or not model.items.available.issuperset(repeated.slate):
+        if model is None or model.items.find_hidden(repeated.slate):
             model = await self._models.follow(name)
-        for item_id in repeated.slate:
-            if item_id not in model.items.available:
-                problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
-                raise NotReadyError("ITEM_GONE", problem)
+        for item_id in model.items.find_hidden(repeated.slate):
+            problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
+            raise NotReadyError("ITEM_GONE", problem)
         return repeated
 
     async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> ChosenSlate:
@@ -502,7 +501,7 @@ class Recommender:
 
 def _is_short(model: Model, request: RecommendationRequest) -> bool:
     """Return whether a decision takes less time than handing it to a thread and back."""
-    n_items = len(model.items.available if request.candidates is None else request.candidates)
+    n_items = len(model.items.available_places if request.candidates is None else request.candidates)
     return (
         model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
         and n_items <= ITEMS_AT_ONCE

@@ -93,7 +93,7 @@ class Skips:
         if record.items_position <= model.version:
             return None
         items = await self._store.list_items(record.name)
-        known = {item_id for item_id in model.items.ids if item_id is not None and model.items.knows(item_id)}
+        known = {item_id for item_id in model.items.ids if item_id is not None}.difference(model.items.retired)
         return ItemsChanged(tuple(items), tuple(sorted(known - {item.item_id for item in items})))
 
 

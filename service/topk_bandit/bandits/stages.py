@@ -52,7 +52,7 @@ def no_baseline(model: Model, request: RecommendationRequest, group: Group) -> N
         else f"the bandit is {model.settings.stage.phrase}"
     )
     slate = baseline_of(model, request)
-    hidden = [item for item in slate if item not in model.items.available]
+    hidden = model.items.find_hidden(slate)
     problem = f"item {hidden[0][:128]!r} of it can't be shown" if hidden else "neither of them has one"
     return NotReadyError(
         "NO_BASELINE",

@@ -52,7 +52,16 @@ if TYPE_CHECKING:
     from topk_bandit.client.outbox_file import KeptReward
     from topk_bandit.client.rules import Rule
 
-__all__ = ["BANDIT", "LAST_ID", "Operation", "Operations", "Page", "merge_outcomes", "recommendation_of"]
+__all__ = [
+    "BANDIT",
+    "ITEMS_PER_PAGE",
+    "LAST_ID",
+    "Operation",
+    "Operations",
+    "Page",
+    "merge_outcomes",
+    "recommendation_of",
+]
 
 T = TypeVar("T")
 
@@ -142,6 +151,10 @@ class Page(Generic[T]):
 
     entries: tuple[T, ...]
     next_token: str
+
+
+ITEMS_PER_PAGE = 10_000
+"""As many as the service gives: each page costs it a look at all items."""
 
 
 class Operations:
@@ -380,7 +393,7 @@ class Operations:
 
     def list_items(self, bandit: str, token: str) -> Operation[Page[Item]]:
         """Return a page of items."""
-        request = bandit_pb.ListItemsRequest(bandit=self._name(bandit), page_token=token)
+        request = bandit_pb.ListItemsRequest(bandit=self._name(bandit), page_size=ITEMS_PER_PAGE, page_token=token)
         return Operation(BanditServiceStub, "ListItems", request, _items)
 
     def import_rows(

@@ -300,12 +300,20 @@ def item_page(request: bandit_pb.ListItemsRequest) -> tuple[BanditName, PageRequ
 
 def items_to_proto(records: Sequence[Item], page: PageRequest) -> bandit_pb.ListItemsResponse:
     """Return a page of items; `records` holds one more than the page if there is one."""
-    shown = records[: page.size]
-    more = len(records) > page.size
-    return bandit_pb.ListItemsResponse(
-        items=map(_item_to_proto, shown),
-        next_page_token=fields.to_page_token(shown[-1].item_id) if more else "",
-    )
+    response, n_bytes = bandit_pb.ListItemsResponse(), 0
+    for record in records[: page.size]:
+        item = _item_to_proto(record)
+        n_bytes += item.ByteSize()
+        if n_bytes > _MOST_PAGE_BYTES and response.items:
+            break
+        response.items.append(item)
+    if len(response.items) < len(records):
+        response.next_page_token = fields.to_page_token(response.items[-1].item_id)
+    return response
+
+
+_MOST_PAGE_BYTES = 6 * 2**20
+"""A page of more bytes has fewer items: with a few bytes more an item it is still smaller than a message may be."""
 
 
 def _item_to_proto(item: Item) -> bandit_pb.Item:

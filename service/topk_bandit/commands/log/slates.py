@@ -140,7 +140,8 @@ def read_slates(dump: Dump) -> LoggedSlates:
     otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
         raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines))
-    n_items = len(reader.items.ids)
+    ids = reader.items.ids
+    n_items = len(ids)
     _check_propensities(known, n_items)
     used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
     if not used:
@@ -153,7 +154,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
         baseline=reader.baselines,
     )
     # Nothing is taken back here: an index is one item's for the whole log.
-    item_ids = tuple(item_id or "" for item_id in reader.items.ids)
+    item_ids = tuple(item_id or "" for item_id in ids)
     return LoggedSlates(
         _slate_log(used, reader.encode(used), n_items),
         item_ids,
