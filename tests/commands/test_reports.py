@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.commands.test_operate import ask, running  # noqa: F401 - fixtures
 
 from topk_bandit.client import Client, Stage
 from topk_bandit.commands.operate.report_pages import to_html
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.commands.test_operate import Ask, Running
+    from tests.commands.running import Ask, Running
 
 LIFT = LiftStats(
     since_ms=1,
@@ -36,7 +35,7 @@ LIFT = LiftStats(
 
 
 @pytest.fixture
-def found(running: Running) -> Iterator[Found]:  # noqa: F811 - the fixture
+def found(running: Running) -> Iterator[Found]:
     with Client(running.address, tenant="acme") as client:
         yield find(client, "home")
 
@@ -67,7 +66,7 @@ class Page(HTMLParser):
         self.words += data
 
 
-def test_a_report_says_what_a_service_knows(running: Running, ask: Ask, tmp_path: Path) -> None:  # noqa: F811
+def test_a_report_says_what_a_service_knows(running: Running, ask: Ask, tmp_path: Path) -> None:
     text = "\n".join(ask("bandits", "report", "acme/home"))
     for title in (
         "What it is worth",
