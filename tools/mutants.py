@@ -71,6 +71,8 @@ ROOMS: Mapping[str, str] = {
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
         learning/test_folded_rewards learning/test_uncertain_prior_mean learning/test_thompson""",
     "learning/slate_rules.py": "learning/test_slate_rules learning/test_ruled_search domain/test_rules",
+    "learning/item_table.py": "learning/test_item_table learning/test_slate_rules",
+    "learning/relaxed_rules.py": "learning/test_relaxed_rules",
     "learning/ruled_search.py": "learning/test_ruled_search",
     "learning/ruled_propensities.py": "learning/test_ruled_propensities learning/test_allowed_slates",
     "learning/allowed_slates.py": "learning/test_allowed_slates learning/test_ruled_propensities",

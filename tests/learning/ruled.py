@@ -10,6 +10,8 @@ import numpy as np
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, FeatureSchema, LabelSet, Numeric
 from topk_bandit.domain.filters import accepts
 from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin
+from topk_bandit.learning.item_table import ItemTable
+from topk_bandit.learning.slate_rules import Candidates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,12 @@ class Shop(NamedTuple):
     item_ids: list[str]
     features: list[Features]
 
+    @property
+    def candidates(self) -> Candidates:
+        """All items; the first was shown once, the next twice, and so on, but for every third, which is new."""
+        counts = np.array([0 if n % 3 == 0 else n for n in range(len(self.item_ids))])
+        return Candidates(ItemTable(*self), shown_counts=counts)
+
     @classmethod
     def draw(cls, n_items: int, rng: np.random.Generator) -> Shop:
         return cls([f"i{n}" for n in range(n_items)], [draw_features(rng) for _ in range(n_items)])
@@ -54,6 +62,10 @@ def draw_group(rng: np.random.Generator) -> Group:
     return Group(feature, None if rng.random() < 0.3 else str(rng.choice(values)))
 
 
+def draw_counted(rng: np.random.Generator) -> Group:
+    return Group(shown_fewer_than=int(rng.integers(1, 6))) if rng.random() < 0.2 else draw_group(rng)
+
+
 def draw_rule(shop: Shop, slate_size: int, rng: np.random.Generator) -> Rule:
     chance = rng.random()
     if chance < 0.15:
@@ -62,13 +74,14 @@ def draw_rule(shop: Shop, slate_size: int, rng: np.random.Generator) -> Rule:
         text = f"price < {rng.integers(4, 11)} or stock == true"
         return Filter(text if rng.random() < 0.5 else "stock == true")
     if chance < 0.45:
-        return Pin((str(rng.choice(shop.item_ids)),), int(rng.integers(slate_size)))
+        several = rng.choice(shop.item_ids, size=1 if rng.random() < 0.5 else int(rng.integers(2, 4)), replace=False)
+        return Pin(tuple(map(str, several)), int(rng.integers(slate_size)))
     if chance < 0.65:
-        return Count(draw_group(rng), most=int(rng.integers(3)))
+        return Count(draw_counted(rng), most=int(rng.integers(3)))
     if chance < 0.8:
         least = min(int(rng.integers(1, 3)), slate_size)
-        group = draw_group(rng)
-        if group.value is None:
+        group = draw_counted(rng)
+        if group.value is None and not group.shown_fewer_than:
             group = Group("category", "soup")
         return Count(group, least=least, most=None if rng.random() < 0.5 else least)
     return Apart(draw_group(rng))
@@ -87,7 +100,9 @@ def keeps(rule: Rule, shop: Shop, slate: Sequence[int]) -> bool:
         case Filter():
             return all(accepts(rule.condition, shop.features[item]) for item in slate)
         case Pin((item_id,), position):
-            return names[position] == item_id
+            return names.index(item_id) == position if item_id in names else False
+        case Pin(item_ids, position):
+            return names[position] in item_ids
         case Count(group, least, most):
             members = [members_of(one, shop) for one in single_groups(group)]
             return all(least <= len(one & set(slate)) <= (99 if most is None else most) for one in members)
@@ -97,12 +112,14 @@ def keeps(rule: Rule, shop: Shop, slate: Sequence[int]) -> bool:
 
 
 def single_groups(group: Group) -> list[Group]:
-    if group.value is not None:
+    if group.value is not None or group.shown_fewer_than:
         return [group]
     return [Group(group.feature, value) for value in (CATEGORIES if group.feature == "category" else LABELS)]
 
 
 def members_of(group: Group, shop: Shop) -> set[int]:
+    if group.shown_fewer_than:
+        return {item for item in range(len(shop.item_ids)) if item % 3 == 0 or item < group.shown_fewer_than}
     values = [dict(features.values).get(group.feature, ()) for features in shop.features]
     return {
         item

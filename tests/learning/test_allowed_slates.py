@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 def listed(rules: SlateRules) -> NDArray[np.int64]:
     """Return all slates that keep rules."""
-    every = np.array(list(permutations(range(len(rules.groups)), len(rules.pinned))), dtype=np.int64)
+    every = np.array(list(permutations(range(len(rules.groups)), len(rules.admits))), dtype=np.int64)
     return every[keep_rules(rules, every)]
 
 
 def compiled(rules: list[Rule], shop: Shop, slate_size: int) -> SlateRules | None:
     """Return rules over the items that they leave, None if no slate keeps them."""
-    made = compile_rules(rules, *shop, slate_size)
+    made = compile_rules(rules, shop.candidates, slate_size)
     return None if made is None or find_slate(made.rules) is None else made.rules
 
 

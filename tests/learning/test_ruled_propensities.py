@@ -43,7 +43,7 @@ class Ruled(NamedTuple):
 def draw(seed: int, *, n_items: int = 7, slate_size: int = 3) -> Ruled | None:
     rng = np.random.default_rng(seed)
     shop = Shop.draw(n_items, rng)
-    made = compile_rules(draw_rules(shop, slate_size, rng), *shop, slate_size)
+    made = compile_rules(draw_rules(shop, slate_size, rng), shop.candidates, slate_size)
     if made is None or find_slate(made.rules) is None:
         return None
     eligible = (2 * made.places + 1).astype(np.int32)
@@ -122,7 +122,7 @@ def test_decisions_keep_rules_explored_ones_too(n_items: int, *, known: bool) ->
     shop, posterior = shop_of(n_items), random_posterior(2, n_items=n_items, slate_size=4)
     if not known:
         posterior = Posterior.prior(posterior.kernel, context_dim=2, noise_variance=0.1)
-    made = compile_rules(RULES, *shop, 4)
+    made = compile_rules(RULES, shop.candidates, 4)
     assert made is not None
     state, eligible = State(posterior, Limits(), observations=posterior.n_rows), made.places.astype(np.int32)
     exploration = Exploration(ConstantBeta(1.0), uniform_share=0.3, near_share=0.5)
@@ -133,7 +133,7 @@ def test_decisions_keep_rules_explored_ones_too(n_items: int, *, known: bool) ->
             state, exploration, context=CONTEXT, eligible=eligible, rng=rng, allowed=AllowedSlates(made.rules)
         )
         for slate in (decision.ranking, decision.best):
-            assert keep_rules(made.rules, slate[None]).all()
+            assert keep_rules(made.rules, np.searchsorted(made.places, slate)[None]).all()
         assert 0.0 < decision.propensity <= decision.position_propensities.min() + 1e-12
         assert decision.position_propensities[1] == pytest.approx(1.0)
         ways.add(decision.explored)
@@ -145,7 +145,7 @@ def test_decisions_keep_rules_explored_ones_too(n_items: int, *, known: bool) ->
 
 def test_a_decision_without_an_allowed_slate_is_refused() -> None:
     shop = shop_of(10)
-    made = compile_rules([Count(Group("category"), most=1), Count(Group("tags", "new"), least=3)], *shop, 4)
+    made = compile_rules([Count(Group("category"), most=1), Count(Group("tags", "new"), least=3)], shop.candidates, 4)
     assert made is not None
     state = State(random_posterior(2, n_items=10, slate_size=4), Limits())
     with pytest.raises(InvalidArgumentError, match="allowed: no slate keeps the rules"):
@@ -161,7 +161,7 @@ def test_a_decision_without_an_allowed_slate_is_refused() -> None:
 
 def test_alike_items_beside_each_other_are_not_drawn() -> None:
     shop = shop_of(20)
-    made = compile_rules([Apart(Group("category"))], *shop, 4)
+    made = compile_rules([Apart(Group("category"))], shop.candidates, 4)
     assert made is not None
     state = State(random_posterior(4, n_items=20, slate_size=4), Limits())
     for seed in range(10):

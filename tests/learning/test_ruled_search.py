@@ -37,7 +37,7 @@ def search(
     posterior: Posterior, rules: list[Rule], shop: Shop, *, beta: float = 1.0, starts: Rankings | None = None
 ) -> Ended | None:
     """Return where a search ended, None if no slate keeps the rules."""
-    compiled = compile_rules(rules, *shop, posterior.kernel.slate_size)
+    compiled = compile_rules(rules, shop.candidates, posterior.kernel.slate_size)
     anchor = None if compiled is None else find_slate(compiled.rules)
     if compiled is None or anchor is None:
         return None
@@ -88,7 +88,7 @@ def test_among_many_items_no_rule_is_broken_whatever_the_starts() -> None:
         posterior, shop = random_posterior(seed, n_items=40, slate_size=5), Shop.draw(40, rng)
         rules = draw_rules(shop, 5, rng, most=6)
         ended = search(posterior, rules, shop)
-        compiled = compile_rules(rules, *shop, 5)
+        compiled = compile_rules(rules, shop.candidates, 5)
         if ended is None or compiled is None:
             continue
         searched += 1

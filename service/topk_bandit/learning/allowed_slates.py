@@ -1,13 +1,14 @@
 """How many slates rules allow, and uniform draws of one of them: exact, by dynamic programming over the positions.
 
-Items in the same groups are of one type. What can follow a position depends on the type before it and on how many items
-of each type were used; of types that differ by nothing but which they are, such as brands with as many items each, on
-how often each number of uses occurs among them. Each such state is worked out once. Counts are whole numbers without
-a limit, so they are exact.
+Items in the same groups, which may be at the same positions, are of one type. What can follow a position depends on the
+type before it and on how many items of each type were used; of types that differ by nothing but which they are, such as
+brands with as many items each, on how often each number of uses occurs among them. Each such state is worked out once.
+Counts are whole numbers without a limit, so they are exact.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,12 +30,12 @@ MOST_STATES = 20_000
 """Rules with more are not counted: that would take longer than a second."""
 
 State: TypeAlias = tuple[int, tuple[int, ...]]
-"""The type before, -1 if it is alike nothing or pinned; and how many items of each type were used."""
+"""The type before, -1 if it is alike nothing; and how many items of each type were used."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One way on from a state: with any of some unused items of a type; with the one that is pinned, type -1."""
+    """One way on from a state: with any of some unused items of a type."""
 
     type_number: int
     items: int
@@ -50,15 +51,17 @@ class AllowedSlates:
     ----------
     rules
         Over the places of E items.
+    types
+        Of these items.
     """
 
     def __init__(self, rules: SlateRules) -> None:
-        self.rules, self._size = rules, len(rules.pinned)
-        self._types, self._pinned = types_of(rules)
-        self._classes = _classes_of(self._types, self._pinned, rules)
+        self.rules, self._size = rules, len(rules.admits)
+        self.types = types_of(rules)
+        self._classes = _classes_of(self.types, rules)
         self._members = [np.flatnonzero(self._classes == one) for one in range(self._classes.max(initial=-1) + 1)]
         self._ways: dict[tuple[int, State], int] = {}
-        self._begin: State = (-1, (0,) * len(self._types))
+        self._begin: State = (-1, (0,) * len(self.types))
 
     @cached_property
     def first(self) -> NDArray[np.int64] | None:
@@ -76,14 +79,13 @@ class AllowedSlates:
     def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return one, each as probable, shape (k,); they have to be counted."""
         slate, state = np.empty(self._size, dtype=np.int64), self._begin
-        unused = [rng.permutation(one.items).tolist() for one in self._types]
+        unused = [rng.permutation(one.items).tolist() for one in self.types]
         for position in range(self._size):
             steps = list(self._steps(position, state))
             ways = np.array([step.items * self._count(position + 1, step.after) for step in steps], dtype=object)
             shares = np.cumsum((ways / ways.sum()).astype(np.float64))
             step = steps[min(int(np.searchsorted(shares, rng.random(), side="right")), len(steps) - 1)]
-            pinned = step.type_number < 0
-            slate[position] = self.rules.pinned[position] if pinned else unused[step.type_number].pop()
+            slate[position] = unused[step.type_number].pop()
             state = step.after
         return slate
 
@@ -104,13 +106,10 @@ class AllowedSlates:
                     if part:
                         follows = self._stand_in(step.after)
                         after[follows] = after.get(follows, 0.0) + part
-                        if step.type_number >= 0:
-                            of_class[self._classes[step.type_number]] += part
+                        of_class[self._classes[step.type_number]] += part
             for share, members in zip(of_class, self._members, strict=True):
-                items = np.concatenate([self._types[number].items for number in members])
+                items = np.concatenate([self.types[number].items for number in members])
                 shares[position, items] = share / len(items)
-            if self._pinned[position] is not None:
-                shares[position, self.rules.pinned[position]] = 1.0
             reached = after
         return shares
 
@@ -144,32 +143,19 @@ class AllowedSlates:
 
     def _steps(self, position: int, state: State) -> Iterator[_Step]:
         last, used = state
-        before, pinned = self._kinds_before(position, last), self._pinned[position]
-        if pinned is not None:
-            if not pinned.kinds & before:
-                yield _Step(-1, 1, (-1, used))
-            return
+        before = self.types[last].kinds if last >= 0 else frozenset()
         counts = self._counts(used)
         full = {group for group, count in enumerate(counts) if count >= self.rules.most[group]}
-        for number, one in enumerate(self._types):
+        for number, one in enumerate(self.types):
             left = len(one.items) - used[number]
-            if left and not one.kinds & before and full.isdisjoint(one.groups):
+            if left and position in one.positions and not one.kinds & before and full.isdisjoint(one.groups):
                 after = (*used[:number], used[number] + 1, *used[number + 1 :])
                 yield _Step(number, left, (number if one.kinds else -1, after))
 
-    def _kinds_before(self, position: int, last: int) -> frozenset[int]:
-        if last >= 0:
-            return self._types[last].kinds
-        pinned = self._pinned[position - 1] if position else None
-        return pinned.kinds if pinned else frozenset()
-
     def _counts(self, used: tuple[int, ...]) -> list[int]:
-        """Return how many items of each group a slate has by now, with all that are pinned."""
+        """Return how many items of each group a slate has by now."""
         counts = [0] * len(self.rules.least)
-        for one in self._pinned:
-            for group in one.groups if one else ():
-                counts[group] += 1
-        for one, uses in zip(self._types, used, strict=True):
+        for one, uses in zip(self.types, used, strict=True):
             for group in one.groups if uses else ():
                 counts[group] += uses
         return counts
@@ -183,19 +169,18 @@ class _TooManyError(Exception):
     """More states than are worth it."""
 
 
-def _classes_of(types: list[ItemType], pinned: list[ItemType | None], rules: SlateRules) -> NDArray[np.int64]:
+def _classes_of(types: list[ItemType], rules: SlateRules) -> NDArray[np.int64]:
     """Return the class of each type: those of one class may change places, and nothing else changes.
 
-    They have as many items each, and groups of their own with the same bounds.
+    They have as many items each, for the same positions, and groups of their own with the same bounds.
     """
-    every = [*types, *(one for one in pinned if one)]
-    shared_groups = {group for group in range(len(rules.least)) if sum(group in one.groups for one in every) > 1}
-    kinds = [kind for one in every for kind in one.kinds]
+    shared_groups = {group for group in range(len(rules.least)) if sum(group in one.groups for one in types) > 1}
+    kinds = Counter(kind for one in types for kind in one.kinds)
     classes: dict[object, int] = {}
     out = []
     for number, one in enumerate(types):
-        private = not shared_groups.intersection(one.groups) and all(kinds.count(kind) == 1 for kind in one.kinds)
+        private = not shared_groups.intersection(one.groups) and all(kinds[kind] == 1 for kind in one.kinds)
         bounds = sorted((int(rules.least[group]), int(rules.most[group])) for group in one.groups)
-        key = (len(one.items), tuple(bounds), bool(one.kinds)) if private else number
+        key = (len(one.items), one.positions, tuple(bounds), bool(one.kinds)) if private else number
         out.append(classes.setdefault(key, len(classes)))
     return np.array(out, dtype=np.int64)

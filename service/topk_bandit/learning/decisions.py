@@ -23,7 +23,6 @@ from topk_bandit.learning.ruled_propensities import RuledDistribution
 from topk_bandit.learning.ruled_search import ruled_search
 from topk_bandit.learning.scales import spread_of_slope
 from topk_bandit.learning.search import best_seen, local_search
-from topk_bandit.learning.slate_rules import types_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from topk_bandit.learning.policy import State
     from topk_bandit.learning.posterior import Posterior
     from topk_bandit.learning.search import Found
-    from topk_bandit.learning.slate_rules import SlateRules
 
 __all__ = ["Decision", "Search", "StandIns", "decide", "search_best", "slates_of"]
 
@@ -209,7 +207,7 @@ def search_best(
     shown_counts = state.posterior.shown_counts()
     items = _items_to_search(believed, context, eligible, shown_counts, rng)
     if allowed is not None:
-        items = _with_each_type(items, believed, context, eligible, allowed.rules)
+        items = _with_each_type(items, believed, context, eligible, allowed)
     at_context = state.posterior.at(context, items)
     beta = state.spread_factor**2 * _beta(exploration, state, eligible, shown_counts)
     draws = ItemDraws(at_context)
@@ -247,20 +245,20 @@ def _with_each_type(
     posterior: Posterior,
     context: NDArray[np.float64],
     eligible: NDArray[np.int32],
-    rules: SlateRules,
+    allowed: AllowedSlates,
 ) -> NDArray[np.int32]:
-    """Return items to search with those that rules ask for: pinned ones, and k of each type with the largest means.
+    """Return items to search with those that rules ask for: k of each type, with the largest means.
 
     What items stand for is items that are as good. To rules they are the same only in the same groups.
     """
     if len(items) == len(eligible):
         return items
-    k, more = posterior.kernel.slate_size, [eligible[rules.pinned[rules.pinned >= 0]]]
-    for one in types_of(rules)[0]:
+    k, more = posterior.kernel.slate_size, [items]
+    for one in allowed.types:
         alike = eligible[one.items]
         means = posterior.item_means(context, alike)
         more.append(alike[np.argsort(-means, kind="stable")[:k]])
-    return np.union1d(items, np.concatenate(more)).astype(np.int32)
+    return np.unique(np.concatenate(more)).astype(np.int32)
 
 
 def _unseen_among(

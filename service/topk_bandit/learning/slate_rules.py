@@ -1,9 +1,9 @@
 """Rules of a slate as arrays over the items that they leave, and an exact answer to whether any slate keeps them.
 
-Items that are in the same groups are of one type. Whether a slate exists is asked of types, position by position: what
-can follow depends on the type before and on how many items of each type were used, and is worked out once. For T types
-and slates of k that are at most T C(T + k, k) cases. Most questions take k of them, and more than `MOST_CASES` are
-refused.
+Items that are in the same groups, and may be at the same positions, are of one type. Whether a slate exists is asked of
+types, position by position: what can follow depends on the type before and on how many items of each type were used,
+and is worked out once. For T types and slates of k that are at most T C(T + k, k) cases. Most questions take k of them,
+and more than `MOST_CASES` are refused.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topk_bandit.domain.errors import ExhaustedError, NotReadyError
-from topk_bandit.domain.filters import accepts
 from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Pin, describe_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.features import Features
     from topk_bandit.domain.rules import Group, Rule
+    from topk_bandit.learning.item_table import ItemTable
 
 __all__ = [
     "MOST_CASES",
+    "Candidates",
     "ItemType",
     "RuledItems",
     "SlateRules",
@@ -39,14 +39,18 @@ __all__ = [
 
 MOST_CASES = 100_000
 
+_MOST_NUMBERS = 2**40
+"""So many numbers of types and their groups are counted up to before those that there are get numbers anew."""
+
 
 class SlateRules(NamedTuple):
     """Rules over E items, by their places.
 
     Attributes
     ----------
-    pinned
-        The item at each position, -1 where it is to be chosen, shape (k,).
+    admits
+        Which items may be at each position, as far as that depends on nothing else, shape (k, E). Each item may be
+        somewhere, and one that alone may be at a position is at no other.
     groups
         The counted groups of each item, then -1, shape (E, G'): G' is the largest number of an item.
     least, most
@@ -55,105 +59,168 @@ class SlateRules(NamedTuple):
         The groups of each item of which no two are beside each other, then -1, shape (E, H').
     """
 
-    pinned: NDArray[np.int64]
+    admits: NDArray[np.bool_]
     groups: NDArray[np.int64]
     least: NDArray[np.int64]
     most: NDArray[np.int64]
     kinds: NDArray[np.int64]
 
-    def among(self, places: NDArray[np.int64] | NDArray[np.int32]) -> SlateRules:
-        """Return the rules over some of the items, in ascending order; each pinned item has to be one of them."""
-        pinned = np.where(self.pinned < 0, -1, np.searchsorted(places, self.pinned))
-        return self._replace(pinned=pinned, groups=self.groups[places], kinds=self.kinds[places])
+    def among(self, places: NDArray[np.integer]) -> SlateRules:
+        """Return the rules over some of the items."""
+        admits = np.ascontiguousarray(self.admits[:, places])
+        return self._replace(admits=admits, groups=self.groups[places], kinds=self.kinds[places])
+
+
+class Candidates(NamedTuple):
+    """Items that a slate may show, but for its rules.
+
+    Attributes
+    ----------
+    items
+        All items.
+    places
+        Places of those that may be shown, ascending, shape (N,); None if all may be.
+    shown_counts
+        How many of the slates that were learned have shown each of all items, shape (n,); None if none was shown.
+    """
+
+    items: ItemTable
+    places: NDArray[np.integer] | None = None
+    shown_counts: NDArray[np.integer] | None = None
 
 
 class RuledItems(NamedTuple):
-    """The items that rules leave, as places among those that were given, shape (E,), ascending; and the rules."""
+    """The items that some allowed slate may show, as places among all items, shape (E,), ascending; and the rules."""
 
     places: NDArray[np.int64]
     rules: SlateRules
 
 
-def compile_rules(
-    rules: Sequence[Rule], item_ids: Sequence[str], features: Sequence[Features], slate_size: int
-) -> RuledItems | None:
-    """Return what rules leave of some items; None if a pinned item is not left, or pins contradict each other.
+def compile_rules(rules: Sequence[Rule], candidates: Candidates, slate_size: int) -> RuledItems | None:
+    """Return what rules leave of some items; None if no item may be at a position.
 
     Parameters
     ----------
     rules
         Checked by `topk_bandit.domain.rules.check_rules`.
-    item_ids, features
-        Of the items that may be shown: E of both.
     """
-    left = [n for n, item in enumerate(zip(item_ids, features, strict=True)) if _is_left(rules, *item)]
-    names = {item_ids[place]: number for number, place in enumerate(left)}
-    pinned = np.full(slate_size, -1, dtype=np.int64)
-    for pin in rules:
-        if isinstance(pin, Pin):
-            [item_id] = pin.item_ids
-            item = names.get(item_id, -1)
-            at = np.flatnonzero(pinned == item)
-            if item < 0 or pinned[pin.position] not in (-1, item) or (len(at) and at[0] != pin.position):
-                return None
-            pinned[pin.position] = item
-    values = [dict(features[place].values) for place in left]
-    counted, bounds = [], []
+    left = _find_left(rules, candidates)
+    counted, bounds, apart = [], [], []
     for rule in rules:
         if isinstance(rule, Count):
-            most = slate_size if rule.most is None else min(rule.most, slate_size)
-            groups = _members(rule.group, values)
+            groups = _members(rule.group, candidates, left)
             counted += groups
-            bounds += [(rule.least, most)] * len(groups)
+            bounds += [(rule.least, slate_size if rule.most is None else rule.most)] * len(groups)
+        elif isinstance(rule, Apart):
+            apart += [group for group in _members(rule.group, candidates, left) if len(group) > 1]
     # A limit that no slate can reach is none.
     binding = [n for n, (least, most) in enumerate(bounds) if least > 0 or most < min(len(counted[n]), slate_size)]
-    apart = [group for rule in rules if isinstance(rule, Apart) for group in _members(rule.group, values)]
     least_most = np.array([bounds[n] for n in binding], dtype=np.int64).reshape(-1, 2)
-    return RuledItems(
-        np.array(left, dtype=np.int64),
-        SlateRules(
-            pinned,
-            _lay_out([counted[n] for n in binding], len(left)),
-            np.ascontiguousarray(least_most[:, 0]),
-            np.ascontiguousarray(least_most[:, 1]),
-            _lay_out([group for group in apart if len(group) > 1], len(left)),
-        ),
+    admits = _admit(rules, candidates.items, left, slate_size)
+    made = SlateRules(
+        admits,
+        _lay_out([counted[n] for n in binding], len(left)),
+        np.ascontiguousarray(least_most[:, 0]),
+        np.ascontiguousarray(least_most[:, 1]),
+        _lay_out(apart, len(left)),
     )
+    if not _follow_up(made):
+        return None
+    somewhere = np.flatnonzero(admits.any(axis=0))
+    return RuledItems(left[somewhere], made if len(somewhere) == len(left) else made.among(somewhere))
 
 
-def _is_left(rules: Sequence[Rule], item_id: str, features: Features) -> bool:
-    return not any(
-        (isinstance(rule, Exclude) and item_id in rule.item_ids)
-        or (isinstance(rule, Filter) and not accepts(rule.condition, features))
-        for rule in rules
-    )
+def _find_left(rules: Sequence[Rule], candidates: Candidates) -> NDArray[np.int64]:
+    """Return the places of the candidates that are neither excluded nor filtered, ascending."""
+    items, places = candidates.items, candidates.places
+    left = np.ones(len(items), dtype=np.bool_)
+    for rule in rules:
+        if isinstance(rule, Exclude):
+            left[items.places_of(rule.item_ids)] = False
+        elif isinstance(rule, Filter):
+            left &= items.meet(rule.condition)
+    found = np.flatnonzero(left) if places is None else places[left[places]]
+    return np.asarray(found, dtype=np.int64)
 
 
-def _members(group: Group, values: Sequence[Mapping[str, object]]) -> list[list[int]]:
-    """Return the items of a group, or of each value's group."""
-    of_value: dict[object, list[int]] = {} if group.value is None else {group.value: []}
-    for place, named in enumerate(values):
-        value = named.get(group.feature)
-        for one in value if isinstance(value, tuple) else (value,):
-            if one is not None and group.value in (None, one):
-                of_value.setdefault(one, []).append(place)
-    return list(of_value.values())
+def _members(group: Group, candidates: Candidates, left: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+    """Return the items of a group, or of each value's group, as numbers of those that are left."""
+    if group.shown_fewer_than:
+        counts = candidates.shown_counts
+        return [np.arange(len(left)) if counts is None else np.flatnonzero(counts[left] < group.shown_fewer_than)]
+    found = candidates.items.groups_of(group.feature, group.value, left)
+    if group.value is not None:
+        return [found.items]
+    order = np.argsort(found.groups, kind="stable")
+    ends = np.flatnonzero(np.diff(found.groups[order])) + 1
+    return np.split(found.items[order], ends) if len(order) else []
 
 
-def _lay_out(groups: Sequence[Sequence[int]], n_items: int) -> NDArray[np.int64]:
-    of_item: list[list[int]] = [[] for _ in range(n_items)]
-    for number, group in enumerate(groups):
-        for place in group:
-            of_item[place].append(number)
-    out = np.full((n_items, max(map(len, of_item), default=0)), -1, dtype=np.int64)
-    for place, numbers in enumerate(of_item):
-        out[place, : len(numbers)] = numbers
+def _admit(rules: Sequence[Rule], items: ItemTable, left: NDArray[np.int64], slate_size: int) -> NDArray[np.bool_]:
+    """Return which of the items that are left may be at each position by the rules that pin some, shape (k, E)."""
+    admits = np.ones((slate_size, len(left)), dtype=np.bool_)
+    for rule in rules:
+        if isinstance(rule, Pin):
+            pinned = np.isin(left, items.places_of(rule.item_ids))
+            admits[rule.position] &= pinned
+            if len(rule.item_ids) == 1:
+                _keep_from_others(admits, rule.position, np.flatnonzero(pinned))
+    return admits
+
+
+def _keep_from_others(admits: NDArray[np.bool_], position: int, items: NDArray[np.intp]) -> None:
+    admits[:position, items] = False
+    admits[position + 1 :, items] = False
+
+
+def _follow_up(rules: SlateRules) -> bool:
+    """Take from `rules.admits` what can't be beside items that are alone at their positions; return if any may be left.
+
+    These are at no other position, fill groups, and keep those alike from their sides. What is taken may leave another
+    item alone.
+    """
+    admits, n_known = rules.admits, -1
+    while True:
+        n_admitted = admits.sum(axis=1)
+        if not n_admitted.all():
+            return False
+        positions = np.flatnonzero(n_admitted == 1)
+        if len(positions) == n_known:
+            return True
+        n_known, items = len(positions), admits[positions].argmax(axis=1)
+        for position, item in zip(positions.tolist(), items.tolist(), strict=True):
+            _keep_from_others(admits, position, np.array([item]))
+            alike = _are_in(rules.kinds, rules.kinds[item])
+            admits[max(position - 1, 0) : position, alike] = False
+            admits[position + 1 : position + 2, alike] = False
+        of_items = rules.groups[items]
+        counts = np.bincount(of_items[of_items >= 0], minlength=len(rules.most))
+        full = _are_in(rules.groups, np.flatnonzero(counts >= rules.most))
+        full[items] = False
+        admits[:, full] = False
+
+
+def _are_in(groups: NDArray[np.int64], wanted: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return which items are in one of some groups; -1 is none."""
+    return np.asarray(np.isin(groups, wanted[wanted >= 0]).any(axis=1))
+
+
+def _lay_out(groups: Sequence[NDArray[np.intp]], n_items: int) -> NDArray[np.int64]:
+    if not groups:
+        return np.empty((n_items, 0), dtype=np.int64)
+    items = np.concatenate(groups)
+    numbers = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    order = np.argsort(items, kind="stable")
+    counts = np.bincount(items, minlength=n_items)
+    slots = np.arange(len(items)) - np.repeat(np.cumsum(counts) - counts, counts)
+    out = np.full((n_items, counts.max(initial=0)), -1, dtype=np.int64)
+    out[items[order], slots] = numbers[order]
     return out
 
 
-def keep_rules(rules: SlateRules, slates: NDArray[np.int64] | NDArray[np.int32]) -> NDArray[np.bool_]:
+def keep_rules(rules: SlateRules, slates: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Return which of some slates of distinct items keep rules, as places, shape (A, k)."""
-    kept = ((rules.pinned < 0) | (slates == rules.pinned)).all(axis=1)
+    kept = rules.admits[np.arange(slates.shape[1]), slates].all(axis=1)
     groups = rules.groups[slates].reshape(len(slates), slates.shape[1] * rules.groups.shape[1])
     for number, (least, most) in enumerate(zip(rules.least, rules.most, strict=True)):
         counts = (groups == number).sum(axis=1)
@@ -164,28 +231,34 @@ def keep_rules(rules: SlateRules, slates: NDArray[np.int64] | NDArray[np.int32])
 
 
 class ItemType(NamedTuple):
-    """Items that are in the same groups: which groups and kinds, and the places of those that are not pinned."""
+    """Items that may be at the same positions and are in the same groups: these, and the places of the items."""
 
+    positions: frozenset[int]
     groups: tuple[int, ...]
     kinds: frozenset[int]
-    items: NDArray[np.int64]
+    items: NDArray[np.intp]
 
 
-def types_of(rules: SlateRules) -> tuple[list[ItemType], list[ItemType | None]]:
-    """Return the types of the items that are to be chosen, and the type of the pinned item at each position."""
-    both = np.concatenate([rules.groups, rules.kinds], axis=1)
-    free = np.setdiff1d(np.arange(len(both)), rules.pinned)
-    rows, inverse = np.unique(both[free], axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    n_groups = rules.groups.shape[1]
-    types = [_type(row, n_groups, free[inverse == number]) for number, row in enumerate(rows)]
-    pinned = [None if item < 0 else _type(both[item], n_groups, np.array([item])) for item in rules.pinned]
-    return types, pinned
+def types_of(rules: SlateRules) -> list[ItemType]:
+    """Return the types of the items."""
+    every = np.concatenate([rules.admits.T.astype(np.int64) - 1, rules.groups, rules.kinds], axis=1)
+    numbers, n_numbers = np.zeros(len(every), dtype=np.int64), 1
+    for column, size in zip(every.T, (every.max(axis=0) + 2).tolist(), strict=True):
+        numbers, n_numbers = numbers * size + column + 1, n_numbers * size
+        if n_numbers > _MOST_NUMBERS:
+            numbers = np.unique(numbers, return_inverse=True)[1]
+            n_numbers = len(numbers)
+    order = np.argsort(numbers, kind="stable")
+    of_types = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    k, n_groups = len(rules.admits), rules.groups.shape[1]
+    return [_type(every[items[0]].tolist(), k, n_groups, items) for items in of_types]
 
 
-def _type(row: NDArray[np.int64], n_groups: int, items: NDArray[np.int64]) -> ItemType:
-    groups, kinds = row[:n_groups].tolist(), row[n_groups:].tolist()
-    return ItemType(tuple(g for g in groups if g >= 0), frozenset(g for g in kinds if g >= 0), items)
+def _type(row: list[int], slate_size: int, n_groups: int, items: NDArray[np.intp]) -> ItemType:
+    positions = (position for position in range(slate_size) if row[position] >= 0)
+    groups = (group for group in row[slate_size : slate_size + n_groups] if group >= 0)
+    kinds = (kind for kind in row[slate_size + n_groups :] if kind >= 0)
+    return ItemType(frozenset(positions), tuple(groups), frozenset(kinds), items)
 
 
 def find_slate(rules: SlateRules) -> NDArray[np.int64] | None:
@@ -203,39 +276,26 @@ class _Question:
     """A search through the types, from the first position to the last; cases that lead nowhere are remembered."""
 
     def __init__(self, rules: SlateRules) -> None:
-        self._rules, self._size = rules, len(rules.pinned)
-        self._types, self._pinned = types_of(rules)
-        self._counts = [0] * len(rules.least)
-        for one in self._pinned:
-            for group in one.groups if one else ():
-                self._counts[group] += 1
+        self._size, self._types = len(rules.admits), types_of(rules)
         self._least, self._most = rules.least.tolist(), rules.most.tolist()
+        self._counts = [0] * len(self._least)
         self._used = [0] * len(self._types)
-        self._free = sum(one is None for one in self._pinned)
         self._chosen: list[int] = []
         self._nowhere: set[tuple[int, int, tuple[int, ...]]] = set()
 
     def answer(self) -> NDArray[np.int64] | None:
-        if any(count > most for count, most in zip(self._counts, self._most, strict=True)):
-            return None
-        return np.array(self._chosen, dtype=np.int64) if self._go_on(0, -1, frozenset(), self._free) else None
+        return np.array(self._chosen, dtype=np.int64) if self._go_on(0, -1) else None
 
-    def _go_on(self, position: int, last: int, before: frozenset[int], free: int) -> bool:
-        if any(least - count > free for least, count in zip(self._least, self._counts, strict=True)):
+    def _go_on(self, position: int, last: int) -> bool:
+        left = self._size - position
+        if any(least - count > left for least, count in zip(self._least, self._counts, strict=True)):
             return False
-        if position == self._size:
+        if not left:
             return True
         case = position, last, tuple(self._used)
         if case in self._nowhere:
             return False
-        pinned = self._pinned[position]
-        if pinned is None:
-            found = any(self._choose(number, position, before, free) for number in self._by_need())
-        else:
-            self._chosen.append(int(pinned.items[0]))
-            found = not pinned.kinds & before and self._go_on(position + 1, -1, pinned.kinds, free)
-            if not found:
-                self._chosen.pop()
+        found = any(self._choose(number, position, last) for number in self._by_need())
         if not found:
             self._nowhere.add(case)
             if len(self._nowhere) > MOST_CASES:
@@ -248,15 +308,17 @@ class _Question:
         need = [sum(short[group] for group in one.groups) for one in self._types]
         yield from sorted(range(len(need)), key=lambda number: -need[number])
 
-    def _choose(self, number: int, position: int, before: frozenset[int], free: int) -> bool:
+    def _choose(self, number: int, position: int, last: int) -> bool:
         one, used = self._types[number], self._used[number]
-        if used == len(one.items) or one.kinds & before:
+        if used == len(one.items) or position not in one.positions:
+            return False
+        if last >= 0 and one.kinds & self._types[last].kinds:
             return False
         if any(self._counts[group] == self._most[group] for group in one.groups):
             return False
         self._add(number, 1)
         self._chosen.append(int(one.items[used]))
-        if self._go_on(position + 1, number, one.kinds, free - 1):
+        if self._go_on(position + 1, number if one.kinds else -1):
             return True
         self._chosen.pop()
         self._add(number, -1)
@@ -268,19 +330,14 @@ class _Question:
             self._counts[group] += count
 
 
-def find_clash(
-    rules: Sequence[Rule], item_ids: Sequence[str], features: Sequence[Features], slate_size: int
-) -> tuple[int, ...]:
+def find_clash(rules: Sequence[Rule], candidates: Candidates, slate_size: int) -> tuple[int, ...]:
     """Return the places of rules that can't be kept together, none if all can: without any one of them they could.
 
-    Parameters
-    ----------
-    item_ids, features
-        As of `compile_rules`, at least as many as a slate has.
+    There have to be as many candidates as a slate has items.
     """
 
     def can_be_kept(places: Sequence[int]) -> bool:
-        compiled = compile_rules([rules[place] for place in places], item_ids, features, slate_size)
+        compiled = compile_rules([rules[place] for place in places], candidates, slate_size)
         return compiled is not None and find_slate(compiled.rules) is not None
 
     clash = list(range(len(rules)))

@@ -103,10 +103,23 @@ def _can_be_filled(rules, counts, free):
 
 
 @njit(**FOR_LOOPS)
+def _find_alone(rules, position):
+    """Return the item that alone may be at a position; -1 if several may."""
+    alone = -1
+    for item in range(rules.admits.shape[1]):
+        if rules.admits[position, item]:
+            if alone >= 0:
+                return -1
+            alone = item
+    return alone
+
+
+@njit(**FOR_LOOPS)
 def _free_positions(rules):
-    free, count = integers(rules.pinned.shape[0]), 0
+    """Return the positions where several items may be."""
+    free, count = integers(rules.admits.shape[0]), 0
     for a in range(free.shape[0]):
-        if rules.pinned[a] < 0:
+        if _find_alone(rules, a) < 0:
             free[count] = a
             count += 1
     return free[:count]
@@ -132,13 +145,13 @@ def _count_short(rules, slate, position, counts):
 
 
 @njit(**FOR_LOOPS)
-def _mark_fitting(groups, least, most, kinds, counts, short, before, after, fits):
-    """Set `fits` to whether each item keeps the bounds and is unlike the items before and after it.
+def _mark_fitting(admitted, groups, least, most, kinds, counts, short, before, after, fits):
+    """Set `fits` to whether each item is admitted, keeps the bounds and is unlike the items before and after it.
 
     A tuple of arrays in a call costs a count of references for each of them: here are the arrays alone.
     """
     for item in range(fits.shape[0]):
-        fit, needs = short >= 0, ZERO
+        fit, needs = short >= 0 and admitted[item], ZERO
         for n in range(groups.shape[1]):
             group = groups[item, n]
             if group < 0 or not fit:
@@ -163,10 +176,11 @@ def _find_fitting(rules, slate, position, counts, fits):
 
     The other positions keep those rules that are about them alone. `counts` is scratch.
     """
-    short = _count_short(rules, slate, position, counts) if rules.pinned[position] < 0 else NOWHERE
+    short = _count_short(rules, slate, position, counts)
     before = slate[position - 1] if position > 0 else NOWHERE
     after = slate[position + 1] if position + 1 < slate.shape[0] else NOWHERE
-    _mark_fitting(rules.groups, rules.least, rules.most, rules.kinds, counts, short, before, after, fits)
+    admitted = rules.admits[position]
+    _mark_fitting(admitted, rules.groups, rules.least, rules.most, rules.kinds, counts, short, before, after, fits)
     for a in range(slate.shape[0]):
         if a != position:
             fits[slate[a]] = False
@@ -180,7 +194,7 @@ def _place_next(rules, order, first, free_after, counts, slate, position):
     """
     for n in range(first, order.shape[0]):
         item = order[n]
-        if shows(slate, item) or not _has_room(rules, item, counts):
+        if not rules.admits[position, item] or shows(slate, item) or not _has_room(rules, item, counts):
             continue
         if not _fits_beside(rules.kinds, slate, position, item):
             continue
@@ -198,7 +212,7 @@ def _complete(rules, order, anchor, counts, slate):
     free, cursors = _free_positions(rules), zero_counts(slate.shape[0] + 1)
     fill(counts, ZERO)
     for a in range(slate.shape[0]):
-        slate[a] = rules.pinned[a]
+        slate[a] = _find_alone(rules, a)
         if slate[a] >= 0:
             _count(rules.groups, slate[a], counts, 1)
     depth, tries = 0, 0
@@ -310,7 +324,7 @@ def weigh_items(at, rules, anchor, of_items, starts, uniforms, size, spread, u, 
 
 @njit(**FOR_LOOPS)
 def _exchange_is_allowed(rules, slate, a, b):
-    if rules.pinned[a] >= 0 or rules.pinned[b] >= 0:
+    if not rules.admits[a, slate[b]] or not rules.admits[b, slate[a]]:
         return False
     slate[a], slate[b] = slate[b], slate[a]
     allowed = _fits_beside(rules.kinds, slate, a, slate[a]) and _fits_beside(rules.kinds, slate, b, slate[b])
@@ -370,7 +384,7 @@ def _fine_climb(
     a, still = ZERO, 0
     while n_settled < settled.shape[0]:
         while still < k:
-            if rules.pinned[a] >= 0:
+            if _find_alone(rules, a) >= 0:
                 still += 1
                 a = (a + 1) % k
                 continue
@@ -417,9 +431,11 @@ def _open_gap(slate, free, source, target, out):
 
 
 @njit(**FOR_LOOPS)
-def _others_are_apart(kinds, slate, gap):
-    for a in range(1, slate.shape[0]):
-        if gap not in (a, a - 1) and not _are_apart(kinds, slate[a - 1], slate[a]):
+def _others_are_allowed(rules, slate, gap):
+    for a in range(slate.shape[0]):
+        if a != gap and not rules.admits[a, slate[a]]:
+            return False
+        if a > 0 and gap not in (a, a - 1) and not _are_apart(rules.kinds, slate[a - 1], slate[a]):
             return False
     return True
 
@@ -434,7 +450,7 @@ def _fill_gap(
     Returns whether it does, its score, and how many were tried.
     """
     gaining, tried = False, 0
-    if not _others_are_apart(rules.kinds, opened, gap):
+    if not _others_are_allowed(rules, opened, gap):
         return gaining, value, tried
     _find_fitting(rules, opened, gap, counts, fits)
     if not fits.any():
