@@ -23,7 +23,7 @@ from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import Posterior
-from topk_bandit.learning.ruled_propensities import RuledDistribution
+from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.slate_rules import compile_rules, find_slate, keep_rules
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_each_allowed_slate_has_the_probability_that_its_definition_says(uniform
         tried += 1
         best = ruled.slates[seed % len(ruled.slates)]
         exploration = Exploration(ConstantBeta(1.0), uniform_share=uniform, near_share=near)
-        drawn_from = RuledDistribution.of(exploration, best, ruled.eligible, AllowedSlates(ruled.rules))
+        drawn_from = SlateDistribution.of(exploration, best, ruled.eligible, AllowedSlates(ruled.rules))
         expected = by_definition(ruled, best, uniform, near)
         propensities = np.array([drawn_from.propensity(slate) for slate in ruled.slates])
         np.testing.assert_allclose(propensities, expected, atol=1e-12)
@@ -88,7 +88,7 @@ def test_slates_are_drawn_as_often_as_their_propensities_say() -> None:
             continue
         tried += 1
         rng = np.random.default_rng(seed)
-        drawn_from = RuledDistribution.of(exploration, ruled.slates[0], ruled.eligible, AllowedSlates(ruled.rules))
+        drawn_from = SlateDistribution.of(exploration, ruled.slates[0], ruled.eligible, AllowedSlates(ruled.rules))
         counts = Counter(tuple(drawn_from.draw(rng)[0].tolist()) for _ in range(4_000))
         observed = [counts.pop(tuple(slate), 0) for slate in ruled.slates.tolist()]
         assert not counts
@@ -101,7 +101,7 @@ def test_what_is_not_counted_is_explored_near_the_best(monkeypatch: pytest.Monke
     ruled = next(one for seed in range(20) if (one := draw(seed)) is not None and len(one.slates) > 20)
     monkeypatch.setattr(allowed_slates, "MOST_STATES", 1)
     exploration = Exploration(ConstantBeta(1.0), uniform_share=0.2, near_share=0.5)
-    drawn_from = RuledDistribution.of(exploration, ruled.slates[0], ruled.eligible, AllowedSlates(ruled.rules))
+    drawn_from = SlateDistribution.of(exploration, ruled.slates[0], ruled.eligible, AllowedSlates(ruled.rules))
     assert (drawn_from.uniform_share, drawn_from.near_share) == (0.0, pytest.approx(0.6))
     assert sum(map(drawn_from.propensity, ruled.slates)) == pytest.approx(1.0)
     rng = np.random.default_rng(0)

@@ -14,8 +14,7 @@ from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import Apart, Count, Group, Pin, Rule
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.rankings import all_rankings
-from topk_bandit.learning.ruled_search import ruled_search
-from topk_bandit.learning.search import Found, best_seen
+from topk_bandit.learning.search import Found, best_seen, local_search
 from topk_bandit.learning.slate_rules import compile_rules, find_slate, keep_rules
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def search(
     if compiled is None or anchor is None:
         return None
     at_context = posterior.at(CONTEXT, compiled.places.astype(np.int32))
-    found = ruled_search(
+    found = local_search(
         at_context,
         ItemDraws(at_context).covariance,
         compiled.rules,

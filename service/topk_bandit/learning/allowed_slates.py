@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.slate_rules import find_slate, types_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class AllowedSlates:
     def first(self) -> NDArray[np.int64] | None:
         """One of them, from which a search may begin, shape (k,); None if there is none."""
         return find_slate(self.rules)
+
+    @property
+    def anchor(self) -> NDArray[np.int64]:
+        """The first one; `InvalidArgumentError` if there is none."""
+        if self.first is None:
+            raise InvalidArgumentError("allowed", "no slate keeps the rules")
+        return self.first
 
     @cached_property
     def count(self) -> int | None:

@@ -15,23 +15,21 @@ import numpy as np
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.acquisition import paper_beta
-from topk_bandit.learning.allowed_slates import AllowedSlates
 from topk_bandit.learning.item_draws import ItemDraws
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import NO_ITEMS, log_count, validated_items
-from topk_bandit.learning.ruled_propensities import RuledDistribution
-from topk_bandit.learning.ruled_search import ruled_search
 from topk_bandit.learning.scales import spread_of_slope
 from topk_bandit.learning.search import best_seen, local_search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from topk_bandit.learning.allowed_slates import AllowedSlates
     from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.item_draws import RegretFigures
     from topk_bandit.learning.policy import State
     from topk_bandit.learning.posterior import Posterior
-    from topk_bandit.learning.search import Found
+    from topk_bandit.learning.slate_rules import SlateRules
 
 __all__ = ["Decision", "Search", "StandIns", "decide", "search_best", "slates_of"]
 
@@ -128,12 +126,9 @@ def slates_of(
     best: Search,
     eligible: NDArray[np.int32],
     allowed: AllowedSlates | None = None,
-) -> SlateDistribution | RuledDistribution:
+) -> SlateDistribution:
     """Return the distribution that a decision draws its slate from, once the best one is found."""
-    shares = _shares_now(exploration, state)
-    if allowed is None:
-        return SlateDistribution.of(shares, best.ranking, eligible)
-    return RuledDistribution.of(shares, best.ranking, eligible, allowed)
+    return SlateDistribution.of(_shares_now(exploration, state), best.ranking, eligible, allowed)
 
 
 def _shares_now(exploration: Exploration, state: State) -> Exploration:
@@ -216,28 +211,21 @@ def search_best(
     if state.posterior.n_rows and with_draws:
         drawn = draws.shift(DRAW_WIDTH * math.sqrt(beta), rng)
         drawn = _with_means_of(drawn, believed, context, slope=state.posterior.slope)
-    if allowed is None:
-        found = local_search(drawn, draws.covariance, beta=beta, starts=best_seen(drawn), rng=rng)
-    else:
-        found = _search_among(_only(allowed, eligible, items), drawn, draws, beta, rng)
+    ruled = _rules_of(allowed, eligible, items)
+    found = local_search(drawn, draws.covariance, *ruled, beta=beta, starts=best_seen(drawn), rng=rng)
     unseen = _unseen_among(state.posterior, items, eligible, shown_counts)
     return Search(items[found.ranking], items, found.ranking, drawn, beta, draws, unseen, found.evaluations)
 
 
-def _only(allowed: AllowedSlates, eligible: NDArray[np.int32], items: NDArray[np.int32]) -> AllowedSlates:
-    """Return the allowed slates of some items alone."""
+def _rules_of(
+    allowed: AllowedSlates | None, eligible: NDArray[np.int32], items: NDArray[np.int32]
+) -> tuple[SlateRules | None, NDArray[np.int64] | None]:
+    """Return the rules over some of the eligible items, and a slate of these that keeps them."""
+    if allowed is None:
+        return None, None
     if len(items) == len(eligible):
-        return allowed
-    return AllowedSlates(allowed.rules.among(np.searchsorted(eligible, items)))
-
-
-def _search_among(
-    allowed: AllowedSlates, drawn: ContextPosterior, draws: ItemDraws, beta: float, rng: np.random.Generator
-) -> Found:
-    if allowed.first is None:
-        raise InvalidArgumentError("allowed", "no slate keeps the rules")
-    starts = best_seen(drawn)
-    return ruled_search(drawn, draws.covariance, allowed.rules, allowed.first, beta=beta, starts=starts, rng=rng)
+        return allowed.rules, allowed.anchor
+    return allowed.rules.among(np.searchsorted(eligible, items)), np.searchsorted(items, eligible[allowed.anchor])
 
 
 def _with_each_type(
@@ -247,18 +235,24 @@ def _with_each_type(
     eligible: NDArray[np.int32],
     allowed: AllowedSlates,
 ) -> NDArray[np.int32]:
-    """Return items to search with those that rules ask for: k of each type, with the largest means.
+    """Return items to search with those that rules ask for: some slate's, and k of each type, with the largest means.
 
-    What items stand for is items that are as good. To rules they are the same only in the same groups.
+    What items stand for is items that are as good. To rules they are the same only in the same groups. Of many types
+    those are left out whose items have small means, unless a slate needs some of them.
     """
     if len(items) == len(eligible):
         return items
-    k, more = posterior.kernel.slate_size, [items]
+    k, rules = posterior.kernel.slate_size, allowed.rules
+    means = posterior.item_means(context, eligible)
+    needed = [allowed.anchor]
+    best: list[NDArray[np.intp]] = []
     for one in allowed.types:
-        alike = eligible[one.items]
-        means = posterior.item_means(context, alike)
-        more.append(alike[np.argsort(-means, kind="stable")[:k]])
-    return np.unique(np.concatenate(more)).astype(np.int32)
+        first = one.items[np.argsort(-means[one.items], kind="stable")[:k]]
+        is_asked_for = len(one.positions) < k or any(rules.least[group] for group in one.groups)
+        (needed if is_asked_for else best).append(first)
+    others = np.concatenate([*best, np.empty(0, dtype=np.intp)])
+    others = others[np.argsort(-means[others], kind="stable")[:MOST_ITEMS_TO_SEARCH]]
+    return np.union1d(items, eligible[np.concatenate([*needed, others])]).astype(np.int32)
 
 
 def _unseen_among(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.learning.slate_rules import SlateRules
 
 __all__ = ["Found", "best_seen", "local_search", "variance_beside_items"]
 
@@ -27,6 +28,8 @@ FINE_STARTS = 12
 COARSE_STARTS, FEWEST_FINE_ITEMS = 2, 16
 COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS = 24, 24
 """Under WK an item has no part of its own in mean and variance, and which items matter is less certain."""
+FINE_STARTS_OF_RULED_PAIRS = 48
+"""There a slate under rules has fewer neighbours, which say less of where better ones are."""
 BEST_SEEN = 4
 FEWEST_TO_CLIMB_AMONG = 9
 """Climbs begin among the first few of the items that matter; the best of them go on among all of these."""
@@ -60,6 +63,8 @@ def best_seen(at_context: ContextPosterior) -> Rankings:
 def local_search(
     at_context: ContextPosterior,
     covariance: NDArray[np.float64],
+    rules: SlateRules | None = None,
+    anchor: NDArray[np.int64] | None = None,
     *,
     beta: float,
     starts: Rankings,
@@ -67,12 +72,18 @@ def local_search(
 ) -> Found:
     """Climb from `starts` and from random rankings, and return the best ranking met by mean + sqrt(beta) sd.
 
+    Under rules each ranking is one that they allow.
+
     Parameters
     ----------
     at_context
         The posterior at one context.
     covariance
         For the items' parts there, `ItemDraws.covariance`, shape (E, E).
+    rules, anchor
+        Rules over the at_context's items, and places of a slate that keeps them, shape (k,), such as
+        `topk_bandit.learning.slate_rules.find_slate` returns. A start that breaks them is completed anew. Both are None
+        where there are no rules.
     beta
         At least 0.
     starts
@@ -81,15 +92,17 @@ def local_search(
         Draws the random starts, always the same number of them.
     """
     k = at_context.slate_size
-    coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
+    coarse_starts, fine_starts, fewest = COARSE_STARTS, FINE_STARTS, FEWEST_FINE_ITEMS
     if not at_context.kernel.item_weight.any():
         coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
+        fine_starts = FINE_STARTS if rules is None else FINE_STARTS_OF_RULED_PAIRS
     ranking, evaluations = _search(
         at_context,
         covariance,
         starts.astype(np.int64),
         rng.random((coarse_starts, k)),
-        rng.random((FINE_STARTS, k)),
+        rng.random((fine_starts, k)),
+        ruled=(rules, anchor),
         spread=math.sqrt(beta * at_context.amplitude),
         size=max(fewest, k + 8),
     )
@@ -103,6 +116,7 @@ def _search(
     coarse_uniforms: NDArray[np.float64],
     fine_uniforms: NDArray[np.float64],
     *,
+    ruled: tuple[SlateRules | None, NDArray[np.int64] | None],
     spread: float,
     size: int,
 ) -> tuple[NDArray[np.int64], int]:
@@ -114,16 +128,21 @@ def _search(
     numbers = at_context.prior, spread, *weights
     if size >= len(every):
         return climbing.climb(  # type: ignore[no-any-return]
-            at, every, every, len(every), np.concatenate((starts, starts)), fine_uniforms, *numbers
+            at, *ruled, every, every, len(every), np.concatenate((starts, starts)), fine_uniforms, *numbers
         )
     of_items = covariance / at_context.amplitude, variance_beside_items(at_context)
-    items, climbed, weighed = climbing.weigh_items(at, of_items, starts, coarse_uniforms, size, spread, *weights)
+    items, climbed, weighed = climbing.weigh_items(
+        at, *ruled, of_items, starts, coarse_uniforms, size, spread, *weights
+    )
     inside = np.full_like(every, -1)
     inside[items] = every[:size]
-    among = min(size, max(FEWEST_TO_CLIMB_AMONG, at_context.slate_size + 3))
+    among, rules = min(size, max(FEWEST_TO_CLIMB_AMONG, at_context.slate_size + 3)), ruled[0]
+    inner: tuple[SlateRules | None, NDArray[np.int64] | None] = None, None
+    if rules is not None:
+        among, inner = size, (rules.among(items), inside[climbed[0]])
     starts = np.concatenate((starts, climbed))
-    ranking, tried = climbing.climb(at, items, inside, among, starts, fine_uniforms, *numbers)
-    more = climbing.polish(at, ranking, inside, *numbers)
+    ranking, tried = climbing.climb(at, *inner, items, inside, among, starts, fine_uniforms, *numbers)
+    more = climbing.polish(at, rules, ranking, inside, *numbers)
     return ranking, weighed + tried + more
 
 

@@ -56,7 +56,7 @@ def test_prices_add_up_to_what_all_slates_say(seed: int, exploration: Exploratio
     # Uniform slates are some of all: their mean is known to a few parts in a hundred.
     error = 4.0 * exploration.uniform_share * values(slates).std() / math.sqrt(128)
     assert sum(prices) == pytest.approx(float(values(own)[0]) - expected, abs=error)
-    exact = shown.near_share * (values(best.ranking[None])[0] - values(shown.near).mean())
+    exact = shown.near_share * (values(best.ranking[None])[0] - values(shown.near.slates).mean())
     assert prices.near == pytest.approx(float(exact))
 
 
@@ -65,5 +65,5 @@ def test_slates_near_the_best_are_those_that_the_share_draws() -> None:
     exploration = replace(DEFAULT_EXPLORATION, uniform_share=0.0, near_share=0.5)
     shown = slates_of(state, exploration, search_best(state, exploration, state.encode(CONTEXT), ELIGIBLE), ELIGIBLE)
     drawn = {tuple(slate) for slate in every_slate().tolist() if 0.0 < shown.propensity(np.array(slate)) < 0.5}
-    assert {tuple(slate) for slate in shown.near.tolist()} == drawn
+    assert {tuple(slate) for slate in shown.near.slates.tolist()} == drawn
     assert len(drawn) == len(shown.near) == 3 * 2 + 3

@@ -11,7 +11,6 @@ from numba import njit
 from topk_bandit.learning.compiled.arrays import (
     NOWHERE,
     ONE,
-    copy,
     fill_rows,
     floats,
     floats32,
@@ -27,7 +26,6 @@ __all__ = [
     "coarse_scores",
     "draw_slate",
     "exchange_terms",
-    "exchanges_of",
     "fine_features",
     "holds",
     "is_gain",
@@ -294,19 +292,3 @@ def holds(numbers, count, number):
         if numbers[i] == number:
             return True
     return False
-
-
-@njit(**FOR_LOOPS)
-def exchanges_of(slate):
-    """Return the slate and then each that has two of its positions exchanged."""
-    k = slate.shape[0]
-    out = integers((1 + k * (k - 1) // 2, k))
-    for i in range(out.shape[0]):
-        copy(out[i], slate)
-    row = 1
-    for a in range(k):
-        for b in range(a + 1, k):
-            out[row, a] = slate[b]
-            out[row, b] = slate[a]
-            row += 1
-    return out

@@ -70,7 +70,7 @@ def price_exploration(
     rng = np.random.default_rng(0)
     uniform = random_rankings(eligible, slate_size=len(own), count=_UNIFORM_SLATES, rng=rng)
     of_own, of_bound, of_best = expect(np.stack([own, bound, slates.best])).tolist()
-    near = slates.near_share * (of_best - float(expect(slates.near).mean())) if slates.near_share else 0.0
+    near = slates.near_share * (of_best - float(expect(slates.near.slates).mean())) if slates.near_share else 0.0
     return Prices(
         of_own - of_bound, of_bound - of_best, near, slates.uniform_share * (of_best - float(expect(uniform).mean()))
     )
