@@ -16,7 +16,7 @@ from tests.learning.test_search import CONTEXT, random_posterior
 from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
-from topk_bandit.domain.rules import Apart, Count, Group, Pin, Rule
+from topk_bandit.domain.rules import Apart, Count, Exclude, Group, Pin, Rule
 from topk_bandit.learning import allowed_slates
 from topk_bandit.learning.allowed_slates import AllowedSlates
 from topk_bandit.learning.decisions import decide
@@ -176,3 +176,33 @@ def test_alike_items_beside_each_other_are_not_drawn() -> None:
         kinds = decision.ranking % 5
         assert (kinds[1:] != kinds[:-1]).all()
         assert decision.explored
+
+
+def test_a_decision_among_items_that_rules_only_leave_out_is_one_without_rules() -> None:
+    shop, posterior = shop_of(20), random_posterior(4, n_items=20, slate_size=4)
+    made = compile_rules([Exclude(("i3", "i7"))], shop.candidates, 4)
+    assert made is not None
+    assert made.rules.allow_all
+    exploration = Exploration(ConstantBeta(1.0), uniform_share=0.3, near_share=0.3)
+    for seed in range(10):
+        ruled, free = (
+            decide(
+                State(posterior, Limits()),
+                exploration,
+                context=CONTEXT,
+                eligible=made.places.astype(np.int32),
+                rng=np.random.default_rng(seed),
+                allowed=allowed,
+            )
+            for allowed in (AllowedSlates(made.rules), None)
+        )
+        assert ruled.ranking.tolist() == free.ranking.tolist()
+        assert ruled.propensity == free.propensity
+        assert ruled.position_propensities.tolist() == free.position_propensities.tolist()
+
+
+@pytest.mark.parametrize("rule", [Pin(("i3", "i4"), 0), Count(Group("category"), most=1), Apart(Group("category"))])
+def test_rules_about_slates_do_not_allow_all(rule: Rule) -> None:
+    made = compile_rules([rule], shop_of(20).candidates, 4)
+    assert made is not None
+    assert not made.rules.allow_all

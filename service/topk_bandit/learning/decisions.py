@@ -101,6 +101,8 @@ def decide(
     if len(eligible) < slate_size:
         raise InvalidArgumentError("eligible", f"a slate needs {slate_size} items, got {len(eligible)}")
     validated_items(eligible, n_items=state.posterior.kernel.n_items)
+    if allowed is not None and allowed.rules.allow_all:
+        allowed = None
     best = search_best(state, exploration, context, eligible, allowed=allowed)
     slates = slates_of(state, exploration, best, eligible, allowed)
     shown, explored = slates.draw(rng)

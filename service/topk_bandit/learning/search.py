@@ -28,8 +28,8 @@ FINE_STARTS = 12
 COARSE_STARTS, FEWEST_FINE_ITEMS = 2, 16
 COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS = 24, 24
 """Under WK an item has no part of its own in mean and variance, and which items matter is less certain."""
-FINE_STARTS_OF_RULED_PAIRS = 48
-"""There a slate under rules has fewer neighbours, which say less of where better ones are."""
+FINE_STARTS_UNDER_RULES, FINE_STARTS_OF_PAIRS_UNDER_RULES = 8, 48
+"""Each climb costs more. Under WK a slate has fewer neighbours then, which say less of where better ones are."""
 BEST_SEEN = 4
 FEWEST_TO_CLIMB_AMONG = 9
 """Climbs begin among the first few of the items that matter; the best of them go on among all of these."""
@@ -92,10 +92,11 @@ def local_search(
         Draws the random starts, always the same number of them.
     """
     k = at_context.slate_size
-    coarse_starts, fine_starts, fewest = COARSE_STARTS, FINE_STARTS, FEWEST_FINE_ITEMS
+    coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
+    fine_starts = FINE_STARTS if rules is None else FINE_STARTS_UNDER_RULES
     if not at_context.kernel.item_weight.any():
         coarse_starts, fewest = COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS
-        fine_starts = FINE_STARTS if rules is None else FINE_STARTS_OF_RULED_PAIRS
+        fine_starts = FINE_STARTS if rules is None else FINE_STARTS_OF_PAIRS_UNDER_RULES
     ranking, evaluations = _search(
         at_context,
         covariance,

@@ -65,6 +65,11 @@ class SlateRules(NamedTuple):
     most: NDArray[np.int64]
     kinds: NDArray[np.int64]
 
+    @property
+    def allow_all(self) -> bool:
+        """Whether they allow every slate of their items, as those that only exclude and filter do."""
+        return not self.groups.shape[1] and not self.kinds.shape[1] and bool(self.admits.all())
+
     def among(self, places: NDArray[np.integer]) -> SlateRules:
         """Return the rules over some of the items."""
         admits = np.ascontiguousarray(self.admits[:, places])
