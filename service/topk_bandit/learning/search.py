@@ -128,8 +128,10 @@ def _search(
     at, every, weights = at_context.contraction, np.arange(len(at_context.items)), at_context.position_weights
     numbers = at_context.prior, spread, *weights
     if size >= len(every):
+        # Of the few climbs under rules some begin anywhere.
+        starts = np.concatenate((starts, starts)) if ruled[0] is None else starts
         return climbing.climb(  # type: ignore[no-any-return]
-            at, *ruled, every, every, len(every), np.concatenate((starts, starts)), fine_uniforms, *numbers
+            at, *ruled, every, every, len(every), starts, fine_uniforms, *numbers
         )
     of_items = covariance / at_context.amplitude, variance_beside_items(at_context)
     items, climbed, weighed = climbing.weigh_items(
