@@ -11,10 +11,14 @@ from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, fitted, sample
 from tests.learning.shaped import kind_of
 
 from topk_bandit.domain.bandits import REGRET_CONFIDENCE
+from topk_bandit.domain.features import Features
+from topk_bandit.domain.rules import Apart, Count, Group, Pin, Rule
 from topk_bandit.learning.item_draws import _BOUND_MARGIN, ItemDraws, _largest
+from topk_bandit.learning.item_table import ItemTable
 from topk_bandit.learning.kendall import Shape, adaptive_kendall
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import all_rankings
+from topk_bandit.learning.slate_rules import Candidates, RuledItems, SlateRules, compile_rules, keep_rules
 
 N_ITEMS, SLATE_SIZE, CONTEXT_DIM, NOISE = 6, 3, 2, 0.3
 CONTEXT = np.array([0.6, -0.7])
@@ -75,20 +79,81 @@ def test_a_shift_adds_u_of_the_draw_to_the_means_and_nothing_to_the_variances(ki
     np.testing.assert_array_equal(shifted.moments(SLATES).variance, at.moments(SLATES).variance)
 
 
+def joint_draws(dense: DenseGp) -> np.ndarray:
+    """Return draws of the joint posterior of all slates, shape (4000, A)."""
+    moments = dense.predict(CONTEXT, SLATES)
+    features = dense.kind.features(SLATES, N_ITEMS)[:, :15], dense.kind.features(dense.rankings, N_ITEMS)[:, :15]
+    across = (dense.contexts @ CONTEXT)[:, None] * (features[1] @ features[0].T)
+    own = (CONTEXT @ CONTEXT) * features[0] @ features[0].T
+    covariance = dense.amplitude * (own - across.T @ np.linalg.solve(dense.noisy(dense.rewarded), across))
+    rng = np.random.default_rng(3)
+    return np.asarray(rng.multivariate_normal(moments.mean, covariance, size=4000, method="eigh"))
+
+
+@each_kind
+def test_under_rules_the_figures_are_near_those_of_draws_of_the_allowed_slates(kind: Kind) -> None:
+    features = [Features.of({"category": "soup" if n < 3 else "cake"}) for n in range(N_ITEMS)]
+    rules: list[list[Rule]] = [
+        [Apart(Group("category"))],
+        [Count(Group("category", "soup"), most=1)],
+        [Pin(("i4",), 0), Count(Group("category", "soup"), least=2)],
+    ]
+    for seed, some in enumerate(rules):
+        draws, dense = draws_of(kind, seed=seed, count=30)
+        made = compile_rules(some, Candidates(ItemTable([f"i{n}" for n in ITEMS], features)), SLATE_SIZE)
+        assert made is not None
+        inside = np.isin(SLATES, made.places).all(axis=1)
+        kept = np.flatnonzero(inside)[keep_rules(made.rules, np.searchsorted(made.places, SLATES[inside]))]
+        wide, anchor = over_all_items(made), SLATES[kept[0]].astype(np.int64)
+        joint, means = joint_draws(dense)[:, kept], dense.predict(CONTEXT, SLATES[kept]).mean
+        best = int(np.argmax(means))
+        for place in (best, int(np.argmin(means))):
+            truth = joint.max(axis=1) - joint[:, place]
+            shown, best_slate = SLATES[kept[place]], SLATES[kept[best]]
+            estimate, bound = np.mean(
+                [
+                    draws.regret_of(shown, best_slate, np.random.default_rng(n), rules=wide, anchor=anchor)
+                    for n in range(40)
+                ],
+                axis=0,
+            )
+            # Six slates of nearly the same items differ by their pairs, which are drawn for each slate on its own.
+            most = 3.2 if len(kept) == 6 else 1.7
+            assert 0.9 * truth.mean() <= estimate <= most * truth.mean() + 0.02
+            assert (truth <= bound).mean() >= REGRET_CONFIDENCE
+
+
+def test_the_only_slate_that_rules_allow_has_no_regret() -> None:
+    draws, _ = draws_of(WCK)
+    pins: list[Rule] = [Pin((f"i{item}",), position) for position, item in enumerate((4, 0, 2))]
+    made = compile_rules(pins, Candidates(ItemTable([f"i{n}" for n in ITEMS], [Features()] * N_ITEMS)), SLATE_SIZE)
+    assert made is not None
+    slate = np.array([4, 0, 2], dtype=np.int32)
+    wide, rng = over_all_items(made), np.random.default_rng(0)
+    assert draws.regret_of(slate, slate, rng, rules=wide, anchor=slate.astype(np.int64)) == (0.0, 0.0)
+    assert draws.regret_of(slate, slate, rng).estimate > 0.0
+
+
+def over_all_items(made: RuledItems) -> SlateRules:
+    """Return rules over all items, of which those that are not left are admitted nowhere."""
+    rules = made.rules
+    admits = np.zeros((SLATE_SIZE, N_ITEMS), dtype=np.bool_)
+    admits[:, made.places] = rules.admits
+    groups = np.full((N_ITEMS, rules.groups.shape[1]), -1, dtype=np.int64)
+    kinds = np.full((N_ITEMS, rules.kinds.shape[1]), -1, dtype=np.int64)
+    groups[made.places], kinds[made.places] = rules.groups, rules.kinds
+    return rules._replace(admits=admits, groups=groups, kinds=kinds)
+
+
 @each_kind
 def test_the_figures_are_near_those_of_draws_of_all_slates(kind: Kind) -> None:
     """Draws of the joint posterior of all slates tell the truth; pairs, which are much here, are counted about."""
     for seed in range(4):
         draws, dense = draws_of(kind, seed=seed, count=30)
-        moments = dense.predict(CONTEXT, SLATES)
-        features = dense.kind.features(SLATES, N_ITEMS)[:, :15], dense.kind.features(dense.rankings, N_ITEMS)[:, :15]
-        across = (dense.contexts @ CONTEXT)[:, None] * (features[1] @ features[0].T)
-        own = (CONTEXT @ CONTEXT) * features[0] @ features[0].T
-        covariance = dense.amplitude * (own - across.T @ np.linalg.solve(dense.noisy(dense.rewarded), across))
-        rng = np.random.default_rng(3)
-        joint = rng.multivariate_normal(moments.mean, covariance, size=4000, method="eigh")
-        best = int(np.argmax(moments.mean))
-        for place in (best, int(np.argmin(moments.mean))):
+        joint = joint_draws(dense)
+        means = dense.predict(CONTEXT, SLATES).mean
+        best = int(np.argmax(means))
+        for place in (best, int(np.argmin(means))):
             truth = joint.max(axis=1) - joint[:, place]
             regrets = [draws.regret_of(SLATES[place], SLATES[best], np.random.default_rng(n)) for n in range(40)]
             estimate, bound = np.mean(regrets, axis=0)

@@ -95,7 +95,7 @@ def decide(
         Source of the exploration's randomness.
     allowed
         The slates that rules allow, as places of eligible items; the rules leave all of these, and some slate keeps
-        them. Figures of regret compare with slates that they do not allow, too. None: all slates.
+        them. None: all slates.
     """
     context, slate_size = state.encode(context), state.posterior.kernel.slate_size
     if len(eligible) < slate_size:
@@ -107,7 +107,7 @@ def decide(
     slates = slates_of(state, exploration, best, eligible, allowed)
     shown, explored = slates.draw(rng)
     moments = state.widen(state.posterior.predict(context, shown[None], with_pending=False))
-    regret = _regret_of(state, context, best, shown)
+    regret = _regret_of(state, context, best, shown, eligible=eligible, allowed=allowed)
     return Decision(
         ranking=shown,
         best=best.ranking,
@@ -296,7 +296,15 @@ def _rng_of(state: State, items: NDArray[np.int32], *stream: int) -> np.random.G
     return np.random.default_rng([state.observations, state.posterior.n_pending, len(items), *stream])
 
 
-def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: NDArray[np.int32]) -> RegretFigures:
+def _regret_of(
+    state: State,
+    context: NDArray[np.float64],
+    best: Search,
+    shown: NDArray[np.int32],
+    *,
+    eligible: NDArray[np.int32],
+    allowed: AllowedSlates | None,
+) -> RegretFigures:
     """Return figures of a slate's regret; one that was drawn may have items that were not searched.
 
     They depend on rewards alone: slates that wait for theirs narrow what is explored next, and change no figure yet.
@@ -314,7 +322,8 @@ def _regret_of(state: State, context: NDArray[np.float64], best: Search, shown: 
         count -= len(best.unseen.items) - len(new)
     # Not the numbers that the slate was chosen by: in that draw it would be the best one for sure.
     rng, standing = _rng_of(state, items, _OF_FIGURES), np.searchsorted(items, new)
-    return draws.without_pending().regret_of(places, best_places, rng, standing, count)
+    rules, anchor = _rules_of(allowed, eligible, items)
+    return draws.without_pending().regret_of(places, best_places, rng, standing, count, rules=rules, anchor=anchor)
 
 
 MOST_ITEMS_TO_SEARCH = 256

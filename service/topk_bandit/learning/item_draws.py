@@ -23,6 +23,7 @@ from topk_bandit.learning.compiled.regret import regrets, rivals
 
 if TYPE_CHECKING:
     from topk_bandit.learning.context_posterior import ContextPosterior
+    from topk_bandit.learning.slate_rules import SlateRules
 
 __all__ = ["ItemDraws", "RegretFigures"]
 
@@ -121,6 +122,9 @@ class ItemDraws:
         rng: np.random.Generator,
         standing: NDArray[np.intp] = _NONE_STANDS,
         count: int = 0,
+        *,
+        rules: SlateRules | None = None,
+        anchor: NDArray[np.int64] | None = None,
     ) -> RegretFigures:
         """Return figures of the regret of one slate.
 
@@ -134,13 +138,16 @@ class ItemDraws:
         standing, count
             Positions of items that stand for `count` which are alike, themselves among them, and are not shown: in each
             draw they are the best of these.
+        rules, anchor
+            Rules over the items, and a slate of their places that keeps them: then it is compared with slates that they
+            allow. None: with any.
         """
         at, draws = self._at, self.draw(_FIGURE_DRAWS, rng)
         normals = rng.standard_normal((_FIGURE_DRAWS, _FIGURE_DRAWS + 2))
         if 0 < len(standing) < count:
             deviations = np.sqrt(np.maximum(self.covariance.diagonal()[standing], 0.0))
             draws[:, standing] = deviations * _largest(_FIGURE_DRAWS, len(standing), count, rng)
-        compared = rivals(at.contraction.weights, draws, shown, best, _FIGURE_DRAWS)
+        compared = rivals(at.contraction.weights, draws, rules, anchor, shown, best, _FIGURE_DRAWS)
         explained = at.explain(compared, self._n_columns)
         regret = regrets(
             *(

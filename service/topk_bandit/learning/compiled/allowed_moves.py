@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "begin_at",
+    "begin_early",
     "begin_somewhere",
     "exchange_is_allowed",
     "exchanges_of",
@@ -260,7 +261,7 @@ def _place_next(rules, order, first, free_after, counts, slate, position):
 
 
 @njit(**FOR_LOOPS)
-def _complete(rules, order, slate):
+def begin_early(rules, order, slate):
     """Set `slate` to the first allowed one whose items come early in `order`; to the anchor if that takes too long."""
     free, cursors, counts = free_positions(rules, slate.shape[0]), zero_counts(slate.shape[0] + 1), rules.counts
     fill(counts, ZERO)
@@ -316,7 +317,7 @@ def begin_somewhere(rules, order, uniforms, slate):
         draw_slate(order, uniforms, slate)
     else:
         _shuffle(order, uniforms[0])
-        _complete(rules, order, slate)
+        begin_early(rules, order, slate)
 
 
 @njit(**FOR_LOOPS)
@@ -326,7 +327,7 @@ def begin_at(rules, order, start, slate):
         copy(slate, start)
     else:
         _put_first(order, start)
-        _complete(rules, order, slate)
+        begin_early(rules, order, slate)
 
 
 @njit(**FOR_LOOPS)

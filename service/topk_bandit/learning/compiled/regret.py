@@ -12,7 +12,16 @@ import math
 import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.arrays import are_equal, copy, find_largest, floats, integers, zeros
+from topk_bandit.learning.compiled.allowed_moves import begin_early, prepare
+from topk_bandit.learning.compiled.arrays import (
+    are_equal,
+    copy,
+    find_largest,
+    floats,
+    integers,
+    sort_descending,
+    zeros,
+)
 from topk_bandit.learning.compiled.contraction import slate_mean
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON
 
@@ -38,11 +47,13 @@ def _variance_of_items(covariance, slate, u):
 
 
 @njit(**FOR_PYTHON)
-def rivals(weights, draws, shown, best, count):
+def rivals(weights, draws, rules, anchor, shown, best, count):
     """Return the slates shown and best (k,), and those of the items that are best in each of `count` draws, (G + 2, k).
 
-    Parameters: the contraction's weights; and draws of the items' parts, (.., E).
+    Under rules these are the first allowed ones with the best items early. Parameters: the contraction's weights; draws
+    of the items' parts, (.., E); rules over the items and a slate that keeps them, or None and None.
     """
+    moves = prepare(rules, anchor)
     compared = integers((count + 2, shown.shape[0]))
     copy(compared[0], shown)
     copy(compared[1], best)
@@ -50,7 +61,10 @@ def rivals(weights, draws, shown, best, count):
     for i in range(count):
         for item in range(scores.shape[0]):
             scores[item] = weights[item] + draws[i, item]
-        _put_best(scores, compared[i + 2])
+        if rules is None:
+            _put_best(scores, compared[i + 2])
+        else:
+            begin_early(moves, sort_descending(scores, scores.shape[0]), compared[i + 2])
     return compared
 
 
