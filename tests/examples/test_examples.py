@@ -110,6 +110,10 @@ def test_a_policy_of_ones_own_learns_without_a_service() -> None:
     assert last > first + 0.1
 
 
+def test_a_shop_tests_itself_without_a_server() -> None:
+    assert "3 passed" in run("shop_tests.py", "-p", "no:cacheprovider")
+
+
 @contextlib.contextmanager
 def opened_shop(name: str, address: str, folder: Path) -> Iterator[str]:
     """Run a shop until the end of the block; yield where its pages are."""
