@@ -102,7 +102,7 @@ ROOMS: Mapping[str, str] = {
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
         bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay
-        bandits/test_item_values bandits/test_stages rpc/test_recommender_service""",
+        bandits/test_item_values bandits/test_stages bandits/test_batches rpc/test_recommender_service""",
     "bandits/restored_events.py": """
         bandits/test_restored_events bandits/test_restores rpc/test_forged_archives""",
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",

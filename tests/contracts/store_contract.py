@@ -80,6 +80,8 @@ from topk_bandit.store.log import (
     ImportPart,
     ImportProgress,
     LostEvents,
+    NewSlate,
+    RecordOutcome,
     RecordStatus,
     Skip,
     Snapshot,
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
-    from topk_bandit.store.log import BanditRecord, RecordOutcome, Store
+    from topk_bandit.store.log import BanditRecord, Store
 
 ABSENT = BanditName(tenant="shop", bandit="absent")
 OTHER = BanditName(tenant="shop", bandit="other")
@@ -866,6 +868,54 @@ class StoreContract(ProvisionalContract, ItemValuesContract):
             again = written.answer
             assert (again.status, again.recommendation, again.position) == (RecordStatus.REPEATED, given, 0)
             assert await store.find_recommendation(NAME, same, "rec-1") == given
+
+        run(stores, scenario)
+
+    def test_slates_that_come_together_are_recorded_each_by_itself(self, stores: Stores) -> None:
+        async def scenario(store: Store) -> None:
+            await create(store)
+            known = (await store.change_items(NAME, upserted=ITEMS, retired=[])).items_position
+            await store.record_recommendation(
+                NAME, request("b"), recommendation("rec-b"), incarnation="first", items_position=known
+            )
+            first, again = (
+                NewSlate(request("a"), recommendation("rec-a")),
+                NewSlate(request("b"), recommendation("rec-b")),
+            )
+            other = NewSlate(request("b", context=(9.0,)), recommendation("rec-b"))
+            twice, last = (
+                NewSlate(request("a"), recommendation("rec-a")),
+                NewSlate(request("c"), recommendation("rec-c")),
+            )
+            for alone in (again, other):  # a store that presumes finds out by itself
+                await store.find_recommendation(NAME, request("b"), alone.recommendation.recommendation_id)
+            written = await store.record_recommendations(
+                NAME, [first, again, other, twice, last], incarnation="first", items_position=known
+            )
+            made, same, wrong, doubled, end = written.answer
+            assert isinstance(made, RecordOutcome)
+            assert isinstance(end, RecordOutcome)
+            assert (made.status, made.position) == (RecordStatus.RECORDED, known + 2)
+            assert (end.status, end.position) == (RecordStatus.RECORDED, known + 3)
+            assert [one.events[0].position for one in written.appended if one] == [known + 2, known + 3]
+            for one in (same, wrong, doubled):  # none of them is recorded: what it is is found out by itself
+                assert isinstance(one, ConflictError) or one.status is not RecordStatus.RECORDED
+            record = await store.get_bandit(NAME)
+            assert (record.log_position, record.pending) == (known + 3, 3)
+            assert await store.find_recommendation(NAME, request("a"), "rec-a") == made.recommendation
+            before = await dump(store, NAME)
+            for incarnation, position in (("other", known), ("first", known - 1)):
+                stale = await store.record_recommendations(
+                    NAME,
+                    [NewSlate(request("d"), recommendation("rec-d"))],
+                    incarnation=incarnation,
+                    items_position=position,
+                )
+                assert stale.answer == [RecordOutcome(RecordStatus.STALE)]
+                assert stale.appended == ()
+            assert await dump(store, NAME) == before
+            with pytest.raises(NotFoundError):
+                await store.record_recommendations(ABSENT, [first], incarnation="first", items_position=known)
 
         run(stores, scenario)
 

@@ -28,6 +28,7 @@ from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NotFoundError,
     NotReadyError,
+    TopkBanditError,
     UnavailableError,
 )
 from topk_bandit.domain.features import FeatureStats
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.bandits.imports import RowsOfImport
+    from topk_bandit.bandits.recommender import Asked
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask, RecommendationRequest, Reward
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import StoreStatus, WorkerStatus
@@ -164,6 +166,19 @@ class Shop:
                 raise ConflictError("REQUEST_ID_REUSED", f"request {recommendation_id} had another context")
             return recommendation
         return self._decide(loop, replace(request, request_id=recommendation_id), strict=strict_candidates)
+
+    async def recommend_all(
+        self, name: BanditName, asked: Sequence[Asked], *, time_left: Callable[[], float | None]
+    ) -> list[Recommendation | Exception]:
+        outcomes: list[Recommendation | Exception] = []
+        for request, version, strict in asked if time_left() != 0.0 else ():
+            try:
+                slate = await self.recommend(name, request, min_model_version=version, strict_candidates=strict)
+            except TopkBanditError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(slate)
+        return outcomes
 
     def _decide(self, loop: Loop, request: RecommendationRequest, *, strict: bool) -> Recommendation:
         settings = loop.record.settings

@@ -68,6 +68,33 @@ def test_no_time_has_more_than_the_rate_and_one_burst(rate: int, start: float, g
             assert count <= rate + rate * (last - first) + 1e-2
 
 
+@given(rate=rates, start=starts, gaps=gaps, sizes=st.lists(st.integers(1, 100), min_size=300, max_size=300))
+def test_a_call_that_counts_as_several_is_paid_for_by_those_after_it(
+    rate: int, start: float, gaps: list[float], sizes: list[int]
+) -> None:
+    clock = Clock(start)
+    quotas = CallQuotas(Quotas({CALLS: rate}), clock=clock)
+    taken = 0
+    for gap, size in zip(gaps, sizes, strict=False):
+        clock.now += gap
+        refusal = quotas.refusal("shop", CALLS)
+        if refusal is not None:  # who waits as long as is said has a token
+            clock.now += (refusal.retry_after or 0.0) + 1e-3
+            assert quotas.refusal("shop", CALLS) is None
+        # All before it is paid for, and its own first token.
+        assert taken + 1 <= rate + rate * (clock.now - start) + 1e-2
+        quotas.charge("shop", CALLS, size - 1)
+        taken += size
+
+
+def test_nothing_is_charged_where_nothing_is_limited() -> None:
+    quotas = CallQuotas(Quotas(), clock=Clock())
+    for tenant in ("shop", ""):
+        assert quotas.refusal(tenant, CALLS) is None
+        quotas.charge(tenant, CALLS, 10**6)
+        assert quotas.refusal(tenant, CALLS) is None
+
+
 @given(rate=rates, start=starts, gaps=gaps)
 def test_a_caller_who_keeps_to_the_rate_is_never_refused(rate: int, start: float, gaps: list[float]) -> None:
     clock = Clock(start)

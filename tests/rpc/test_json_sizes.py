@@ -111,4 +111,5 @@ def test_limits_are_small_where_fields_are_few() -> None:
     sizes = {method.name: most_values(method.input_type) for method in METHODS if method in REQUESTS}
     assert sizes["Recommend"] < 50_000
     assert sizes["BatchReward"] < 60_000
+    assert sizes["BatchRecommend"] == 700_000
     assert sizes["Reward"] < 60

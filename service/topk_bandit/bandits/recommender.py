@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -36,7 +37,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.stages import Group, Shadow, Stage, check_baseline_size
 from topk_bandit.learning.decisions import decide
-from topk_bandit.store.log import Correctable, RecordStatus
+from topk_bandit.store.log import Correctable, NewSlate, RecordOutcome, RecordStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,15 +50,18 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
-    from topk_bandit.store.log import RecordOutcome, Store
+    from topk_bandit.store.log import Store
 
-__all__ = ["ChosenSlate", "Recommender", "choose", "choose_slate", "recommendation_id_of", "too_few_items"]
+__all__ = ["Asked", "ChosenSlate", "Recommender", "choose", "choose_slate", "recommendation_id_of", "too_few_items"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
 
 CORRECTIONS_PER_CALL = 16
 """How often a correction looks at the model again because the log has grown meanwhile, before it gives up."""
+
+CHOSEN_AT_ONCE = 10
+"""So many slates of a batch are chosen in one piece of work: other calls that wait for a thread wait for no more."""
 
 ROWS_TIMES_ITEMS_AT_ONCE = 20_000
 ITEMS_AT_ONCE = 512
@@ -70,6 +74,14 @@ calls."""
 def recommendation_id_of(incarnation: str, request_id: str) -> str:
     """Return the id of a bandit's recommendation for a request, 32 hexadecimal digits: always the same."""
     return _digest(incarnation, request_id).hex()
+
+
+class Asked(NamedTuple):
+    """One of several requests; see `Recommender.recommend`."""
+
+    request: RecommendationRequest
+    min_model_version: int = 0
+    strict_candidates: bool = False
 
 
 class ChosenSlate(NamedTuple):
@@ -316,6 +328,124 @@ class Recommender:
             model = await self._models.follow(name)
         raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
 
+    async def recommend_all(
+        self, name: BanditName, asked: Sequence[Asked], *, time_left: Callable[[], float | None] = lambda: None
+    ) -> Sequence[Recommendation | Exception]:
+        """Do what `recommend` does for each of one or more; return what became of each, or its error.
+
+        Slates are chosen away from the event loop and recorded together. One of which anything is not as usual is asked
+        for by itself: a request that is repeated or refused, a change of items meanwhile, a store that is away.
+
+        Parameters
+        ----------
+        time_left
+            Returns how many seconds the caller still waits, None for as long as it takes. What is left then is not
+            tried: an `UnavailableError`.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit.
+        UnavailableError
+            The store is away, and there is no model.
+        """
+        model = await self._models.get_model(name)
+        wanted = max(one.min_model_version for one in asked)
+        if model.version < wanted:
+            with suppress(UnavailableError):  # the model that is there does for others
+                model = await self._models.catch_up(name, wanted)
+        completed = [one._replace(request=self._complete(one.request, model)) for one in asked]
+        outcomes = await self._answer_over_quota(name, [one.request for one in completed], model)
+        usual = [
+            place
+            for place, one in enumerate(completed)
+            if place not in outcomes and one.min_model_version <= model.version
+        ]
+        chosen: dict[int, ChosenSlate] = {}
+        for first in range(0, len(usual), CHOSEN_AT_ONCE):
+            if time_left() == 0.0:
+                break
+            part = {place: completed[place] for place in usual[first : first + CHOSEN_AT_ONCE]}
+            choosing = partial(self._choose_each, model, part)
+            chosen |= await asyncio.get_running_loop().run_in_executor(self._executor, choosing)
+        outcomes |= await self._record_all(name, {place: completed[place].request for place in chosen}, chosen, model)
+        for place, (request, version, strict) in enumerate(completed):
+            if place not in outcomes:
+                outcomes[place] = await self._recommend_alone(
+                    name, request, version, strict_candidates=strict, has_time=time_left() != 0.0
+                )
+        return [outcomes[place] for place in range(len(asked))]
+
+    async def _answer_over_quota(
+        self, name: BanditName, requests: Sequence[RecommendationRequest], model: Model
+    ) -> dict[int, Recommendation | Exception]:
+        """Return what becomes of those requests with whose slates a tenant would have more than its quota."""
+        outcomes: dict[int, Recommendation | Exception] = {}
+        for place, request in enumerate(requests):
+            try:
+                await self._quotas.check(name.tenant, {quota: (place + 1) * added for quota, added in A_SLATE.items()})
+            except QuotaError as refusal:
+                try:
+                    outcomes[place] = await self._find_repeated(name, request, model) or refusal
+                except TopkBanditError as error:
+                    outcomes[place] = error
+        return outcomes
+
+    def _choose_each(self, model: Model, part: Mapping[int, Asked]) -> dict[int, ChosenSlate]:
+        """Choose slates; those that the model refuses are left out."""
+        chosen: dict[int, ChosenSlate] = {}
+        for place, one in part.items():
+            start = time.perf_counter()
+            with suppress(NotFoundError, NotReadyError, InvalidArgumentError):
+                chosen[place] = choose(model, one.request, strict_candidates=one.strict_candidates)
+                self._hooks.decided(chosen[place].recommendation, time.perf_counter() - start)
+        return chosen
+
+    async def _record_all(
+        self,
+        name: BanditName,
+        requests: Mapping[int, RecommendationRequest],
+        chosen: Mapping[int, ChosenSlate],
+        model: Model,
+    ) -> dict[int, Recommendation | Exception]:
+        """Record slates together and return what became of them; those that were not recorded now are left out."""
+        slates = [
+            NewSlate(request, chosen[place].recommendation, self._is_set_aside(name, request, model))
+            for place, request in requests.items()
+        ]
+        if not slates:
+            return {}
+        recorded = self._store.record_recommendations(
+            name, slates, incarnation=model.incarnation, items_position=model.items_position
+        )
+        try:
+            written = await self._models.take_in(name, recorded)
+        except TopkBanditError:
+            return {}
+        outcomes: dict[int, Recommendation | Exception] = {}
+        for place, one in zip(requests, written, strict=True):
+            if isinstance(one, RecordOutcome) and one.status is RecordStatus.RECORDED and one.recommendation:
+                outcomes[place] = await self._give_out(name, one, one.recommendation, chosen[place].odd)
+        return outcomes
+
+    async def _recommend_alone(
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        version: int,
+        *,
+        strict_candidates: bool,
+        has_time: bool,
+    ) -> Recommendation | Exception:
+        """Return what becomes of one of several requests that is not as usual."""
+        if not has_time:
+            return UnavailableError("not tried, since the caller's time was up", nothing_sent=True)
+        await asyncio.sleep(0)  # others have their turns: a slate that is chosen on the event loop takes a while
+        try:
+            return await self.recommend(name, request, min_model_version=version, strict_candidates=strict_candidates)
+        except Exception as error:  # noqa: BLE001 - it stops no other
+            return error
+
     async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
         """Note that a slate was shown, or another instead of it."""
         return await self._models.take_in(name, self._store.activate(name, recommendation_id, shown_slate))
@@ -463,22 +593,23 @@ class Recommender:
     async def _record(
         self, name: BanditName, request: RecommendationRequest, recommendation: Recommendation, model: Model
     ) -> RecordOutcome:
-        rate = self._models.find_slate_rate(name)
-        most = model.settings.learned_per_second
-        aside = is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
         recorded = self._store.record_recommendation(
             name,
             request,
             recommendation,
             incarnation=model.incarnation,
             items_position=model.items_position,
-            aside=aside,
+            aside=self._is_set_aside(name, request, model),
         )
         try:
             return await self._models.take_in(name, recorded)
         except NotFoundError:
             await self._models.confirm_gone(name)
             raise
+
+    def _is_set_aside(self, name: BanditName, request: RecommendationRequest, model: Model) -> bool:
+        rate, most = self._models.find_slate_rate(name), model.settings.learned_per_second
+        return is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
 
     async def _give_out(
         self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation, odd: OddFeatures

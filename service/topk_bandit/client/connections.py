@@ -37,6 +37,9 @@ _HEALTH = "/grpc.health.v1.Health/Check"
 """What each connection is asked first: it needs no key, and does nothing."""
 
 
+_NOT_SENT_AGAIN = frozenset({"AmendReward", "BatchRecommend"})
+"""Calls about slates that are not sent once more because they are not answered soon."""
+
 _STUBS: tuple[type[Any], ...] = (
     BanditServiceStub,
     RecommenderServiceStub,
@@ -137,9 +140,9 @@ class _Both:
 
     def _is_quick(self, operation: Operation[Any]) -> bool:
         is_quick = operation.stub is RecommenderServiceStub and operation.repeatable
-        # An amendment that is late could undo a later one; what is hedged is sent twice as it is.
+        # An amendment that is late could undo a later one, and a batch takes its time; what is hedged is sent twice.
         is_hedged = self._spare is not None and operation.hedged
-        return is_quick and operation.method != "AmendReward" and not is_hedged
+        return is_quick and operation.method not in _NOT_SENT_AGAIN and not is_hedged
 
     def _begin_again(
         self, operation: Operation[Any], error: grpc.RpcError, *, before: _Attempt, left: float

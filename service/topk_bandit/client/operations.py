@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
@@ -30,6 +30,7 @@ from topk_bandit.client.values import (
     RewardPoint,
     RewardReceipt,
     RewardTimes,
+    SlateRequest,
     Source,
 )
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -43,7 +44,7 @@ from topk_bandit.wire.recommendations import ACTIVATIONS, GROUPS, OUTCOMES
 from topk_bandit.wire.rules import ABSENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from google.protobuf.message import Message
 
@@ -66,6 +67,7 @@ __all__ = [
 T = TypeVar("T")
 
 _MAX_BATCH = 1000
+_MAX_SLATES = 100
 
 _POINT = Form(RewardPoint, bandit_pb.RewardPoint, parts={"delay": SPAN})
 _REWARD_TIMES = Form(
@@ -205,6 +207,51 @@ class Operations:
             explain_item_ids=None if explain is None else texts("explain_item_ids", explain),
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _slate_in, hedged=True)
+
+    def recommend_batch(
+        self,
+        bandit: str,
+        requests: Iterable[SlateRequest],
+        *,
+        min_model_version: int,
+        strict_candidates: bool,
+    ) -> Iterator[Operation[Sequence[Recommendation | ClientError]]]:
+        """Ask for many slates, as many in a call as the service takes."""
+        asked = [
+            self._entry(
+                f"requests[{place}]",
+                bandit,
+                one,
+                min_model_version=min_model_version,
+                strict_candidates=strict_candidates,
+            )
+            for place, one in enumerate(several("requests", requests))
+        ]
+        for start in range(0, len(asked), _MAX_SLATES):
+            part = asked[start : start + _MAX_SLATES]
+            request = recommender_pb.BatchRecommendRequest(bandit=self._name(bandit), requests=part)
+            yield Operation(RecommenderServiceStub, "BatchRecommend", request, partial(_slates_in, len(part)))
+
+    def _entry(
+        self, path: str, bandit: str, asked: SlateRequest, *, min_model_version: int, strict_candidates: bool
+    ) -> recommender_pb.RecommendRequest:
+        """Return one of several requests for slates as a message, whose bandit is that of all."""
+        if not isinstance(asked, SlateRequest):
+            raise refuse(path, asked)
+        operation = self.recommend(
+            bandit,
+            asked.context,
+            candidates=asked.candidates,
+            request_id=asked.request_id,
+            features=asked.features,
+            min_model_version=min_model_version,
+            strict_candidates=strict_candidates,
+            baseline=asked.baseline,
+            group_key=asked.group_key,
+        )
+        request = cast("recommender_pb.RecommendRequest", operation.request)
+        request.ClearField("bandit")
+        return request
 
     def activate(
         self, bandit: str, recommendation_id: str, shown: Iterable[str] | None
@@ -450,6 +497,13 @@ def _slate_in(response: recommender_pb.RecommendResponse) -> Recommendation:
     if not response.item_ids:
         raise no_answer("holds no slate")
     return recommendation_of(response)
+
+
+def _slates_in(count: int, response: recommender_pb.BatchRecommendResponse) -> Sequence[Recommendation | ClientError]:
+    """Return the slates in a response of so many results, or the errors in their place."""
+    if len(response.results) != count:
+        raise no_answer(f"holds {len(response.results)} results, not {count}")
+    return [error_of_entry(one.error) if one.HasField("error") else _slate_in(one.slate) for one in response.results]
 
 
 def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendation:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from topk_bandit.client.bandit_settings import BanditChanges, BanditSettings
+    from topk_bandit.client.errors import ClientError
     from topk_bandit.client.imports import ImportProgress, PastObservation
     from topk_bandit.client.operations import Operation, Page
     from topk_bandit.client.retries import RetryPolicy
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         BatchOutcome,
         Recommendation,
         RewardReceipt,
+        SlateRequest,
         Source,
         Tls,
     )
@@ -264,6 +266,37 @@ class Client(Studies, Operators):
         except Exception as error:  # noqa: BLE001, a page that has a fallback never breaks
             return own(error=error)
         return self._fallbacks.came(bandit, slate)
+
+    def recommend_batch(
+        self,
+        bandit: str,
+        requests: Iterable[SlateRequest],
+        *,
+        min_model_version: int = 0,
+        strict_candidates: bool = False,
+        timeout: float = 60.0,
+    ) -> list[Recommendation | ClientError]:
+        """Return a slate for each of many requests, such as one for each reader of a mail, in their order.
+
+        A request that is refused has its error in the place of its slate, and stops no other. They go in calls of up to
+        100, each with its own `timeout`. When a call fails, its error is raised. The same requests again, with
+        request ids of their own, get the same slates.
+
+        Parameters
+        ----------
+        requests
+            What is asked for each slate, as in `recommend`. A request without an id gets a new one.
+        min_model_version, strict_candidates
+            As for `recommend`, the same for all.
+        """
+        parts = self._operations.recommend_batch(
+            bandit, requests, min_model_version=min_model_version, strict_candidates=strict_candidates
+        )
+        slates: list[Recommendation | ClientError] = []
+        for part in parts:
+            found = self._run(part, timeout)
+            slates += found
+        return slates
 
     def activate(
         self,

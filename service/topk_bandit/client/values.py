@@ -20,7 +20,7 @@ from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
 
     from topk_bandit.client.errors import ClientError
@@ -53,6 +53,7 @@ __all__ = [
     "RewardReceipt",
     "RewardTimes",
     "ShadowStats",
+    "SlateRequest",
     "Source",
     "Stage",
     "Tls",
@@ -179,6 +180,18 @@ class Item:
     item_id: str
     available: bool = True
     features: Any = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlateRequest:
+    """One of several requests for slates; each field is as for `Client.recommend`."""
+
+    context: Sequence[float] = ()
+    features: object = None
+    candidates: Sequence[str] | None = None
+    request_id: str | None = None
+    baseline: Sequence[str] | None = None
+    group_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

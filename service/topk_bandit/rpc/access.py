@@ -49,12 +49,15 @@ class Rule:
         Whether its calls are in the audit log: those that create, change or delete what is managed.
     operators
         Whether the scope of operators is as good: they read what there is, and back it up.
+    counted
+        Name of a repeated field of which each entry counts as a call for quotas; empty where the call is one.
     """
 
     scope: Scope
     field: str = ""
     audited: bool = False
     operators: bool = False
+    counted: str = ""
 
     def admits(self, scopes: Collection[Scope]) -> bool:
         """Return whether a key with these scopes may call."""
@@ -63,6 +66,10 @@ class Rule:
     def resource(self, request: Message) -> str:
         """Return what a call is about, by name."""
         return str(attrgetter(self.field)(request)) if self.field else fields.ALL_TENANTS
+
+    def count(self, request: Message) -> int:
+        """Return as how many calls a request counts."""
+        return len(getattr(request, self.counted)) if self.counted else 1
 
 
 def _rules(service: str, **of_methods: Rule) -> dict[str, Rule]:
@@ -73,6 +80,7 @@ RULES: Mapping[str, Rule] = {
     **_rules(
         "topk_bandit.v1.RecommenderService",
         Recommend=Rule(Scope.RECOMMEND, "bandit"),
+        BatchRecommend=Rule(Scope.RECOMMEND, "bandit", counted="requests"),
         Activate=Rule(Scope.RECOMMEND, "bandit"),
         Reward=Rule(Scope.REWARD, "bandit"),
         VoidReward=Rule(Scope.REWARD, "bandit"),

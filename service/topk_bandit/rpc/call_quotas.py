@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.quotas import Quota, Quotas
 
-__all__ = ["BURST_SECONDS", "Bucket", "CallQuotas", "take_token"]
+__all__ = ["BURST_SECONDS", "Bucket", "CallQuotas", "charge", "take_token"]
 
 BURST_SECONDS = 1.0
 """A bucket holds what comes in within so long."""
@@ -49,6 +49,20 @@ def take_token(bucket: Bucket, *, rate: int, now: float) -> tuple[Bucket, float]
     return (Bucket(lacking, now), 0.0) if wait <= _ROUNDING_SECONDS else (bucket, wait)
 
 
+def charge(bucket: Bucket, tokens: int, *, rate: int, now: float) -> Bucket:
+    """Return a bucket from which so many more tokens were taken, also those that are not there yet.
+
+    Parameters
+    ----------
+    rate, now
+        As for `take_token`.
+    """
+    lacking = max(0.0, bucket.lacking - (now - bucket.at) * rate) + tokens
+    full = rate * BURST_SECONDS
+    # A bucket lacks no more than it holds: what goes beyond comes from the future.
+    return Bucket(min(lacking, full), now + max(0.0, lacking - full) / rate)
+
+
 class CallQuotas:
     """The buckets of a worker; of tenants that have keys alone, so that there are never many.
 
@@ -73,3 +87,9 @@ class CallQuotas:
         known = self._buckets.get((tenant, quota), Bucket())
         self._buckets[tenant, quota], wait = take_token(known, rate=limit, now=self._clock())
         return QuotaError(quota, tenant, limit=limit, used=limit, retry_after=wait) if wait else None
+
+    def charge(self, tenant: str, quota: Quota, tokens: int) -> None:
+        """Take more tokens for a call that had one; those that are not there yet are waited for by the next calls."""
+        known = self._buckets.get((tenant, quota))
+        if tokens and known is not None and (limit := self._quotas.limit(tenant, quota)) != UNLIMITED:
+            self._buckets[tenant, quota] = charge(known, tokens, rate=limit, now=self._clock())

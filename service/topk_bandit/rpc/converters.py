@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from topk_bandit.bandits.recommender import Asked
 from topk_bandit.domain.bandits import (
     REGRET_CONFIDENCE,
     WHOLE_ITEMS,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BATCH",
     "MAX_EXPLAINED",
+    "MAX_SLATES",
     "PageRequest",
     "activation_request",
     "activation_to_proto",
@@ -58,6 +60,7 @@ __all__ = [
     "bandit_to_proto",
     "bandit_update",
     "bandits_to_proto",
+    "batch_of_requests",
     "batch_of_rewards",
     "context_from_proto",
     "item_page",
@@ -79,7 +82,7 @@ Receipt = TypeVar(
     recommender_pb.AmendRewardResponse,
 )
 
-MAX_BATCH, MAX_EXPLAINED = 1000, 100
+MAX_BATCH, MAX_EXPLAINED, MAX_SLATES = 1000, 100, 100
 _DEFAULT_BANDITS_PER_PAGE = 100
 _MAX_BANDITS_PER_PAGE = 1000
 _DEFAULT_ITEMS_PER_PAGE = 1000
@@ -114,6 +117,27 @@ def recommendation_request(
 def _explained(request: recommender_pb.RecommendRequest) -> tuple[str, ...]:
     fields.size("explain_item_ids", len(request.explain_item_ids), most=MAX_EXPLAINED)
     return fields.item_ids("explain_item_ids", request.explain_item_ids)
+
+
+def batch_of_requests(
+    request: recommender_pb.BatchRecommendRequest,
+) -> tuple[BanditName, list[Asked | InvalidArgumentError]]:
+    """Return which bandit a BatchRecommend asks, and for each entry what, or what is wrong with it."""
+    name = fields.bandit_name("bandit", request.bandit)
+    fields.size("requests", len(request.requests), most=MAX_SLATES)
+    return name, [_asked(index, entry, request.bandit) for index, entry in enumerate(request.requests)]
+
+
+def _asked(index: int, entry: recommender_pb.RecommendRequest, bandit: str) -> Asked | InvalidArgumentError:
+    path = f"requests[{index}]"
+    if entry.bandit not in {"", bandit}:
+        return InvalidArgumentError(f"{path}.bandit", "must be the bandit of the whole call, or empty")
+    entry.bandit = bandit
+    try:
+        _, wanted, version = recommendation_request(entry)
+    except InvalidArgumentError as error:
+        return InvalidArgumentError(f"{path}.{error.field}", error.problem)
+    return Asked(wanted, version, entry.strict_candidates)
 
 
 def context_from_proto(

@@ -249,6 +249,8 @@ class GuardedMethod:
         begun = clock()
         request = await do_aside(self._parse, payload)
         admission.permit(request)
+        if self._rule is not None and self._rule.counted:
+            guard.call_quotas.charge(admission.tenant, self._rate, self._rule.count(request) - 1)
         parsed = clock()
         response = await self._respond(request, context, admission)
         handled = clock()

@@ -18,7 +18,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_PINNED, MAX_RULES
 from topk_bandit.domain.studies import MAX_LIST_SIZE
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import MAX_BATCH, MAX_EXPLAINED
+from topk_bandit.rpc.converters import MAX_BATCH, MAX_EXPLAINED, MAX_SLATES
 from topk_bandit.rpc.features import MAX_FEATURES, MAX_LABELS
 from topk_bandit.rpc.imports import MAX_ROWS
 from topk_bandit.rpc.json_parsing import LIBRARYS_OWN
@@ -45,6 +45,7 @@ MOST_OF_FIELDS: dict[str, int] = {
     "ActivateRequest.shown_item_ids": MAX_SLATE_SIZE,
     "AmendRewardRequest.item_values": MAX_SLATE_SIZE,
     "Bandit.baseline_item_ids": MAX_SLATE_SIZE,
+    "BatchRecommendRequest.requests": MAX_SLATES,
     "BatchRewardRequest.rewards": MAX_BATCH,
     "Bandit.rules": MAX_RULES,
     "CategoricalFeature.values": MAX_CONTEXT_WIDTH,

@@ -68,7 +68,7 @@ MOST_AT_ONCE = 4
 
 _METHODS = {
     # Neither AmendReward nor UpsertItems: an owner that hung, and was given up, would undo later ones when it goes on.
-    recommender_service_pb2: ("Recommend", "Activate", "Reward", "BatchReward", "VoidReward"),
+    recommender_service_pb2: ("Recommend", "BatchRecommend", "Activate", "Reward", "BatchReward", "VoidReward"),
     bandit_service_pb2: ("RetireItems", "GetBanditStats"),
     operator_service_pb2: ("ExplainRecommendation", "ListTopSlates", "GetBanditHistory", "VerifyBandit"),
 }
@@ -218,7 +218,7 @@ class Peers:
         method
             One of `PASSED_ON`.
         request
-            Its message. A `Recommend` without a request id gets one, since it may be begun twice.
+            Its message. What asks for a slate without a request id gets one, since it may be begun twice.
 
         Raises
         ------
@@ -231,8 +231,9 @@ class Peers:
         if not owner.has_place(bandit):
             self._note("busy")
             return None
-        if not getattr(request, "request_id", "-"):
-            request.request_id = uuid.uuid4().hex
+        for one in (request, *getattr(request, "requests", ())):
+            if not getattr(one, "request_id", "-"):
+                one.request_id = uuid.uuid4().hex
         try:
             answer = await owner.ask(method, bandit, request)
         except _NotAnsweredError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import converters, fields, imports
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.recommender import Recommender
-    from topk_bandit.domain.bandits import RewardReceipt
+    from topk_bandit.domain.bandits import Recommendation, RewardReceipt
     from topk_bandit.rpc.failures import FailureReporter
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
 __all__ = ["FEEDBACK_METHODS", "READ_ONLY_METHODS", "BanditServicer", "RecommenderServicer"]
+
+Outcome = TypeVar("Outcome")
 
 # GetBanditStats is not among them: it closes what is overdue before it counts.
 READ_ONLY_METHODS = frozenset(
@@ -62,6 +64,27 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
             name, wanted, min_model_version=version, strict_candidates=request.strict_candidates
         )
         return converters.recommendation_to_proto(recommendation)
+
+    async def BatchRecommend(
+        self, request: recommender_pb.BatchRecommendRequest, context: Context
+    ) -> recommender_pb.BatchRecommendResponse:
+        """Give out slates, each with a result of its own."""
+        name, entries = await do_aside(converters.batch_of_requests, request)
+        asked = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
+        answering = self._use_cases.recommend_all(name, asked, time_left=context.time_remaining) if asked else None
+        outcomes = iter(() if answering is None else await answering)
+        response = recommender_pb.BatchRecommendResponse()
+        for index, entry in enumerate(entries):
+            path = f"requests[{index}]"
+            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(next(outcomes), path)
+            response.results.append(self._slate(outcome))
+        return response
+
+    def _slate(self, outcome: Recommendation | Exception) -> recommender_pb.RecommendResult:
+        if isinstance(outcome, Exception):
+            failure = self._failures.failure(outcome, call="BatchRecommend")
+            return recommender_pb.RecommendResult(error=reward_error(failure))
+        return recommender_pb.RecommendResult(slate=converters.recommendation_to_proto(outcome))
 
     async def Activate(
         self, request: recommender_pb.ActivateRequest, _context: Context
@@ -115,7 +138,8 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         outcomes = iter(await self._use_cases.rewards(name, posted) if posted else ())
         response = recommender_pb.BatchRewardResponse()
         for index, entry in enumerate(entries):
-            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(next(outcomes), index)
+            path = f"rewards[{index}]"
+            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(next(outcomes), path)
             response.results.append(self._result(outcome))
         return response
 
@@ -126,10 +150,10 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
 
 
-def _place_problem(outcome: RewardReceipt | Exception, index: int) -> RewardReceipt | Exception:
+def _place_problem(outcome: Outcome | Exception, path: str) -> Outcome | Exception:
     """Return what became of an entry, with the path of the bad field as the caller wrote it."""
     if isinstance(outcome, InvalidArgumentError):
-        return InvalidArgumentError(f"rewards[{index}].{outcome.field}", outcome.problem)
+        return InvalidArgumentError(f"{path}.{outcome.field}", outcome.problem)
     return outcome
 
 

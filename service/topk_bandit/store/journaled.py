@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         Recommendation,
         RecommendationRequest,
     )
-    from topk_bandit.store.log import BanditRecord, Correctable, ImportPart, LostEvents, Skip
+    from topk_bandit.store.log import BanditRecord, Correctable, ImportPart, LostEvents, NewSlate, Skip
     from topk_bandit.store.rules.decisions import Known
 
 __all__ = ["REWARDS_AT_ONCE", "TRIES", "Commits", "Committed", "Due", "JournaledStore", "Sought", "too_fast"]
@@ -303,8 +303,45 @@ class JournaledStore(Store):
         outcome = decision.answer
         if outcome.status is not RecordStatus.RECORDED or decision.commit is None:
             return Written(outcome)
-        dated = replace(recommendation, deadline_ms=committed.at_ms + decision.commit.wait_ms)
-        return Written(RecordOutcome(RecordStatus.RECORDED, dated, committed.position), (committed.appended,))
+        return Written(_recorded(recommendation, decision.commit, committed), (committed.appended,))
+
+    async def record_recommendations(
+        self, name: BanditName, chosen: Sequence[NewSlate], *, incarnation: str, items_position: int
+    ) -> Written[Sequence[RecordOutcome | Exception]]:
+        """See `Store.record_recommendations`."""
+        ids = [one.recommendation.recommendation_id for one in chosen]
+        presumed = [self._presume(name, one, items_position=items_position) for one in ids]
+        known = [one for one in presumed if one is not None]
+        if len(known) < len(ids):
+            known = [await self._read(name, Sought(tuple(dict.fromkeys(ids)), recalls=True))] * len(ids)
+        outcomes: list[RecordOutcome | Exception] = []
+        decided: dict[int, tuple[Known, Commit]] = {}
+        for place, (one, state) in enumerate(zip(chosen, known, strict=True)):
+            try:
+                check_request(one.request, self.data_version)
+                decision = slates.record(
+                    state,
+                    one.request,
+                    one.recommendation,
+                    incarnation=incarnation,
+                    items_position=items_position,
+                    aside=one.aside,
+                )
+            except TopkBanditError as error:
+                outcomes.append(error)
+                continue
+            outcomes.append(decision.answer)
+            if decision.commit is not None:
+                decided[place] = state, decision.commit
+        if not decided:
+            return Written(outcomes)
+        committed, _ = await self._commit(name, list(decided.values()), is_durable=False, hands_on=True)
+        for (place, (_, commit)), outcome in zip(decided.items(), committed, strict=True):
+            if isinstance(outcome, Committed):
+                outcomes[place] = _recorded(chosen[place].recommendation, commit, outcome)
+            else:
+                outcomes[place] = outcome or RecordOutcome(RecordStatus.STALE)
+        return Written(outcomes, tuple(one.appended for one in committed if isinstance(one, Committed)))
 
     async def find_recommendation(
         self, name: BanditName, request: RecommendationRequest, recommendation_id: str
@@ -504,6 +541,12 @@ class JournaledStore(Store):
             if isinstance(outcome, Exception):
                 raise outcome
         return committed.achieved(durability) if isinstance(committed, Committed) else None  # type: ignore[arg-type]
+
+
+def _recorded(recommendation: Recommendation, commit: Commit, committed: Committed) -> RecordOutcome:
+    """Return what became of a slate that was recorded."""
+    dated = replace(recommendation, deadline_ms=committed.at_ms + commit.wait_ms)
+    return RecordOutcome(RecordStatus.RECORDED, dated, committed.position)
 
 
 def _of_different_slates(left: Mapping[int, Reward]) -> dict[int, Reward]:

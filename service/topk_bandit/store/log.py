@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from topk_bandit.domain.bandits import NOTHING_NAMED, WHOLE_ITEMS
 from topk_bandit.domain.durability import IN_MEMORY, Durability
@@ -55,6 +55,7 @@ __all__ = [
     "ImportProgress",
     "LogSlice",
     "LostEvents",
+    "NewSlate",
     "RecordOutcome",
     "RecordStatus",
     "Skip",
@@ -127,6 +128,14 @@ class RecordStatus(StrEnum):
     RECORDED = "recorded"
     REPEATED = "repeated"
     STALE = "stale"
+
+
+class NewSlate(NamedTuple):
+    """A slate that was chosen, with its request, and whether it is set aside."""
+
+    request: RecommendationRequest
+    recommendation: Recommendation
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -622,6 +631,23 @@ class Store(Protocol):
             REQUEST_ID_REUSED: the id is recorded with another context or other candidates.
         NotReadyError
             SLATE_GONE: it is recorded, has ended, and the log does not go back to it any more.
+        """
+        ...
+
+    async def record_recommendations(
+        self, name: BanditName, chosen: Sequence[NewSlate], *, incarnation: str, items_position: int
+    ) -> Written[Sequence[RecordOutcome | Exception]]:
+        """Do what `record_recommendation` does for each of several, in order; return what became of each, or its error.
+
+        What one is refused with stops no other. A slate of which something has changed meanwhile is STALE: whether it
+        is recorded is found out by itself.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such bandit.
+        UnavailableError
+            The store is away.
         """
         ...
 

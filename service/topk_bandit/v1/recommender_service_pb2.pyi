@@ -169,6 +169,28 @@ class RecommendResponse(_message.Message):
     absent_items: _containers.RepeatedCompositeFieldContainer[AbsentItem]
     def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ..., stage: _Optional[_Union[Stage, str]] = ..., group: _Optional[_Union[Group, str]] = ..., relaxed_rules: _Optional[_Iterable[str]] = ..., absent_items: _Optional[_Iterable[_Union[AbsentItem, _Mapping]]] = ...) -> None: ...
 
+class BatchRecommendRequest(_message.Message):
+    __slots__ = ("bandit", "requests")
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    bandit: str
+    requests: _containers.RepeatedCompositeFieldContainer[RecommendRequest]
+    def __init__(self, bandit: _Optional[str] = ..., requests: _Optional[_Iterable[_Union[RecommendRequest, _Mapping]]] = ...) -> None: ...
+
+class BatchRecommendResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[RecommendResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[RecommendResult, _Mapping]]] = ...) -> None: ...
+
+class RecommendResult(_message.Message):
+    __slots__ = ("slate", "error")
+    SLATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    slate: RecommendResponse
+    error: RewardError
+    def __init__(self, slate: _Optional[_Union[RecommendResponse, _Mapping]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ...) -> None: ...
+
 class AbsentItem(_message.Message):
     __slots__ = ("item_id", "reason", "rule")
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]

@@ -32,6 +32,11 @@ class RecommenderServiceStub(object):
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendResponse.FromString,
                 )
+        self.BatchRecommend = channel.unary_unary(
+                '/topk_bandit.v1.RecommenderService/BatchRecommend',
+                request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendResponse.FromString,
+                )
         self.Activate = channel.unary_unary(
                 '/topk_bandit.v1.RecommenderService/Activate',
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateRequest.SerializeToString,
@@ -77,6 +82,15 @@ class RecommenderServiceServicer(object):
 
     def Recommend(self, request, context):
         """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BatchRecommend(self, request, context):
+        """BatchRecommend returns a slate for each of many contexts of one bandit, such as one for each reader of a mail. Each has an outcome of
+        its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
+        one that Recommend returns.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,6 +144,11 @@ def add_RecommenderServiceServicer_to_server(servicer, server):
                     servicer.Recommend,
                     request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendResponse.SerializeToString,
+            ),
+            'BatchRecommend': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchRecommend,
+                    request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendResponse.SerializeToString,
             ),
             'Activate': grpc.unary_unary_rpc_method_handler(
                     servicer.Activate,
@@ -193,6 +212,23 @@ class RecommenderService(object):
         return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.RecommenderService/Recommend',
             topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendRequest.SerializeToString,
             topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def BatchRecommend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.RecommenderService/BatchRecommend',
+            topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -48,6 +48,11 @@ class RecommenderServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RecommenderServiceAsyncStub: ...
     Recommend: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendRequest, _recommender_service_pb2.RecommendResponse]
     """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
+    BatchRecommend: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.BatchRecommendRequest, _recommender_service_pb2.BatchRecommendResponse]
+    """BatchRecommend returns a slate for each of many contexts of one bandit, such as one for each reader of a mail. Each has an outcome of
+    its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
+    one that Recommend returns.
+    """
     Activate: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.ActivateRequest, _recommender_service_pb2.ActivateResponse]
     """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
     requires_activation. It is safe to send again.
@@ -88,6 +93,11 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Recommend: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendRequest, _recommender_service_pb2.RecommendResponse]  # type: ignore[assignment]
     """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
+    BatchRecommend: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.BatchRecommendRequest, _recommender_service_pb2.BatchRecommendResponse]  # type: ignore[assignment]
+    """BatchRecommend returns a slate for each of many contexts of one bandit, such as one for each reader of a mail. Each has an outcome of
+    its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
+    one that Recommend returns.
+    """
     Activate: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.ActivateRequest, _recommender_service_pb2.ActivateResponse]  # type: ignore[assignment]
     """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
     requires_activation. It is safe to send again.
@@ -131,6 +141,17 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_recommender_service_pb2.RecommendResponse, _abc.Awaitable[_recommender_service_pb2.RecommendResponse]]:
         """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id."""
+
+    @_abc_1.abstractmethod
+    def BatchRecommend(
+        self,
+        request: _recommender_service_pb2.BatchRecommendRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recommender_service_pb2.BatchRecommendResponse, _abc.Awaitable[_recommender_service_pb2.BatchRecommendResponse]]:
+        """BatchRecommend returns a slate for each of many contexts of one bandit, such as one for each reader of a mail. Each has an outcome of
+        its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
+        one that Recommend returns.
+        """
 
     @_abc_1.abstractmethod
     def Activate(

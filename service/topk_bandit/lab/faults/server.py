@@ -42,7 +42,7 @@ _COMES_TWICE_EVERY = 5
 
 NOT_AWAITED = frozenset(
     {
-        "record_recommendation", "expire_due", "note_follower", "note_loss", "save_snapshot",
+        "record_recommendation", "record_recommendations", "expire_due", "note_follower", "note_loss", "save_snapshot",
         "study.claim_design", "study.report_design",
     }
 )  # fmt: skip
