@@ -167,6 +167,10 @@ class Shop:
             return recommendation
         return self._decide(loop, replace(request, request_id=recommendation_id), strict=strict_candidates)
 
+    async def find_id(self, name: BanditName, request_id: str) -> str:
+        await self._enter("find_id", name)
+        return request_id
+
     async def recommend_all(
         self, name: BanditName, asked: Sequence[Asked], *, time_left: Callable[[], float | None]
     ) -> list[Recommendation | Exception]:

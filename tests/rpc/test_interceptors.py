@@ -71,13 +71,10 @@ class SlowOwner:
 
     has_others = True
 
-    def owns(self, _bandit: str) -> bool:
-        return False
-
     def worker_header(self, _bandit: str = "") -> str:
         return ""
 
-    async def ask(self, _method: str, _bandit: str, _request: Message) -> Message:
+    async def answer(self, _method: str, _bandit: str, _request: Message, _here: object) -> Message:
         self.asked = True
         try:
             await self.go_on.wait()

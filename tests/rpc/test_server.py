@@ -119,7 +119,7 @@ def test_what_became_of_slates_has_places_of_its_own(narrow: RunningServer) -> N
         assert refused(stub.Recommend, RECOMMEND).reason == "CALLS_IN_FLIGHT"
         calls += [method(request, timeout=PATIENCE) for method, request in feedback]
         until(lambda: {"reward", "activate"} <= set(narrow.shop.calls), what="the others are, too")
-        for method in ("Reward", "BatchReward", "Activate", "VoidReward", "AmendReward"):
+        for method in ("Reward", "BatchReward", "RewardPage", "Activate", "VoidReward", "AmendReward"):
             refusal = refused(channel.unary_unary(f"/{RECOMMENDER}/{method}"), b"\xff not even parsed")
             assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "CALLS_IN_FLIGHT")
         narrow.open_gate()

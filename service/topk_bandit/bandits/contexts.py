@@ -35,6 +35,7 @@ __all__ = [
     "check_own_rules",
     "complete_context",
     "fitting_features",
+    "known_context",
     "read_features",
     "take_items",
     "take_mask",
@@ -65,6 +66,14 @@ def check_context(settings: BanditSettings, context: Context) -> None:
         raise InvalidArgumentError("context", "can't be used: the bandit has a context_schema, so give features")
     elif len(context) != settings.context_dim:
         raise InvalidArgumentError("context", f"expected {settings.context_dim} numbers, got {len(context)}")
+
+
+def known_context(settings: BanditSettings, context: Context) -> Context:
+    """Return a request's context without those features that a bandit does not know: all, if it has no schema."""
+    if not isinstance(context, Features):
+        return context
+    names = {feature.name for feature in settings.context_schema or ()}
+    return Features(tuple(one for one in context.values if one[0] in names)) if names else ()
 
 
 def complete_context(settings: BanditSettings, context: Context) -> Context:

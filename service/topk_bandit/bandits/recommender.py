@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from topk_bandit.bandits.contexts import check_context, complete_context
+from topk_bandit.bandits.contexts import check_context, complete_context, known_context
 from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.slate_rates import is_set_aside
 from topk_bandit.bandits.stages import baseline_of, gets_baseline, group_of, no_baseline
@@ -473,6 +473,10 @@ class Recommender:
         self._note_reward(name, reward, receipt)
         return receipt
 
+    async def find_id(self, name: BanditName, request_id: str) -> str:
+        """Return the id that a bandit's recommendation for a request has, if there is one."""
+        return recommendation_id_of((await self._store.get_bandit(name)).incarnation, request_id)
+
     async def rewards(self, name: BanditName, rewards: Sequence[Reward]) -> Sequence[RewardReceipt | Exception]:
         """Take in rewards, each with an outcome of its own; see `topk_bandit.store.log.Store.record_rewards`."""
         outcomes = await self._models.take_in(name, self._store.record_rewards(name, rewards))
@@ -528,7 +532,8 @@ class Recommender:
 
     def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out, and read the features as the model's schema has them."""
-        context = complete_context(model.settings, request.context)
+        asked = known_context(model.settings, request.context) if request.known_features_only else request.context
+        context = complete_context(model.settings, asked)
         return replace(request, request_id=request.request_id or self._new_id(), context=context)
 
     async def _decide(

@@ -26,10 +26,12 @@ from topk_bandit.client.values import (
     Durability,
     Item,
     Kernel,
+    PagePlacement,
     Recommendation,
     RewardPoint,
     RewardReceipt,
     RewardTimes,
+    SlatePage,
     SlateRequest,
     Source,
 )
@@ -238,6 +240,13 @@ class Operations:
         """Return one of several requests for slates as a message, whose bandit is that of all."""
         if not isinstance(asked, SlateRequest):
             raise refuse(path, asked)
+        request = self._asked(bandit, asked, min_model_version=min_model_version, strict_candidates=strict_candidates)
+        request.ClearField("bandit")
+        return request
+
+    def _asked(
+        self, bandit: str, asked: SlateRequest, *, min_model_version: int = 0, strict_candidates: bool = False
+    ) -> recommender_pb.RecommendRequest:
         operation = self.recommend(
             bandit,
             asked.context,
@@ -248,10 +257,60 @@ class Operations:
             strict_candidates=strict_candidates,
             baseline=asked.baseline,
             group_key=asked.group_key,
+            rules=asked.rules,
+            explain=None,
         )
-        request = cast("recommender_pb.RecommendRequest", operation.request)
-        request.ClearField("bandit")
+        return cast("recommender_pb.RecommendRequest", operation.request)
+
+    def recommend_page(
+        self,
+        placements: Iterable[PagePlacement],
+        *,
+        context: Iterable[float],
+        features: object,
+        group_key: str | None,
+        page_id: str | None,
+    ) -> Operation[SlatePage]:
+        """Ask for the slates of a page."""
+        request = message(
+            recommender_pb.RecommendPageRequest,
+            parent=self._parent,
+            page_id=page_id or self.new_request_id(),
+            context=numbers("context", context),
+            features=None if features is None else feature_values(features),
+            group_key=group_key,
+            placements=[
+                self._placement(f"placements[{place}]", one)
+                for place, one in enumerate(several("placements", placements))
+            ],
+        )
+        read = partial(_page_in, len(request.placements))
+        return Operation(RecommenderServiceStub, "RecommendPage", request, read)
+
+    def _placement(self, path: str, placement: PagePlacement) -> recommender_pb.RecommendRequest:
+        if not isinstance(placement, PagePlacement):
+            raise refuse(path, placement)
+        request = self._asked(placement.bandit, placement)
+        if placement.request_id is None:  # it is made from the page's id
+            request.ClearField("request_id")
         return request
+
+    def reward_page(
+        self, page_id: str, bandits: Iterable[str], value: float, *, reward_id: str, final: bool
+    ) -> Operation[Sequence[RewardReceipt | ClientError]]:
+        """Post one reward for all slates of a page."""
+        request = message(
+            recommender_pb.RewardPageRequest,
+            parent=self._parent,
+            page_id=page_id,
+            bandits=[self._name(bandit) for bandit in texts("bandits", bandits)],
+            value=number("value", value),
+            reward_id=reward_id,
+            final=final,
+        )
+        return Operation(
+            RecommenderServiceStub, "RewardPage", request, lambda response: list(map(_result, response.results))
+        )
 
     def activate(
         self, bandit: str, recommendation_id: str, shown: Iterable[str] | None
@@ -504,6 +563,16 @@ def _slates_in(count: int, response: recommender_pb.BatchRecommendResponse) -> S
     if len(response.results) != count:
         raise no_answer(f"holds {len(response.results)} results, not {count}")
     return [error_of_entry(one.error) if one.HasField("error") else _slate_in(one.slate) for one in response.results]
+
+
+def _page_in(count: int, response: recommender_pb.RecommendPageResponse) -> SlatePage:
+    """Return the page in a response of so many slates."""
+    if len(response.placements) != count:
+        raise no_answer(f"holds {len(response.placements)} slates, not {count}")
+    slates = (
+        error_of_entry(one.error) if one.HasField("error") else _slate_in(one.slate) for one in response.placements
+    )
+    return SlatePage(response.page_id, tuple(slates))
 
 
 def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendation:

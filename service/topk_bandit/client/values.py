@@ -45,6 +45,7 @@ __all__ = [
     "LiftVerdict",
     "LogReach",
     "OutboxStatus",
+    "PagePlacement",
     "Recommendation",
     "Refusal",
     "RewardOutcome",
@@ -53,6 +54,7 @@ __all__ = [
     "RewardReceipt",
     "RewardTimes",
     "ShadowStats",
+    "SlatePage",
     "SlateRequest",
     "Source",
     "Stage",
@@ -192,6 +194,30 @@ class SlateRequest:
     request_id: str | None = None
     baseline: Sequence[str] | None = None
     group_key: str | None = None
+    rules: Sequence[Rule | str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagePlacement(SlateRequest):
+    """One of the slates of a page; without a context, features and a group key of its own it has those of the page."""
+
+    bandit: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlatePage:
+    """The slates of a page.
+
+    Attributes
+    ----------
+    id
+        What one reward for all of them is posted for.
+    slates
+        A slate for each placement, in their order, or the error that is in its place.
+    """
+
+    id: str
+    slates: tuple[Recommendation | ClientError, ...]
 
 
 @dataclass(frozen=True, slots=True)

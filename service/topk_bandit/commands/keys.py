@@ -26,8 +26,8 @@ Make, list and revoke keys. A service that was given the file with --keys-file t
   topk-bandit keys list
   topk-bandit keys revoke 5f0c1e2d
 
-recommend    Recommend, BatchRecommend, Activate, NextQuestions
-reward       Reward, VoidReward, AmendReward, BatchReward, SubmitAnswers
+recommend    Recommend, BatchRecommend, RecommendPage, Activate, NextQuestions
+reward       Reward, VoidReward, AmendReward, BatchReward, RewardPage, SubmitAnswers
 manage       bandits, items, imports, studies and their designs: look, create, change, delete
 operate      GetBanditStats, and all calls of OperatorService: why slates were shown, how bandits stand
 """

@@ -379,6 +379,8 @@ class RecommendationRequest:
         What the slate keeps beside the bandit's own rules.
     explain
         Items of which the answer says why they are not there. It is asked, and never recorded.
+    known_features_only
+        Whether features that the bandit does not know are left out. It is asked, and never recorded.
     """
 
     request_id: str
@@ -388,6 +390,7 @@ class RecommendationRequest:
     group_key: str = ""
     rules: tuple[SlateRule, ...] = ()
     explain: tuple[str, ...] = ()
+    known_features_only: bool = False
 
 
 REGRET_CONFIDENCE = 0.9

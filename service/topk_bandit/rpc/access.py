@@ -81,6 +81,8 @@ RULES: Mapping[str, Rule] = {
         "topk_bandit.v1.RecommenderService",
         Recommend=Rule(Scope.RECOMMEND, "bandit"),
         BatchRecommend=Rule(Scope.RECOMMEND, "bandit", counted="requests"),
+        RecommendPage=Rule(Scope.RECOMMEND, "parent", counted="placements"),
+        RewardPage=Rule(Scope.REWARD, "parent", counted="bandits"),
         Activate=Rule(Scope.RECOMMEND, "bandit"),
         Reward=Rule(Scope.REWARD, "bandit"),
         VoidReward=Rule(Scope.REWARD, "bandit"),

@@ -110,6 +110,7 @@ def recommendation_request(
         group_key=fields.opaque_id("group_key", request.group_key) if request.group_key else "",
         rules=rules_from_proto("rules", request.rules) if request.rules else (),
         explain=_explained(request) if request.explain_item_ids else (),
+        known_features_only=request.known_features_only,
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
 
@@ -141,7 +142,11 @@ def _asked(index: int, entry: recommender_pb.RecommendRequest, bandit: str) -> A
 
 
 def context_from_proto(
-    prefix: str, message: recommender_pb.RecommendRequest | operator_pb.ListTopSlatesRequest | bandit_pb.PastObservation
+    prefix: str,
+    message: recommender_pb.RecommendRequest
+    | recommender_pb.RecommendPageRequest
+    | operator_pb.ListTopSlatesRequest
+    | bandit_pb.PastObservation,
 ) -> Context:
     """Return the context or the features of a request or a row, whose path `prefix` is."""
     if not message.features:

@@ -272,14 +272,11 @@ class GuardedMethod:
 
     async def _ask_owner(self, request: Any, context: Context, admission: Admission) -> Any:  # noqa: ANN401, messages
         """Return what the bandit's owner answers, or this worker if no other is asked."""
-        peers, bandit = self._guard.peers, admission.resource
-        if not peers.owns(bandit):
-            # The owner hears when the caller gives up, and knows whether it has begun; the audit log needs its answer.
-            admission.has_begun = admission.is_audited
-            answer = await peers.ask(self._full_name, bandit, request)
-            if answer is not None:
-                return answer
-        return await peers.answer_here(bandit, self._answer_here(request, context, admission))
+        # The owner hears when the caller gives up, and knows whether it has begun; the audit log needs its answer.
+        admission.has_begun = admission.is_audited
+        return await self._guard.peers.answer(
+            self._full_name, admission.resource, request, lambda: self._answer_here(request, context, admission)
+        )
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, PeerRefusedError):

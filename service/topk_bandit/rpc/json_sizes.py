@@ -23,6 +23,7 @@ from topk_bandit.rpc.features import MAX_FEATURES, MAX_LABELS
 from topk_bandit.rpc.imports import MAX_ROWS
 from topk_bandit.rpc.json_parsing import LIBRARYS_OWN
 from topk_bandit.rpc.line_imports import MAX_LINES
+from topk_bandit.rpc.placements import MAX_PLACEMENTS
 from topk_bandit.rpc.study_converters import MAX_ANSWERS, MAX_STUDY_QUERIES
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ MOST_OF_FIELDS: dict[str, int] = {
     "PinnedItems.item_ids": MAX_PINNED,
     "RankingAnswer.item_ids": MAX_LIST_SIZE,
     "RatingsAnswer.ratings": MAX_LIST_SIZE,
+    "RecommendPageRequest.context": MAX_CONTEXT_DIMENSION,
+    "RecommendPageRequest.features": MAX_FEATURES,
+    "RecommendPageRequest.placements": MAX_PLACEMENTS,
     "RecommendRequest.baseline_item_ids": MAX_SLATE_SIZE,
     "RecommendRequest.candidate_item_ids": fields.MAX_ITEMS,
     "RecommendRequest.context": MAX_CONTEXT_DIMENSION,
@@ -76,6 +80,7 @@ MOST_OF_FIELDS: dict[str, int] = {
     "RecommendRequest.features": MAX_FEATURES,
     "RecommendRequest.rules": MAX_RULES,
     "RewardEntry.item_values": MAX_SLATE_SIZE,
+    "RewardPageRequest.bandits": MAX_PLACEMENTS,
     "RewardRequest.item_values": MAX_SLATE_SIZE,
     "RetireItemsRequest.item_ids": fields.MAX_ITEMS,
     "Study.items": fields.MAX_ITEMS,

@@ -200,6 +200,14 @@ class Peers:
             return self._header_of_shared
         return self._headers_of_owners[self._own if owner is None else owner.number]
 
+    async def answer(self, method: str, bandit: str, request: Any, here: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - messages
+        """Return the owner's answer, or that of this worker, `here`, if no other is asked; the errors of `ask`."""
+        if not self.owns(bandit):
+            answer = await self.ask(method, bandit, request)
+            if answer is not None:
+                return answer
+        return await self.answer_here(bandit, here())
+
     async def answer_here(self, bandit: str, answering: Awaitable[Any]) -> Any:  # noqa: ANN401 - messages
         """Return what this worker answers itself, and count the call while it does."""
         self._answered_here[bandit] += 1

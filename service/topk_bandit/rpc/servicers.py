@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.rpc import converters, fields, imports
+from topk_bandit.rpc import converters, fields, imports, placements
 from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.failures import reward_error
+from topk_bandit.rpc.peers import PeerRefusedError
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import bandit_service_pb2_grpc as bandit_grpc
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -21,12 +24,15 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.recommender import Recommender
-    from topk_bandit.domain.bandits import Recommendation, RewardReceipt
+    from topk_bandit.domain.bandits import BanditName, Recommendation, RewardReceipt
     from topk_bandit.rpc.failures import FailureReporter
+    from topk_bandit.rpc.peers import Peers
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
 __all__ = ["FEEDBACK_METHODS", "READ_ONLY_METHODS", "BanditServicer", "RecommenderServicer"]
+
+_RECOMMEND = f"/{recommender_pb.DESCRIPTOR.services_by_name['RecommenderService'].full_name}/Recommend"
 
 Outcome = TypeVar("Outcome")
 
@@ -38,7 +44,7 @@ READ_ONLY_METHODS = frozenset(
 
 FEEDBACK_METHODS = frozenset(
     f"/{recommender_pb.DESCRIPTOR.services_by_name['RecommenderService'].full_name}/{method}"
-    for method in ("Reward", "BatchReward", "Activate", "VoidReward", "AmendReward")
+    for method in ("Reward", "BatchReward", "RewardPage", "Activate", "VoidReward", "AmendReward")
 )
 
 
@@ -49,11 +55,14 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     ----------
     failures
         Explains the errors of single entries of a batch; those of whole calls are left to the guard around the call.
+    peers
+        Answer for the placements of a page of whose bandits they are the owners.
     """
 
-    def __init__(self, use_cases: Recommender, *, failures: FailureReporter) -> None:
+    def __init__(self, use_cases: Recommender, *, failures: FailureReporter, peers: Peers) -> None:
         self._use_cases = use_cases
         self._failures = failures
+        self._peers = peers
 
     async def Recommend(
         self, request: recommender_pb.RecommendRequest, _context: Context
@@ -82,9 +91,67 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
 
     def _slate(self, outcome: Recommendation | Exception) -> recommender_pb.RecommendResult:
         if isinstance(outcome, Exception):
-            failure = self._failures.failure(outcome, call="BatchRecommend")
-            return recommender_pb.RecommendResult(error=reward_error(failure))
+            return recommender_pb.RecommendResult(error=self._entry_error(outcome, "BatchRecommend"))
         return recommender_pb.RecommendResult(slate=converters.recommendation_to_proto(outcome))
+
+    async def RecommendPage(
+        self, request: recommender_pb.RecommendPageRequest, context: Context
+    ) -> recommender_pb.RecommendPageResponse:
+        """Give out the slates of a page, each with a result of its own and none with an item of another."""
+        page = placements.page_of(request, new_id=uuid.uuid4().hex)
+        response, shown = recommender_pb.RecommendPageResponse(page_id=page.page_id), dict[str, None]()
+        for index, placement in enumerate(page.placements):
+            result = await self._place(placement, f"placements[{index}]", tuple(shown), context)
+            shown |= dict.fromkeys(result.slate.item_ids)
+            response.placements.append(result)
+        return response
+
+    async def _place(
+        self,
+        placement: recommender_pb.RecommendRequest | InvalidArgumentError,
+        path: str,
+        shown: tuple[str, ...],
+        context: Context,
+    ) -> recommender_pb.RecommendResult:
+        """Return the slate of a placement from the bandit's owner, or why there is none."""
+        if isinstance(placement, InvalidArgumentError):
+            return recommender_pb.RecommendResult(error=self._entry_error(placement, "RecommendPage"))
+        asked = placements.leave_out(placement, shown)
+        try:
+            slate = await self._peers.answer(
+                _RECOMMEND, placement.bandit, asked, lambda: self.Recommend(asked, context)
+            )
+        except PeerRefusedError as refused:
+            failure = refused.failure
+            failure = replace(failure, field=f"{path}.{failure.field}") if failure.field else failure
+            return recommender_pb.RecommendResult(error=reward_error(failure))
+        except Exception as error:  # noqa: BLE001 - it stops no other placement
+            return recommender_pb.RecommendResult(error=self._entry_error(_place_problem(error, path), "RecommendPage"))
+        return recommender_pb.RecommendResult(slate=slate)
+
+    async def RewardPage(
+        self, request: recommender_pb.RewardPageRequest, _context: Context
+    ) -> recommender_pb.RewardPageResponse:
+        """Take in one reward for the slates of a page, each with a result of its own."""
+        posted = placements.page_reward(request)
+        response = recommender_pb.RewardPageResponse()
+        for slate in posted.slates:
+            response.results.append(self._result(await self._reward_placement(slate, posted), "RewardPage"))
+        return response
+
+    async def _reward_placement(
+        self, slate: tuple[BanditName, str] | InvalidArgumentError, posted: placements.PageReward
+    ) -> RewardReceipt | Exception:
+        if isinstance(slate, InvalidArgumentError):
+            return slate
+        name, request_id = slate
+        try:
+            recommendation_id = await self._use_cases.find_id(name, request_id)
+            return await self._use_cases.reward(
+                name, recommendation_id, posted.value, reward_id=posted.reward_id, final=posted.final
+            )
+        except Exception as error:  # noqa: BLE001 - it stops no other slate
+            return error
 
     async def Activate(
         self, request: recommender_pb.ActivateRequest, _context: Context
@@ -140,13 +207,15 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         for index, entry in enumerate(entries):
             path = f"rewards[{index}]"
             outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(next(outcomes), path)
-            response.results.append(self._result(outcome))
+            response.results.append(self._result(outcome, "BatchReward"))
         return response
 
-    def _result(self, receipt: RewardReceipt | Exception) -> recommender_pb.RewardResult:
+    def _entry_error(self, error: Exception, call: str) -> recommender_pb.RewardError:
+        return reward_error(self._failures.failure(error, call=call))
+
+    def _result(self, receipt: RewardReceipt | Exception, call: str) -> recommender_pb.RewardResult:
         if isinstance(receipt, Exception):
-            failure = self._failures.failure(receipt, call="BatchReward")
-            return recommender_pb.RewardResult(error=reward_error(failure))
+            return recommender_pb.RewardResult(error=self._entry_error(receipt, call))
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
 
 

@@ -118,7 +118,7 @@ class Services:
             read_only_methods=READ_ONLY_METHODS | READ_ONLY_STUDY_METHODS | READ_ONLY_OPERATOR_METHODS,
             clock=clock,
         )
-        self._recommender = RecommenderServicer(recommender, failures=failures)
+        self._recommender = RecommenderServicer(recommender, failures=failures, peers=peers)
         self._bandits = BanditServicer(bandits)
         self._studies = PreferenceServicer(studies, failures=failures)
         self._operators = OperatorServicer(operators, peers)

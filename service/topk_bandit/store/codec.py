@@ -517,7 +517,7 @@ _PARTS |= {
         of=_request,
         parts=_PARTS,
         left_out=("baseline_item_ids", "group_key", "rules"),
-        beside=("explain",),
+        beside=("explain", "known_features_only"),
     ),
     "Shown": derive(Shown, of=_make_shown, parts=_PARTS),
     "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity", "item_values")),

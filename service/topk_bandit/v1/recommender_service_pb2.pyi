@@ -95,7 +95,7 @@ DURABILITY_FSYNC: Durability
 DURABILITY_REPLICATED: Durability
 
 class RecommendRequest(_message.Message):
-    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates", "baseline_item_ids", "group_key", "rules", "explain_item_ids")
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates", "baseline_item_ids", "group_key", "rules", "explain_item_ids", "known_features_only")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class RecommendRequest(_message.Message):
     GROUP_KEY_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
     EXPLAIN_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FEATURES_ONLY_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -125,7 +126,8 @@ class RecommendRequest(_message.Message):
     group_key: str
     rules: _containers.RepeatedCompositeFieldContainer[_rules_pb2.SlateRule]
     explain_item_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ..., explain_item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    known_features_only: bool
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ..., explain_item_ids: _Optional[_Iterable[str]] = ..., known_features_only: bool = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
     __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count", "stage", "group", "relaxed_rules", "absent_items")
@@ -190,6 +192,59 @@ class RecommendResult(_message.Message):
     slate: RecommendResponse
     error: RewardError
     def __init__(self, slate: _Optional[_Union[RecommendResponse, _Mapping]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ...) -> None: ...
+
+class RecommendPageRequest(_message.Message):
+    __slots__ = ("parent", "page_id", "placements", "context", "features", "group_key")
+    class FeaturesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _features_pb2.FeatureValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_features_pb2.FeatureValue, _Mapping]] = ...) -> None: ...
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    page_id: str
+    placements: _containers.RepeatedCompositeFieldContainer[RecommendRequest]
+    context: _containers.RepeatedScalarFieldContainer[float]
+    features: _containers.MessageMap[str, _features_pb2.FeatureValue]
+    group_key: str
+    def __init__(self, parent: _Optional[str] = ..., page_id: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[RecommendRequest, _Mapping]]] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., group_key: _Optional[str] = ...) -> None: ...
+
+class RecommendPageResponse(_message.Message):
+    __slots__ = ("page_id", "placements")
+    PAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    page_id: str
+    placements: _containers.RepeatedCompositeFieldContainer[RecommendResult]
+    def __init__(self, page_id: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[RecommendResult, _Mapping]]] = ...) -> None: ...
+
+class RewardPageRequest(_message.Message):
+    __slots__ = ("parent", "page_id", "bandits", "value", "reward_id", "final")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    BANDITS_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REWARD_ID_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    page_id: str
+    bandits: _containers.RepeatedScalarFieldContainer[str]
+    value: float
+    reward_id: str
+    final: bool
+    def __init__(self, parent: _Optional[str] = ..., page_id: _Optional[str] = ..., bandits: _Optional[_Iterable[str]] = ..., value: _Optional[float] = ..., reward_id: _Optional[str] = ..., final: bool = ...) -> None: ...
+
+class RewardPageResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[RewardResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[RewardResult, _Mapping]]] = ...) -> None: ...
 
 class AbsentItem(_message.Message):
     __slots__ = ("item_id", "reason", "rule")

@@ -37,6 +37,16 @@ class RecommenderServiceStub(object):
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendResponse.FromString,
                 )
+        self.RecommendPage = channel.unary_unary(
+                '/topk_bandit.v1.RecommenderService/RecommendPage',
+                request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendPageRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendPageResponse.FromString,
+                )
+        self.RewardPage = channel.unary_unary(
+                '/topk_bandit.v1.RecommenderService/RewardPage',
+                request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardPageRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardPageResponse.FromString,
+                )
         self.Activate = channel.unary_unary(
                 '/topk_bandit.v1.RecommenderService/Activate',
                 request_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.ActivateRequest.SerializeToString,
@@ -96,6 +106,21 @@ class RecommenderServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecommendPage(self, request, context):
+        """RecommendPage returns the slates of several bandits of a tenant for one page, its placements, none with an item that another one
+        shows. Each is recorded by itself and rewarded by itself, or by RewardPage. It is safe to send again with the same page id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RewardPage(self, request, context):
+        """RewardPage posts one number for all slates of a page. It is safe to send again with the same values.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Activate(self, request, context):
         """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
         requires_activation. It is safe to send again.
@@ -149,6 +174,16 @@ def add_RecommenderServiceServicer_to_server(servicer, server):
                     servicer.BatchRecommend,
                     request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendResponse.SerializeToString,
+            ),
+            'RecommendPage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecommendPage,
+                    request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendPageRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendPageResponse.SerializeToString,
+            ),
+            'RewardPage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RewardPage,
+                    request_deserializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardPageRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_recommender__service__pb2.RewardPageResponse.SerializeToString,
             ),
             'Activate': grpc.unary_unary_rpc_method_handler(
                     servicer.Activate,
@@ -229,6 +264,40 @@ class RecommenderService(object):
         return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.RecommenderService/BatchRecommend',
             topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendRequest.SerializeToString,
             topk__bandit_dot_v1_dot_recommender__service__pb2.BatchRecommendResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RecommendPage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.RecommenderService/RecommendPage',
+            topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendPageRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_recommender__service__pb2.RecommendPageResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RewardPage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.RecommenderService/RewardPage',
+            topk__bandit_dot_v1_dot_recommender__service__pb2.RewardPageRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_recommender__service__pb2.RewardPageResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -53,6 +53,12 @@ class RecommenderServiceStub:
     its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
     one that Recommend returns.
     """
+    RecommendPage: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendPageRequest, _recommender_service_pb2.RecommendPageResponse]
+    """RecommendPage returns the slates of several bandits of a tenant for one page, its placements, none with an item that another one
+    shows. Each is recorded by itself and rewarded by itself, or by RewardPage. It is safe to send again with the same page id.
+    """
+    RewardPage: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardPageRequest, _recommender_service_pb2.RewardPageResponse]
+    """RewardPage posts one number for all slates of a page. It is safe to send again with the same values."""
     Activate: _grpc.UnaryUnaryMultiCallable[_recommender_service_pb2.ActivateRequest, _recommender_service_pb2.ActivateResponse]
     """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
     requires_activation. It is safe to send again.
@@ -98,6 +104,12 @@ class RecommenderServiceAsyncStub(RecommenderServiceStub):
     its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
     one that Recommend returns.
     """
+    RecommendPage: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RecommendPageRequest, _recommender_service_pb2.RecommendPageResponse]  # type: ignore[assignment]
+    """RecommendPage returns the slates of several bandits of a tenant for one page, its placements, none with an item that another one
+    shows. Each is recorded by itself and rewarded by itself, or by RewardPage. It is safe to send again with the same page id.
+    """
+    RewardPage: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.RewardPageRequest, _recommender_service_pb2.RewardPageResponse]  # type: ignore[assignment]
+    """RewardPage posts one number for all slates of a page. It is safe to send again with the same values."""
     Activate: _aio.UnaryUnaryMultiCallable[_recommender_service_pb2.ActivateRequest, _recommender_service_pb2.ActivateResponse]  # type: ignore[assignment]
     """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
     requires_activation. It is safe to send again.
@@ -152,6 +164,24 @@ class RecommenderServiceServicer(metaclass=_abc_1.ABCMeta):
         its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
         one that Recommend returns.
         """
+
+    @_abc_1.abstractmethod
+    def RecommendPage(
+        self,
+        request: _recommender_service_pb2.RecommendPageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recommender_service_pb2.RecommendPageResponse, _abc.Awaitable[_recommender_service_pb2.RecommendPageResponse]]:
+        """RecommendPage returns the slates of several bandits of a tenant for one page, its placements, none with an item that another one
+        shows. Each is recorded by itself and rewarded by itself, or by RewardPage. It is safe to send again with the same page id.
+        """
+
+    @_abc_1.abstractmethod
+    def RewardPage(
+        self,
+        request: _recommender_service_pb2.RewardPageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recommender_service_pb2.RewardPageResponse, _abc.Awaitable[_recommender_service_pb2.RewardPageResponse]]:
+        """RewardPage posts one number for all slates of a page. It is safe to send again with the same values."""
 
     @_abc_1.abstractmethod
     def Activate(

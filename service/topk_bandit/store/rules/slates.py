@@ -99,10 +99,10 @@ def record(
 def _kept(
     request: RecommendationRequest, recommendation: Recommendation
 ) -> tuple[RecommendationRequest, Recommendation]:
-    """Return what is recorded of both: nothing of absent items."""
-    if not request.explain:
+    """Return what is recorded of both: nothing of absent items, and nothing of features that were left out."""
+    if not (request.explain or request.known_features_only):
         return request, recommendation
-    return replace(request, explain=()), replace(recommendation, absent=())
+    return replace(request, explain=(), known_features_only=False), replace(recommendation, absent=())
 
 
 def recall(known: Known, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:
