@@ -56,6 +56,7 @@ def calls() -> Mapping[str, tuple[str, bytes]]:
                 "items": [{"itemId": f"i{number}", "features": features} for number in range(10_000)],
             },
         ),
+        "BatchRecommend of 100 slates": ("BatchRecommend", {**slate, "requests": [{}] * 100}),
         "BatchReward of 1,000 rewards": (
             "BatchReward",
             {**slate, "rewards": [{"recommendationId": f"{number:032x}", "value": 1.0} for number in range(1_000)]},
