@@ -317,6 +317,16 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     named = ("default_reward", "item_capacity", "reward_wait", "provisional_after", "near_share")
     assert [changed[name] for name in named] == ["0.0", "12", "0:01:00", "0:00:01.500000", "0.2"]
     assert changed["default_item_value"] == "-0.5"
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"rules": [{"exclude": {"itemIds": ["tea"]}}, {"filter": "price < 2", "mayRelax": true}]}')
+    ruled = ask("bandits", "update", "acme/made", f"--rules={rules}")
+    assert [line.split(None, 1)[1] for line in ruled if line.startswith("rules")] == [
+        "exclude tea",
+        "filter price < 2 (may be relaxed)",
+    ]
+    assert ruled == ask("bandits", "get", "acme/made")
+    rules.write_text('{"rules": []}')
+    assert "rules" in [line.split()[0] for line in ask("bandits", "update", "acme/made", f"--rules={rules}")]
     assert "name no setting" in ask("bandits", "update", "acme/made", status=1)[0]
     assert "provisional_after" in ask("bandits", "update", "acme/made", "--reward-wait=1", status=1)[0]
 
@@ -350,6 +360,8 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
         ("--item-schema={slip}", "features[0].numeric.max: expected a finite number, got '1,5': write a decimal point"),
         ("--item-schema={near}", "features[0].catgorical: is no field of this message: is it categorical?"),
         ("--item-schema={text}", "--item-schema: {text} is no JSON"),
+        ("--rules={file}", "--rules, {file}, features: is no field of rules: name rules alone"),
+        ("--rules={ruled}", "--rules, {ruled}, rules[0]: needs one of exclude, filter"),
         ("--item-schema={folder}", "can't be read: Is a directory"),
     ],
 )
@@ -363,7 +375,8 @@ def test_a_setting_that_cannot_be_used_is_named_and_makes_nothing(
     (tmp_path / "list").write_text('[{"name": "price", "numeric": {}}]')
     (tmp_path / "slip").write_text('{"features": [{"name": "price", "numeric": {"min": 0, "max": "1,5"}}]}')
     (tmp_path / "near").write_text('{"features": [{"name": "price", "catgorical": {"values": ["a"]}}]}')
-    names = {"file": "schema.json", "folder": ".", **dict.fromkeys(("text", "list", "slip", "near"))}
+    (tmp_path / "ruled").write_text('{"rules": [{"mayRelax": true}]}')
+    names = {"file": "schema.json", "folder": ".", **dict.fromkeys(("text", "list", "slip", "near", "ruled"))}
     places = {name: tmp_path / (file or name) for name, file in names.items()}
     printed = ask(*words, flag.format(**places), status=1)
     assert len(printed) == 1

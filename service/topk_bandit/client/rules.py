@@ -33,7 +33,9 @@ __all__ = [
     "Pin",
     "Rule",
     "allowed_of",
+    "in_words",
     "rule_messages",
+    "rule_of",
 ]
 
 
@@ -163,7 +165,13 @@ def allowed_of(ranking: Iterable[str], rules: object) -> tuple[str, ...]:
     return tuple(item_id for item_id in ranking if item_id not in excluded)
 
 
-def _state(declared: SlateRule) -> Rule:
+def in_words(rule: Rule) -> str:
+    """Return a rule in words, such as an answer has it."""
+    return domain.describe_rule(_declare("rule", rule)) + (" (may be relaxed)" if rule.may_relax else "")
+
+
+def rule_of(declared: SlateRule) -> Rule:
+    """Return a rule as a caller has it."""
     may_relax = declared.may_relax
     match declared.rule:
         case domain.Exclude(item_ids):
@@ -178,5 +186,5 @@ def _state(declared: SlateRule) -> Rule:
             return Apart(group.feature, group.value, may_relax)
 
 
-READ_RULE = Pair(read=lambda message: _state(RULE.read(message)))
+READ_RULE = Pair(read=lambda message: rule_of(RULE.read(message)))
 """A rule of a message, as a caller has it."""

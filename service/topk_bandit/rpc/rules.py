@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_PINNED, MAX_RULES, Exclude
 from topk_bandit.rpc import fields
+from topk_bandit.rpc.json_reading import message_of
+from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import rules_pb2 as pb
 from topk_bandit.wire.rules import RULE
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.rules import SlateRule
 
-__all__ = ["rules_from_proto"]
+__all__ = ["rules_from_json", "rules_from_proto"]
 
 _KINDS = [field.name for field in pb.SlateRule.DESCRIPTOR.oneofs_by_name["rule"].fields]
 
@@ -29,6 +31,14 @@ def rules_from_proto(path: str, messages: Sequence[pb.SlateRule]) -> tuple[Slate
     if excluded > MAX_EXCLUDED:
         raise InvalidArgumentError(path, f"exclude {excluded} items together; at most {MAX_EXCLUDED} are allowed")
     return rules
+
+
+def rules_from_json(content: Any) -> tuple[SlateRule, ...]:  # noqa: ANN401, whatever JSON holds
+    """Return the rules in the JSON of a bandit, read as over HTTP; errors name fields of it, and what is no rule."""
+    others = sorted(set(content) - {"rules"})
+    if others:
+        raise InvalidArgumentError(others[0], "is no field of rules: name rules alone")
+    return rules_from_proto("rules", message_of(content, bandit_pb.Bandit()).rules)
 
 
 def _rule(path: str, message: pb.SlateRule) -> SlateRule:

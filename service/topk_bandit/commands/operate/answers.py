@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from topk_bandit.commands.connection import NOBODY, connect
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.operate.explanation import tell as tell_explanation
+from topk_bandit.commands.operate.making import show_settings
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.commands.tables import facts, flatten, table
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from topk_bandit.client import (
-        Bandit,
         BanditOverview,
         BanditStats,
         CallStatus,
@@ -141,7 +141,7 @@ def _tell_stats(stats: BanditStats) -> Iterable[str]:
         yield from ("", *table(("age of a slate", "of its reward has come"), points))
 
 
-def _tell_flat(value: Bandit | Item) -> Iterable[str]:
+def _tell_item(value: Item) -> Iterable[str]:
     return facts(flatten(asdict(value)))
 
 
@@ -193,10 +193,10 @@ ANSWERS: Mapping[str, Answer] = {
     "tenants list": Answer(_tenants, lambda tenants: tenants),
     "tenants stats": Answer(_tenant_stats, _tell_tenant),
     "bandits list": Answer(_bandits, lambda found: table(OVERVIEW, map(overview_row, found))),
-    "bandits get": Answer(_of_bandit(lambda client, bandit, _: client.get_bandit(bandit)), _tell_flat),
+    "bandits get": Answer(_of_bandit(lambda client, bandit, _: client.get_bandit(bandit)), show_settings),
     "bandits stats": Answer(_of_bandit(lambda client, bandit, _: client.stats(bandit)), _tell_stats),
     "bandits history": Answer(_of_bandit(_history), lambda points: table(HISTORY, map(history_row, points))),
-    "items get": Answer(_of_bandit(_item), _tell_flat),
+    "items get": Answer(_of_bandit(_item), _tell_item),
     "items list": Answer(_of_bandit(lambda client, bandit, _: list(client.items(bandit))), _tell_items),
     "replay": Answer(_of_bandit(lambda client, bandit, _: client.verify(bandit)), _tell_replay, _check_replay),
 }

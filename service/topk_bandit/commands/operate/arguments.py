@@ -184,6 +184,8 @@ def _add_changeable(command: argparse.ArgumentParser) -> None:
     text = "a slate counts only once it is said to have been shown"
     command.add_argument("--requires-activation", action="store_true", default=None, help=text)
     command.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
+    text = "what each slate keeps: the rules of a Bandit as JSON"
+    command.add_argument("--rules", type=Path, metavar="FILE", help=text)
     text = "about how many slates a second are learned from at most"
     command.add_argument("--learned-per-second", type=count, metavar="N", help=text)
     command.add_argument("--durability", metavar="CLASS", help="memory, fsync or replicated:N")

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from topk_bandit.client.rules import in_words, rule_of
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.rows import require_value
 from topk_bandit.commands.names import bandit_named
@@ -17,15 +18,18 @@ from topk_bandit.domain.json_text import JsonError, parse_json
 from topk_bandit.domain.stages import Stage
 from topk_bandit.domain.values import read_label, read_number, shorten
 from topk_bandit.rpc.features import schema_from_json
+from topk_bandit.rpc.rules import rules_from_json
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from topk_bandit.client.rules import Rule
+    from topk_bandit.client.values import Bandit
     from topk_bandit.domain.features import Feature
 
-__all__ = ["create_bandit", "create_items", "delete_items", "update_bandit"]
+__all__ = ["create_bandit", "create_items", "delete_items", "show_settings", "update_bandit"]
 
 
 def create_bandit(given: argparse.Namespace) -> Iterable[str]:
@@ -33,7 +37,7 @@ def create_bandit(given: argparse.Namespace) -> Iterable[str]:
     name = bandit_named(given.bandit)
     with connect(given, name.tenant) as client:
         made = client.create_bandit(name.bandit, **_settings_of(given))
-    return list(facts(flatten(asdict(made))))
+    return list(show_settings(made))
 
 
 def update_bandit(given: argparse.Namespace) -> Iterable[str]:
@@ -43,7 +47,13 @@ def update_bandit(given: argparse.Namespace) -> Iterable[str]:
         raise InvalidArgumentError("flags", "name no setting to change: see --help")
     with connect(given, name.tenant) as client:
         changed = client.update_bandit(name.bandit, **changes)
-    return list(facts(flatten(asdict(changed))))
+    return list(show_settings(changed))
+
+
+def show_settings(bandit: Bandit) -> Iterable[str]:
+    """Return a bandit's settings, a line each; rules in words."""
+    rules = {str(number): in_words(rule) for number, rule in enumerate(bandit.rules, 1)}
+    return facts(flatten(asdict(bandit) | {"rules": rules or None}))
 
 
 def _settings_of(given: argparse.Namespace) -> dict[str, Any]:
@@ -82,6 +92,15 @@ def _object(flag: str, path: Path, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidArgumentError(flag, f"{path} must be a JSON object {what}, not {shorten(found)}")
     return found
+
+
+def _rules(given: argparse.Namespace) -> list[Rule]:
+    content = _object("--rules", given.rules, 'such as {"rules": [{"filter": "price < 20"}]}')
+    try:
+        return [*map(rule_of, rules_from_json(content))]
+    except InvalidArgumentError as error:
+        place = ", ".join(filter(None, ("--rules", str(given.rules), error.field)))
+        raise InvalidArgumentError(place, error.problem) from None
 
 
 def _schema(setting: str) -> Callable[[argparse.Namespace], tuple[Feature, ...]]:
@@ -157,6 +176,7 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
     "reward_aggregation": lambda given: Aggregation(given.reward_aggregation),
     "context_schema": _schema("context_schema"),
     "item_schema": _schema("item_schema"),
+    "rules": _rules,
     "durability": _durability,
     "stage": lambda given: Stage(given.stage),
 }
