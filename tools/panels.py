@@ -391,6 +391,8 @@ FOLDING = Row(
             (
                 (rate("topk_bandit_odd_features_total", by="kind"), "{{kind}}"),
                 (rate("topk_bandit_candidates_passed_over_total"), "passed over"),
+                (rate("topk_bandit_relaxed_slates_total"), "rules relaxed"),
+                (rate("topk_bandit_rules_clashes_total"), "rules clash"),
             ),
         ),
         Panel(

@@ -142,6 +142,9 @@ class RecordedHooks(Hooks):
     def defaulted(self) -> None:
         self.counts["defaults"] += 1
 
+    def rules_clashed(self) -> None:
+        self.counts["clashes"] += 1
+
     def log_replaced(self, bandit: str) -> None:
         self.counts["logs replaced"] += bandit == str(NAME)
 
@@ -441,7 +444,7 @@ def assert_same(one: Model, other: Model) -> None:
         assert mine.variance.tobytes() == theirs.variance.tobytes()
 
 
-LEFT_OUT = {"names", "begun_at", "reward_curve"}
+LEFT_OUT = {"names", "begun_at", "reward_curve", "catalogue", "learned_counts"}
 """What snapshots of data version 1 leave out: nothing is learned by it, but for provisional rewards, of version 2."""
 
 

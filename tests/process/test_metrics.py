@@ -47,6 +47,8 @@ PROMISED = {
     "topk_bandit_regret_bound_total": "counter",
     "topk_bandit_estimated_regret_total": "counter",
     "topk_bandit_candidates_passed_over_total": "counter",
+    "topk_bandit_relaxed_slates_total": "counter",
+    "topk_bandit_rules_clashes_total": "counter",
     "topk_bandit_exploration_total": "counter",
     "topk_bandit_odd_features_total": "counter",
     "topk_bandit_outliers_total": "counter",
@@ -287,6 +289,14 @@ def test_calls_are_counted_by_method_and_code(bench: Bench) -> None:
     assert bench.value("grpc_server_handling_seconds_sum", **call) == 0.004
     assert bench.value("grpc_server_handling_seconds_bucket", **call, le="0.003") == 0
     assert bench.value("grpc_server_handling_seconds_bucket", **call, le="0.005") == 1
+
+
+def test_slates_without_some_rules_and_clashes_are_counted(bench: Bench) -> None:
+    bench.metrics.recommended(SLATE)
+    assert bench.value("topk_bandit_relaxed_slates_total") == 0
+    bench.metrics.recommended(replace(SLATE, relaxed=("exclude i1",)))
+    bench.metrics.rules_clashed()
+    assert bench.value("topk_bandit_relaxed_slates_total") == bench.value("topk_bandit_rules_clashes_total") == 1
 
 
 def test_slates_are_counted_with_their_regrets(bench: Bench) -> None:

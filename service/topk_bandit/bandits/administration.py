@@ -13,7 +13,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.contexts import ITEM_SCHEMA_FIELD, check_growth, check_item_schema, check_own_rules, take_items, take_mask
+from topk_bandit.bandits.contexts import (
+    ITEM_SCHEMA_FIELD,
+    check_growth,
+    check_item_schema,
+    check_own_rules,
+    take_items,
+    take_mask,
+)
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.lifts import describe_lift, describe_shadow, in_shadow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.recommender import choose_slate, too_few_items
-from topk_bandit.domain.bandits import ConstantBeta, Exploration
+from topk_bandit.bandits.showable import find_showable
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, RecommendationRequest
+from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons
 from topk_bandit.learning.decisions import search_best
 from topk_bandit.learning.mean_parts import split_mean
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+    from topk_bandit.bandits.showable import Showable
+    from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.features import Context
     from topk_bandit.learning.decisions import Search
 
@@ -45,9 +49,14 @@ def explain(model: Model, request: RecommendationRequest, recommendation: Recomm
     context = model.state.encode(model.encode(request.context))
     ranking = model.items.find_indices(recommendation.slate)
     eligible, _ = model.items.find_eligible(request.candidates)
-    search, beta, score = None, 0.0, None
+    search, showable, beta, score = None, None, 0.0, None
     if len(eligible) >= model.settings.slate_size:
-        search = search_best(model.state, model.settings.exploration, context, eligible)
+        with suppress(NotReadyError):  # a baseline slate may have kept rules that no slate of these items keeps
+            showable = find_showable(model, request, eligible)
+    if showable is not None:
+        search = search_best(
+            model.state, model.settings.exploration, context, showable.places, allowed=showable.allowed
+        )
         beta, score = search.beta, _score(search, ranking)
     [shown] = _judge(model, context, ranking[None], beta=beta, scores=[score])
     items, pairs, offset, of_context = _part(model, context, recommendation.slate)
@@ -59,28 +68,31 @@ def explain(model: Model, request: RecommendationRequest, recommendation: Recomm
         pairs=pairs,
         beta=beta,
         chosen_again=choose_slate(model, request).slate == recommendation.slate,
-        next_best=() if search is None else _find_next_best(model, context, search, ranking),
+        next_best=()
+        if search is None or showable is None
+        else _find_next_best(model, context, search, showable, ranking),
     )
 
 
 def list_top_slates(model: Model, context: Context, *, limit: int) -> tuple[RankedSlate, ...]:
-    """Return the slates of available items with the largest means that are found, best first.
+    """Return the slates of available items with the largest means that are found, best first; they keep the rules.
 
     Raises
     ------
     InvalidArgumentError
         A context or features that the bandit does not take.
     NotReadyError
-        TOO_FEW_ITEMS: fewer items are available than a slate shows.
+        TOO_FEW_ITEMS: fewer items are available than a slate shows. RULES_CLASH: no slate keeps the bandit's rules.
     """
     check_context(model.settings, context)
     encoded = model.state.encode(model.encode(context))
     eligible, _ = model.items.find_eligible(None)
     if len(eligible) < model.settings.slate_size:
         raise too_few_items(model, n_left=len(eligible))
-    search = search_best(model.state, _BY_MEAN, encoded, eligible)
-    at_context = model.state.posterior.at(encoded, search.items)
-    top = find_top_slates(at_context, beta=0.0, starts=search.places[None], limit=limit)
+    showable = find_showable(model, RecommendationRequest("", context, None), eligible)
+    search = search_best(model.state, _BY_MEAN, encoded, showable.places, allowed=showable.allowed)
+    at_context, rules = model.state.posterior.at(encoded, search.items), showable.rules_among(search.items)
+    top = find_top_slates(at_context, beta=0.0, starts=search.places[None], limit=limit, rules=rules)
     return _judge(model, encoded, search.items[top.rankings], beta=0.0, scores=top.bounds.tolist())
 
 
@@ -106,9 +118,10 @@ def _score(search: Search, ranking: NDArray[np.int32]) -> float | None:
 
 
 def _find_next_best(
-    model: Model, context: NDArray[np.float64], search: Search, ranking: NDArray[np.int32]
+    model: Model, context: NDArray[np.float64], search: Search, showable: Showable, ranking: NDArray[np.int32]
 ) -> tuple[RankedSlate, ...]:
-    top = find_top_slates(search.drawn, beta=search.beta, starts=search.places[None], limit=NEXT_BEST + 1)
+    rules = showable.rules_among(search.items)
+    top = find_top_slates(search.drawn, beta=search.beta, starts=search.places[None], limit=NEXT_BEST + 1, rules=rules)
     rankings = search.items[top.rankings]
     others = np.flatnonzero((rankings != ranking).any(axis=1))[:NEXT_BEST]
     return _judge(model, context, rankings[others], beta=search.beta, scores=top.bounds[others].tolist())

@@ -1,4 +1,4 @@
-"""A bandit's items as a value: the place of each id in the kernel's universe, and which items can be shown.
+"""A bandit's items as a value: the place of each id in the kernel's universe, which can be shown, what they are like.
 
 An item keeps its place until it is retired and the place is wanted, and a retired one is never shown again. A change
 makes another value. Nothing here reads a store, or knows which places rows refer to.
@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from topk_bandit.bandits.catalogue import NO_CATALOGUE, Catalogue, changed_features
 from topk_bandit.bandits.id_index import NO_IDS, NOWHERE, IdIndex
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
 from topk_bandit.domain.replacing import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from topk_bandit.domain.bandits import ItemsChanged
+    from topk_bandit.domain.features import Features
 
 __all__ = ["Eligible", "Items"]
 
@@ -50,6 +52,11 @@ class Items:
         The latest deadline of the slates that showed the item at each place, 0 without any; by the store's clock.
     available_places
         The places of the items that can be shown now, in ascending order.
+    learned_counts
+        How many of the slates that were learned have shown the item at each place. From a snapshot of the first data
+        version only those are known that it still has rows of.
+    catalogue
+        What they are like, as rules ask; None where the snapshot does not have it, which is of the first data version.
     """
 
     index: IdIndex = NO_IDS
@@ -57,6 +64,8 @@ class Items:
     is_retired: NDArray[np.bool_] = field(default_factory=lambda: _no_places(np.bool_))
     open_until_ms: NDArray[np.int64] = field(default_factory=lambda: _no_places(np.int64))
     available_places: NDArray[np.int32] = field(default_factory=lambda: _no_places(np.int32))
+    learned_counts: NDArray[np.int64] = field(default_factory=lambda: _no_places(np.int64))
+    catalogue: Catalogue | None = NO_CATALOGUE
 
     @classmethod
     def of(
@@ -66,28 +75,42 @@ class Items:
         available: Collection[str],
         retired: Collection[str],
         open_until_ms: NDArray[np.int64],
+        learned_counts: NDArray[np.int64],
+        features: Mapping[str, Features] | None,
     ) -> Items:
-        """Return these items; `open_until_ms` has an entry for each of `ids`."""
+        """Return these items; the arrays have an entry for each of `ids`, and `features` may not be known."""
         index = IdIndex.of(ids)
         marks = []
         for named in (available, retired):
             mark = np.zeros(len(ids), dtype=np.bool_)
             mark[_require(index, tuple(named))] = True
             marks.append(mark)
-        return cls._of(index, marks[0], marks[1], open_until_ms)
+        return cls._of(index, marks[0], marks[1], open_until_ms, learned_counts, features)
 
     @classmethod
-    def _of(
+    def _of(  # noqa: PLR0917 - its own fields, in their order
         cls,
         index: IdIndex,
         is_available: NDArray[np.bool_],
         is_retired: NDArray[np.bool_],
         open_until_ms: NDArray[np.int64],
+        learned_counts: NDArray[np.int64],
+        features: Mapping[str, Features] | None,
     ) -> Items:
         places = np.flatnonzero(is_available).astype(np.int32)
-        for array in (is_available, is_retired, open_until_ms, places):
+        for array in (is_available, is_retired, open_until_ms, places, learned_counts):
             array.setflags(write=False)
-        return cls(index, is_available, is_retired, open_until_ms, places)
+        catalogue = None if features is None else Catalogue(index, features)
+        return cls(index, is_available, is_retired, open_until_ms, places, learned_counts, catalogue)
+
+    def with_features(self, features: Mapping[str, Features]) -> Items:
+        """Return the items with features."""
+        return replace(self, catalogue=Catalogue(self.index, features))
+
+    @property
+    def features(self) -> Mapping[str, Features] | None:
+        """The features of each item that has any, but for vectors, by its id; None where they are not known."""
+        return None if self.catalogue is None else self.catalogue.features
 
     @property
     def ids(self) -> tuple[str | None, ...]:
@@ -121,9 +144,10 @@ class Items:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes."""
-        arrays = self.is_available, self.is_retired, self.open_until_ms, self.available_places
-        return self.index.nbytes + sum(one.nbytes for one in arrays)
+        """About how much memory it takes."""
+        arrays = self.is_available, self.is_retired, self.open_until_ms, self.available_places, self.learned_counts
+        of_features = 0 if self.catalogue is None else self.catalogue.memory_bytes
+        return self.index.nbytes + sum(one.nbytes for one in arrays) + of_features
 
     def find_new(self, change: ItemsChanged) -> list[str]:
         """Return the ids that a change adds, in their order."""
@@ -136,13 +160,14 @@ class Items:
         index = self._index_with(self.find_new(change))
         more = index.n_places - self.index.n_places
         is_available, is_retired = np.pad(self.is_available, (0, more)), np.pad(self.is_retired, (0, more))
-        open_until_ms = np.pad(self.open_until_ms, (0, more))
+        open_until_ms, counts = np.pad(self.open_until_ms, (0, more)), np.pad(self.learned_counts, (0, more))
         is_available[_require(index, [item.item_id for item in change.upserted])] = True
         # An item that is named twice, and once as unavailable, is unavailable.
         is_available[_require(index, [item.item_id for item in change.upserted if not item.available])] = False
         gone = _require(index, change.retired)
         is_available[gone], is_retired[gone] = False, True
-        return Items._of(index, is_available, is_retired, open_until_ms)
+        features = None if self.features is None else changed_features(self.features, change)
+        return Items._of(index, is_available, is_retired, open_until_ms, counts, features)
 
     def _index_with(self, new: Sequence[str]) -> IdIndex:
         if not new:
@@ -162,13 +187,25 @@ class Items:
         open_until_ms.setflags(write=False)
         return replace(self, open_until_ms=open_until_ms)
 
+    def learn(self, slates: NDArray[np.int32]) -> Items:
+        """Return the items after slates were learned, whose places are given in any shape."""
+        learned_counts = self.learned_counts.copy()
+        np.add.at(learned_counts, slates.reshape(-1), 1)
+        learned_counts.setflags(write=False)
+        return replace(self, learned_counts=learned_counts)
+
+    def forget(self) -> Items:
+        """Return the items of which nothing was learned."""
+        return replace(self, learned_counts=np.zeros_like(self.learned_counts))
+
     def vacate(self, places: NDArray[np.int32]) -> Items:
         """Return the items without the retired ones at these places, which are free then."""
         gone = set(places.tolist())
         ids = [None if place in gone else item_id for place, item_id in enumerate(self.ids)]
         is_retired, open_until_ms = self.is_retired.copy(), self.open_until_ms.copy()
-        is_retired[places], open_until_ms[places] = False, 0
-        return Items._of(IdIndex.of(ids), self.is_available.copy(), is_retired, open_until_ms)
+        counts = self.learned_counts.copy()
+        is_retired[places], open_until_ms[places], counts[places] = False, 0, 0
+        return Items._of(IdIndex.of(ids), self.is_available.copy(), is_retired, open_until_ms, counts, self.features)
 
     def have_places(self, item_ids: Sequence[str]) -> bool:
         """Return whether all these items still have their places."""

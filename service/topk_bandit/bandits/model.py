@@ -40,7 +40,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
-from topk_bandit.domain.features import Features
+from topk_bandit.domain.features import NO_FEATURES, Features
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.learning.arithmetic import describe_arithmetic
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, PastSlate, Prior, Shown
+    from topk_bandit.domain.bandits import BanditSettings, Event, Item, ItemValues, PastSlate, Prior, Shown
     from topk_bandit.domain.features import Context
     from topk_bandit.learning.limits import Limits
 
@@ -485,7 +485,7 @@ def _forget(model: Model, *, at_ms: int) -> Model:
     kernel = kernel_of(settings.kernel, known.n_items, settings.slate_size)
     if model.item_features is not None:
         kernel = kernel.with_item_features(model.item_features.rows)
-    return replace(model, state=model.state.forget(kernel, at_ms))
+    return replace(model, state=model.state.forget(kernel, at_ms), items=model.items.forget())
 
 
 def _with_capacity(state: State, settings: BanditSettings, *, at_ms: int) -> State:
@@ -525,6 +525,7 @@ def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
     """Return the model whose new items have places, and whose prior mean has the prior's utilities of them."""
     if model.skipped:
         change = replace(change, retired=tuple(filter(model.items.knows, change.retired)))
+    change = replace(change, upserted=tuple(_fitting_item(model.settings, item) for item in change.upserted))
     wanted = len(model.items.find_new(change))
     items, state = make_space(model.items, model.state, wanted, settings=model.settings, at_ms=at_ms)
     items = items.apply(change)
@@ -535,13 +536,19 @@ def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
     return _take_features(replace(model, items=items, state=state), change)
 
 
+def _fitting_item(settings: BanditSettings, item: Item) -> Item:
+    """Return an item with those of its features that are of the bandit's schema."""
+    fitting = NO_FEATURES if settings.item_schema is None else fitting_features(settings.item_schema, item.features)
+    return item if fitting is item.features else replace(item, features=fitting)
+
+
 def _take_features(model: Model, change: ItemsChanged) -> Model:
     """Return the model that knows the features of a change's items, and forgot the items that lost their places."""
-    features, schema, items = model.item_features, model.settings.item_schema, model.items
-    if features is None or schema is None:
+    features, items = model.item_features, model.items
+    if features is None:
         return model
     n_places = model.state.posterior.kernel.n_items
-    upserted = {item.item_id: fitting_features(schema, item.features) for item in change.upserted}
+    upserted = {item.item_id: item.features for item in change.upserted}
     places = items.find_indices(list(upserted))
     free = items.find_free(n_places)
     return _with_item_features(model, features.with_places(n_places).change(places, [*upserted.values()], free=free))
@@ -788,7 +795,7 @@ def _learn_reward(model: Model, learned: _Learned, *, at_ms: int) -> Model:
     state = model.state.rewarded(
         learned.recommendation_id, context, ranking, reward=learned.reward, at=at_ms, outcomes=outcomes
     )
-    return replace(model, state=state)
+    return replace(model, state=state, items=model.items.learn(ranking))
 
 
 def _outcomes(model: Model, values: ItemValues | None) -> NDArray[np.float64] | None:
@@ -824,4 +831,5 @@ def _learn_history(model: Model, slates: Sequence[PastSlate], *, at_ms: int) -> 
         np.array([0 if slate.at_ms is None else max(at_ms - slate.at_ms, 0) for slate in slates], dtype=np.float64),
         _outcomes_of_all(model, slates),
     )
-    return replace(model, state=model.state.learn_history(past, at=at_ms))
+    state, items = model.state.learn_history(past, at=at_ms), model.items.learn(past.rankings)
+    return replace(model, state=state, items=items)

@@ -19,14 +19,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.bandits.absences import explain_absences
 from topk_bandit.bandits.contexts import check_context, complete_context, known_context
 from topk_bandit.bandits.model import OddFeatures
+from topk_bandit.bandits.showable import (
+    check_request_rules,
+    complete_baseline,
+    find_broken_rule,
+    find_showable,
+    is_quickly_found,
+)
 from topk_bandit.bandits.slate_rates import is_set_aside
 from topk_bandit.bandits.stages import baseline_of, gets_baseline, group_of, no_baseline
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import NOTHING_NAMED, Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
     CorruptDataError,
+    ExhaustedError,
     InvalidArgumentError,
     NotDurableError,
     NotFoundError,
@@ -35,6 +44,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
+from topk_bandit.domain.rules import describe_rule
 from topk_bandit.domain.stages import Group, Shadow, Stage, check_baseline_size
 from topk_bandit.learning.decisions import decide
 from topk_bandit.store.log import Correctable, NewSlate, RecordOutcome, RecordStatus
@@ -45,8 +55,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from topk_bandit.bandits.items import Eligible
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.model_cache import ModelCache
+    from topk_bandit.bandits.showable import Showable
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
@@ -118,7 +130,9 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
         A candidate that is refused.
     NotReadyError
         TOO_FEW_ITEMS: too few can be shown, and there is no baseline slate that can. NO_BASELINE: the stage or the
-        group asks for a baseline slate, and there is none that can be shown.
+        group asks for a baseline slate, and there is none that can be shown. RULES_CLASH: no slate keeps the rules.
+    ExhaustedError
+        RULES_TOO_ENTANGLED: whether one does takes too long to find.
     """
     settings = model.settings
     check_context(settings, request.context)
@@ -129,14 +143,18 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
         raise InvalidArgumentError("candidate_item_ids", problem)
     if strict_candidates:
         model.items.check_candidates(request.candidates or ())
-    eligible, passed_over = model.items.find_eligible(request.candidates)
-    group, is_enough = group_of(model, request), len(eligible) >= settings.slate_size
+    check_request_rules(model, request)
+    eligible = model.items.find_eligible(request.candidates)
+    group, is_enough = group_of(model, request), len(eligible.places) >= settings.slate_size
     if is_enough and not gets_baseline(settings.stage, group):
-        shown = _choose_own(model, request, context, eligible, passed_over=passed_over)
+        showable = find_showable(model, request, eligible.places)
+        shown = _choose_own(model, request, context, showable, passed_over=eligible.passed_over)
     else:
-        shown = _show_baseline(model, request, context, group, n_left=len(eligible), passed_over=passed_over)
+        showable, shown = _show_baseline(model, request, context, group, eligible)
     if settings.stage is Stage.SHADOW and is_enough:
-        shown = replace(shown, shadow=_stay_in_shadow(model, request, context, eligible, shown))
+        shown = replace(shown, shadow=_stay_in_shadow(model, request, context, eligible.places, shown))
+    if request.explain:
+        shown = replace(shown, absent=explain_absences(model, request, showable, shown.slate))
     is_usual = settings.stage is Stage.LIVE and group is Group.NONE
     return ChosenSlate(shown if is_usual else replace(shown, stage=settings.stage, group=group), odd)
 
@@ -145,14 +163,20 @@ def _choose_own(
     model: Model,
     request: RecommendationRequest,
     context: NDArray[np.float64],
-    eligible: NDArray[np.int32],
+    showable: Showable,
     *,
     passed_over: int = 0,
 ) -> Recommendation:
     """Return the bandit's own slate."""
     seed = int.from_bytes(_digest(model.incarnation, request.request_id))
-    rng = np.random.default_rng(seed)
-    decision = decide(model.state, model.settings.exploration, context=context, eligible=eligible, rng=rng)
+    decision = decide(
+        model.state,
+        model.settings.exploration,
+        context=context,
+        eligible=showable.places,
+        rng=np.random.default_rng(seed),
+        allowed=showable.allowed,
+    )
     return Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=model.items.find_ids(decision.ranking),
@@ -167,6 +191,7 @@ def _choose_own(
         position_propensities=tuple(decision.position_propensities.tolist()),
         best_slate=() if decision.best is decision.ranking else model.items.find_ids(decision.best),
         passed_over=passed_over,
+        relaxed=showable.relaxed,
     )
 
 
@@ -176,9 +201,13 @@ def _stay_in_shadow(
     context: NDArray[np.float64],
     eligible: NDArray[np.int32],
     shown: Recommendation,
-) -> Shadow:
-    """Return the bandit's own slate beside the one that is shown, and what it would earn more."""
-    own = _choose_own(model, request, context, eligible).slate
+) -> Shadow | None:
+    """Return the bandit's own slate beside the one that is shown, and what it would earn more; None if it has none."""
+    try:
+        showable = find_showable(model, request, eligible)
+    except NotReadyError:  # what is shown keeps the rules by an item of the baseline slate
+        return None
+    own = _choose_own(model, request, context, showable).slate
     if own == shown.slate:
         return Shadow(own, 0.0, 0.0)
     gain, variance = model.state.predict_difference(
@@ -192,18 +221,20 @@ def _show_baseline(
     request: RecommendationRequest,
     context: NDArray[np.float64],
     group: Group,
-    *,
-    n_left: int,
-    passed_over: int,
-) -> Recommendation:
-    """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0."""
+    eligible: Eligible,
+) -> tuple[Showable, Recommendation]:
+    """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0.
+
+    Where it breaks a rule it is changed as little as can be; what could be shown comes with it.
+    """
     slate, state = baseline_of(model, request), model.state
     if not slate or model.items.find_hidden(slate):
         if gets_baseline(model.settings.stage, group):
             raise no_baseline(model, request, group)
-        raise too_few_items(model, request, n_left=n_left, passed_over=passed_over)
+        raise too_few_items(model, request, n_left=len(eligible.places), passed_over=eligible.passed_over)
+    showable, slate = complete_baseline(model, request, slate, eligible.places)
     moments = state.predict(context, model.items.find_indices(slate)[None], with_pending=False)
-    return Recommendation(
+    return showable, Recommendation(
         recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
         slate=slate,
         propensity=1.0,
@@ -215,8 +246,9 @@ def _show_baseline(
         model_version=model.version,
         observations=state.remembered,
         position_propensities=(1.0,) * len(slate),
-        passed_over=passed_over,
+        passed_over=eligible.passed_over,
         baseline=True,
+        relaxed=showable.relaxed,
     )
 
 
@@ -290,7 +322,8 @@ class Recommender:
             OPEN_SLATE_QUOTA, LOG_QUOTA: the tenant has as much as it may have, and the request is not a repeated one.
         NotReadyError
             MODEL_VERSION_AHEAD: the log ends before `min_model_version`. ITEM_GONE: the request is a repeated one, and
-            an item of its slate can't be shown any more. SLATE_GONE: it is, and its slate has ended and is not kept.
+            an item of its slate can't be shown any more. RULES_CHANGED: it is, and its slate breaks a rule by now.
+            SLATE_GONE: it is, and its slate has ended and is not kept.
         UnavailableError
             The store is away, and the model is older than that; or items were changed while a slate was recorded of
             which no reply came.
@@ -300,7 +333,7 @@ class Recommender:
         try:
             await self._quotas.check(name.tenant, A_SLATE)
         except QuotaError:
-            repeated = await self._find_repeated(name, request, model)
+            repeated = await self._find_repeated(name, request, await self._models.follow(name))
             if repeated is None:
                 raise
             return repeated
@@ -317,16 +350,16 @@ class Recommender:
                 # The watch over damage names what is corrupt; a page has a slate all the same.
                 is_unrecorded = isinstance(error, CorruptDataError) or error.nothing_sent
                 newest = self._models.peek_model(name)
-                if newest is None or newest.items_position == model.items_position:
+                if newest is None or _has_same_slates(newest, model):
                     return self._degrade(recommendation, is_unrecorded=is_unrecorded)
                 if not is_unrecorded:  # this slate may be recorded, and another one can't have its id
                     raise
                 model = newest
                 continue
             if outcome.recommendation is not None:
-                return await self._give_out(name, outcome, outcome.recommendation, odd)
+                return await self._give_out(name, request, outcome, outcome.recommendation, odd)
             model = await self._models.follow(name)
-        raise UnavailableError(f"the items of {name} change faster than a slate can be chosen")
+        raise UnavailableError(f"the items and rules of {name} change faster than a slate can be chosen")
 
     async def recommend_all(
         self, name: BanditName, asked: Sequence[Asked], *, time_left: Callable[[], float | None] = lambda: None
@@ -396,7 +429,7 @@ class Recommender:
         chosen: dict[int, ChosenSlate] = {}
         for place, one in part.items():
             start = time.perf_counter()
-            with suppress(NotFoundError, NotReadyError, InvalidArgumentError):
+            with suppress(NotFoundError, NotReadyError, InvalidArgumentError, ExhaustedError):
                 chosen[place] = choose(model, one.request, strict_candidates=one.strict_candidates)
                 self._hooks.decided(chosen[place].recommendation, time.perf_counter() - start)
         return chosen
@@ -416,7 +449,11 @@ class Recommender:
         if not slates:
             return {}
         recorded = self._store.record_recommendations(
-            name, slates, incarnation=model.incarnation, items_position=model.items_position
+            name,
+            slates,
+            incarnation=model.incarnation,
+            items_position=model.items_position,
+            rules=model.settings.rules,
         )
         try:
             written = await self._models.take_in(name, recorded)
@@ -425,7 +462,9 @@ class Recommender:
         outcomes: dict[int, Recommendation | Exception] = {}
         for place, one in zip(requests, written, strict=True):
             if isinstance(one, RecordOutcome) and one.status is RecordStatus.RECORDED and one.recommendation:
-                outcomes[place] = await self._give_out(name, one, one.recommendation, chosen[place].odd)
+                outcomes[place] = await self._give_out(
+                    name, requests[place], one, one.recommendation, chosen[place].odd
+                )
         return outcomes
 
     async def _recommend_alone(
@@ -551,7 +590,12 @@ class Recommender:
             repeated = await self._find_repeated(name, request, newest)
             if repeated is not None:
                 return request, ChosenSlate(repeated, OddFeatures(0, 0))
-            return request, await self._choose(request, newest, strict_candidates=strict_candidates)
+            try:
+                return request, await self._choose(request, newest, strict_candidates=strict_candidates)
+            except NotReadyError as error:
+                if error.reason == "RULES_CLASH":
+                    self._hooks.rules_clashed()
+                raise
 
     async def _repeat(
         self, name: BanditName, request: RecommendationRequest, model: Model, min_model_version: int
@@ -569,20 +613,21 @@ class Recommender:
     ) -> Recommendation | None:
         recommendation_id = recommendation_id_of(model.incarnation, request.request_id)
         repeated = await self._store.find_recommendation(name, request, recommendation_id)
-        return repeated if repeated is None else await self._check_items(name, repeated)
+        return repeated if repeated is None else await self._check_again(name, request, repeated)
 
-    async def _check_items(self, name: BanditName, repeated: Recommendation) -> Recommendation:
-        """Return a recommendation of before, unless an item of it can't be shown now.
+    async def _check_again(
+        self, name: BanditName, request: RecommendationRequest, repeated: Recommendation
+    ) -> Recommendation:
+        """Return a recommendation of before, unless an item of it can't be shown now, or it breaks a rule of now.
 
         A call that takes out an item returns once the newest model of every worker knows it, but for those that the
         store has not heard of for a while: these look.
         """
         model = self._models.peek_fresh_model(name)
-        if model is None or model.items.find_hidden(repeated.slate):
+        if model is None or _find_change(model, request, repeated) is not None:
             model = await self._models.follow(name)
-        for item_id in model.items.find_hidden(repeated.slate):
-            problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
-            raise NotReadyError("ITEM_GONE", problem)
+        if (change := _find_change(model, request, repeated)) is not None:
+            raise change
         return repeated
 
     async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> ChosenSlate:
@@ -604,6 +649,7 @@ class Recommender:
             recommendation,
             incarnation=model.incarnation,
             items_position=model.items_position,
+            rules=model.settings.rules,
             aside=self._is_set_aside(name, request, model),
         )
         try:
@@ -617,10 +663,15 @@ class Recommender:
         return is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
 
     async def _give_out(
-        self, name: BanditName, outcome: RecordOutcome, recommendation: Recommendation, odd: OddFeatures
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        outcome: RecordOutcome,
+        recommendation: Recommendation,
+        odd: OddFeatures,
     ) -> Recommendation:
         if outcome.status is RecordStatus.REPEATED:
-            return await self._check_items(name, recommendation)
+            return await self._check_again(name, request, recommendation)
         self._models.note_written(name, outcome.position, recommendation.recommendation_id)
         self._models.note_slate(name, outcome.position)
         self._hooks.recommended(recommendation)
@@ -635,6 +686,23 @@ class Recommender:
         return degraded
 
 
+def _has_same_slates(newest: Model, model: Model) -> bool:
+    """Return whether a slate that was chosen with a model may still be shown by the newest one."""
+    return (newest.items_position, newest.settings.rules) == (model.items_position, model.settings.rules)
+
+
+def _find_change(model: Model, request: RecommendationRequest, repeated: Recommendation) -> NotReadyError | None:
+    """Return why a slate of before can't be shown any more, None if it can."""
+    for item_id in model.items.find_hidden(repeated.slate):
+        problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
+        return NotReadyError("ITEM_GONE", problem)
+    broken = find_broken_rule(model, request, repeated)
+    if broken is None:
+        return None
+    problem = f"its slate breaks a rule by now, {describe_rule(broken)}; ask with another request id"
+    return NotReadyError("RULES_CHANGED", problem)
+
+
 def _is_short(model: Model, request: RecommendationRequest) -> bool:
     """Return whether a decision takes less time than handing it to a thread and back."""
     n_items = len(model.items.available_places if request.candidates is None else request.candidates)
@@ -642,6 +710,7 @@ def _is_short(model: Model, request: RecommendationRequest) -> bool:
         model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
         and n_items <= ITEMS_AT_ONCE
         and model.settings.slate_size <= SLATE_SIZE_AT_ONCE
+        and is_quickly_found(model, request)
     )
 
 

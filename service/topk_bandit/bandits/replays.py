@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.saved_snapshots import with_item_features
 from topk_bandit.bandits.snapshots import decode_model
 from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, NotReadyError, UnavailableError
@@ -108,6 +109,7 @@ class Replays:
     ) -> Model | None:
         """Return the model at a position, from the first of some snapshots that fits, or from a log that is whole."""
         model = await self._first_before(snapshots, version)
+        model = None if model is None else await with_item_features(model, self._store, name)
         part = await self._store.read_log(name, start=1, limit=0)
         if part.incarnation != incarnation or (model is not None and model.incarnation != incarnation):
             raise _lost_meanwhile(name)

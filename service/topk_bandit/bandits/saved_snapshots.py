@@ -12,9 +12,11 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from topk_bandit.bandits.catalogue import asked_features
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError, TopkBanditError, UnavailableError
+from topk_bandit.domain.replacing import replace
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.limits import Limits
     from topk_bandit.store.log import Store
 
-__all__ = ["SavedSnapshots"]
+__all__ = ["SavedSnapshots", "with_item_features"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +45,16 @@ BYTES_PER_EVENT = 1024
 
 ROWS_PER_EVENT = 4
 """So many imported rows count as an event: they are shorter."""
+
+
+async def with_item_features(model: Model, store: Store, name: BanditName) -> Model:
+    """Return a model with its items' features, which a snapshot of the first data version does not have.
+
+    The store has them as they are now. What changed since the snapshot is in the log after it, and is folded then.
+    """
+    if model.items.features is not None:
+        return model
+    return replace(model, items=model.items.with_features(asked_features(await store.list_items(name))))
 
 
 class SavedSnapshots:
@@ -101,7 +113,7 @@ class SavedSnapshots:
             _log.exception("a snapshot is passed over", extra=where)
             self._hooks.snapshot_failed(str(self._name))
             return None
-        return model
+        return await with_item_features(model, self._store, self._name)
 
     def resume_after(self, snapshot: Snapshot | None, *, at_ms: int = 0, imported: int = 0) -> None:
         """Count the events until the next snapshot from this one; None means from the beginning of the log."""

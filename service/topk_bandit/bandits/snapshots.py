@@ -24,6 +24,7 @@ from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.bandits.reward_curve import RewardCurve
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
+from topk_bandit.domain.features import Features
 from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import FeatureRecord
@@ -42,6 +43,7 @@ from topk_bandit.learning.slope_prior import SlopePrior
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import refuse_newer
+from topk_bandit.store.feature_codec import features_document
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -80,6 +82,7 @@ def encode_model(model: Model, version: int = OLDEST) -> bytes:
         history_numbers=model.history.numbers,
         history_totals=model.history.totals,
         **_arrays_of_judged(checkpoint),
+        **_arrays_since_first(model, version),
         **_arrays_of_feedback(model.state.posterior.prior_mean, checkpoint),
         **({} if parts is None else {f"part_{one.name}": getattr(parts, one.name) for one in fields(parts)}),
     )
@@ -124,7 +127,7 @@ def decode_items(payload: bytes) -> tuple[BanditSettings, Items, Encoder | None]
         header = _read_header(arrays)
         settings = decode_settings(header["settings"].encode())
         encoder = _read_encoder(settings.context_schema, header["features"], arrays["feature_samples"])
-        return settings, _read_items(header, arrays), encoder
+        return settings, _read_items(settings, header, arrays), encoder
 
 
 @contextmanager
@@ -204,13 +207,18 @@ def _describe_since_first(model: Model, checkpoint: Checkpoint) -> dict[str, Any
         "names": checkpoint.recent.names,
         "reward_curve": [curve.sizes, curve.slates, curve.cohorts],
         **({} if model.comparison == NOTHING_COMPARED else {"comparison": model.comparison.as_document()}),
+        **({} if model.items.features is None else {"features_of_items": _describe_features(model.items.features)}),
     }
+
+
+def _describe_features(features: Mapping[str, Features]) -> dict[str, Any]:
+    return {item_id: features_document(one) for item_id, one in sorted(features.items())}
 
 
 def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits: Limits) -> Model:
     settings = decode_settings(header["settings"].encode())
     last = header["last"]
-    items = _read_items(header, arrays)
+    items = _read_items(settings, header, arrays)
     checkpoint = _read_checkpoint(header, arrays)
     kernel = kernel_of(settings.kernel, header["n_places"], settings.slate_size)
     kernel = kernel if checkpoint.shape is None else kernel.with_shape(checkpoint.shape)
@@ -256,13 +264,30 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
     )
 
 
-def _read_items(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Items:
+def _read_items(settings: BanditSettings, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Items:
+    described = header.get("features_of_items", {} if settings.item_schema is None else None)
     return Items.of(
         header["items"],
         available=header["available"],
         retired=header["retired"],
         open_until_ms=arrays["open_until_ms"],
+        learned_counts=_read_learned_counts(len(header["items"]), arrays),
+        features=None if described is None else {name: _read_features(one) for name, one in described.items()},
     )
+
+
+def _read_learned_counts(n_items: int, arrays: Mapping[str, Any]) -> NDArray[np.int64]:
+    """Return how many learned slates have shown each item; the first data version only has the rows that are left."""
+    if "learned_counts" in arrays:
+        return np.array(arrays["learned_counts"], dtype=np.int64)
+    counts = np.bincount(arrays["rankings"].reshape(-1), minlength=n_items)
+    return np.asarray(counts[:n_items], dtype=np.int64)
+
+
+def _read_features(described: Mapping[str, Any]) -> Features:
+    """Return the features that `features_document` described: JSON has lists for label sets."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in described.items()}
+    return Features.of({name: float(one) if type(one) is int else one for name, one in values.items()})
 
 
 def _read_history(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> History:
@@ -370,6 +395,11 @@ def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
     usual = {"usual_rewards": checkpoint.usual_rewards, "usual_norms": checkpoint.usual_norms or NO_VALUES}
     arrays = {f"{name}_{array}": getattr(one, array) for name, one in usual.items() for array in _USUAL_ARRAYS}
     return arrays | {f"recent_{name}": getattr(checkpoint.recent, name) for name in _OF_RECENT}
+
+
+def _arrays_since_first(model: Model, version: int) -> dict[str, Any]:
+    """Return the arrays that the first data version does not have."""
+    return {"learned_counts": model.items.learned_counts} if version > FIRST else {}
 
 
 def _arrays_of_feedback(prior_mean: PriorMean | None, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -45,8 +45,10 @@ if TYPE_CHECKING:
         Bandit,
         BanditStats,
         BatchOutcome,
+        PagePlacement,
         Recommendation,
         RewardReceipt,
+        SlatePage,
         SlateRequest,
         Source,
         Tls,
@@ -297,6 +299,58 @@ class Client(Studies, Operators):
             found = self._run(part, timeout)
             slates += found
         return slates
+
+    def recommend_page(
+        self,
+        placements: Iterable[PagePlacement],
+        context: Iterable[float] = (),
+        *,
+        features: object = None,
+        group_key: str | None = None,
+        page_id: str | None = None,
+        timeout: float | None = None,
+    ) -> SlatePage:
+        """Return the slates of a page, none with an item that another one shows.
+
+        A placement that is refused has its error in the place of its slate, and stops no other. Each slate is rewarded
+        by itself, or all of them by `reward_page`.
+
+        Parameters
+        ----------
+        placements
+            What is asked for each slate, the most important one first: what it shows is in none after it. Ten at most.
+        context, features, group_key
+            As for `recommend`, for each placement that has none of its own. Each takes the features that its bandit
+            knows.
+        page_id
+            The same id, with the same placements, gives the same slates again; None makes a new id.
+        """
+        asked = self._operations.recommend_page(
+            placements, context=context, features=features, group_key=group_key, page_id=page_id
+        )
+        return self._run(asked, timeout)
+
+    def reward_page(
+        self,
+        page_id: str,
+        bandits: Iterable[str],
+        value: float,
+        *,
+        reward_id: str = "",
+        final: bool = False,
+        timeout: float | None = None,
+    ) -> Sequence[RewardReceipt | ClientError]:
+        """Post one reward for all slates of a page; return what became of each, or its error.
+
+        Parameters
+        ----------
+        bandits
+            Those of the page's placements, in their order.
+        value, reward_id, final
+            As for `reward`, the same for all.
+        """
+        posted = self._operations.reward_page(page_id, bandits, value, reward_id=reward_id, final=final)
+        return self._run(posted, timeout)
 
     def activate(
         self,

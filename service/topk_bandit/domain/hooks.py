@@ -54,6 +54,9 @@ class Hooks:
     def recommended(self, recommendation: Recommendation) -> None:
         """Note that a slate was recorded, or could not be (degraded), and is given out; repeats are left out."""
 
+    def rules_clashed(self) -> None:
+        """Note that a request was refused because no slate keeps its rules."""
+
     def encoded(self, *, clamped: int, unknown: int) -> None:
         """Note how many features of a recorded request were clamped or unknown, or a context too long."""
 

@@ -38,9 +38,7 @@ class Relaxed(NamedTuple):
     allowed: AllowedSlates
 
 
-def relax_rules(
-    rules: Sequence[SlateRule], candidates: Candidates, slate_size: int, *, field: str = "rules"
-) -> Relaxed:
+def relax_rules(rules: Sequence[SlateRule], candidates: Candidates, slate_size: int, *, own: int = 0) -> Relaxed:
     """Give up rules that may be relaxed, from the last one on, until a slate keeps the others.
 
     Parameters
@@ -49,8 +47,8 @@ def relax_rules(
         Those of the bandit and then those of the request; checked by `topk_bandit.domain.rules.check_rules`.
     candidates
         At least as many as a slate has items.
-    field
-        What the caller named the rules.
+    own
+        As of `topk_bandit.learning.slate_rules.refuse_clash`.
 
     Raises
     ------
@@ -69,7 +67,7 @@ def relax_rules(
         if compiled is not None and allowed is not None and allowed.first is not None:
             return Relaxed(tuple(kept), tuple(given_up), compiled.places, allowed)
     clash = find_clash([every[place] for place in kept], candidates, slate_size)
-    refuse_clash(every, [kept[place] for place in clash], field=field)
+    refuse_clash(every, [kept[place] for place in clash], own=own)
     raise AssertionError("rules that no slate keeps do not clash")
 
 

@@ -355,8 +355,18 @@ def find_clash(rules: Sequence[Rule], candidates: Candidates, slate_size: int) -
     return tuple(clash)
 
 
-def refuse_clash(rules: Sequence[Rule], clash: Sequence[int], *, field: str = "rules") -> None:
-    """Raise `NotReadyError` that names the rules of a clash, if there is one."""
+def refuse_clash(rules: Sequence[Rule], clash: Sequence[int], *, own: int = 0) -> None:
+    """Raise `NotReadyError` that names the rules of a clash, if there is one.
+
+    Parameters
+    ----------
+    own
+        So many of the rules, the first ones, are the bandit's; the others are the request's.
+    """
     if clash:
-        named = "; ".join(f"{field}[{place}]: {describe_rule(rules[place])}" for place in clash)
+        named = "; ".join(f"{_place_of(place, own)}: {describe_rule(rules[place])}" for place in clash)
         raise NotReadyError("RULES_CLASH", f"no slate keeps {named}")
+
+
+def _place_of(place: int, own: int) -> str:
+    return f"bandit.rules[{place}]" if place < own else f"rules[{place - own}]"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.learning.slate_rules import keep_rules
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.learning.context_posterior import ContextPosterior, Moments
     from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.learning.slate_rules import SlateRules
 
 __all__ = ["RankedSlates", "find_top_slates"]
 
@@ -35,7 +38,9 @@ class RankedSlates(NamedTuple):
     bounds: NDArray[np.float64]
 
 
-def find_top_slates(at_context: ContextPosterior, *, beta: float, starts: Rankings, limit: int) -> RankedSlates:
+def find_top_slates(
+    at_context: ContextPosterior, *, beta: float, starts: Rankings, limit: int, rules: SlateRules | None = None
+) -> RankedSlates:
     """Return up to `limit` slates with the largest mean + sqrt(beta) sd that a beam of this width meets.
 
     Parameters
@@ -48,6 +53,8 @@ def find_top_slates(at_context: ContextPosterior, *, beta: float, starts: Rankin
         Rankings of positions in its items, shape (A, k) with A >= 1: where searches ended.
     limit
         At least 1.
+    rules
+        Over its items; the starts keep them, and so does each slate that is returned. None for no rules.
     """
     width, found = math.sqrt(beta), _Pool(_WIDTH * limit)
     found.add(starts, _bounds(at_context.moments(starts), width))
@@ -55,7 +62,7 @@ def find_top_slates(at_context: ContextPosterior, *, beta: float, starts: Rankin
         fresh = found.take_unexpanded()
         if not len(fresh):
             break
-        for rankings, bounds in _neighbours(at_context, fresh, width, _WIDTH * limit):
+        for rankings, bounds in _neighbours(at_context, fresh, width, _WIDTH * limit, rules):
             found.add(rankings, bounds)
     return found.rank_best(limit)
 
@@ -92,7 +99,7 @@ class _Pool:
 
 
 def _neighbours(
-    at_context: ContextPosterior, rankings: Rankings, width: float, limit: int
+    at_context: ContextPosterior, rankings: Rankings, width: float, limit: int, rules: SlateRules | None
 ) -> Iterator[tuple[Rankings, NDArray[np.float64]]]:
     """Give the best neighbours of rankings (A, k), by the position that is replaced, and all exchanges."""
     k, n_items = at_context.slate_size, len(at_context.items)
@@ -101,6 +108,8 @@ def _neighbours(
     for position in range(k):
         bounds = _bounds(at_context.replacements(rankings, position), width)
         bounds[shown] = -np.inf
+        if rules is not None:
+            bounds[~shown] = np.where(_keep_replaced(rules, rankings, position, shown), bounds[~shown], -np.inf)
         chosen = np.argsort(-bounds, axis=None, kind="stable")[:limit]
         chosen = chosen[np.isfinite(bounds.flat[chosen])]
         replaced = rankings[chosen // n_items].copy()
@@ -109,7 +118,19 @@ def _neighbours(
     for first, second in zip(*np.triu_indices(k, 1), strict=True):
         exchanged = rankings.copy()
         exchanged[:, [first, second]] = rankings[:, [second, first]]
+        if rules is not None:
+            exchanged = exchanged[keep_rules(rules, exchanged)]
+        if not len(exchanged):
+            continue
         yield exchanged, _bounds(at_context.moments(exchanged), width)
+
+
+def _keep_replaced(rules: SlateRules, rankings: Rankings, position: int, shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which replacements at a position keep rules, of the items that are not `shown` (A, n), row by row."""
+    rows, items = np.nonzero(~shown)
+    replaced = rankings[rows].copy()
+    replaced[:, position] = items
+    return keep_rules(rules, replaced)
 
 
 def _bounds(moments: Moments, width: float) -> NDArray[np.float64]:

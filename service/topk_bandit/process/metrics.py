@@ -180,6 +180,13 @@ class Metrics(Hooks):
             "topk_bandit_candidates_passed_over_total",
             "Candidates of slates given out that were unknown, retired or unavailable.",
         )
+        self._relaxed = self._counter(
+            "topk_bandit_relaxed_slates_total",
+            "Slates given out for which rules were given up: none keeps all of them.",
+        )
+        self._clashes = self._counter(
+            "topk_bandit_rules_clashes_total", "Requests that were refused because no slate keeps their rules."
+        )
         self._degraded = self._counter(
             "topk_bandit_degraded_total", "Slates given out that could not be recorded: the store was away."
         )
@@ -407,8 +414,13 @@ class Metrics(Hooks):
         self._passed_over.inc(recommendation.passed_over)
         self._regret_bound.inc(max(0.0, recommendation.regret_bound))
         self._estimated_regret.inc(max(0.0, recommendation.estimated_regret))
+        self._relaxed.inc(bool(recommendation.relaxed))
         if recommendation.degraded:
             self._degraded.inc()
+
+    def rules_clashed(self) -> None:
+        """Count a request that was refused for its rules."""
+        self._clashes.inc()
 
     def encoded(self, *, clamped: int, unknown: int) -> None:
         """Count features that were not taken as they were."""

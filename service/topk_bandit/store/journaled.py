@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Recommendation,
         RecommendationRequest,
     )
+    from topk_bandit.domain.rules import SlateRule
     from topk_bandit.store.log import BanditRecord, Correctable, ImportPart, LostEvents, NewSlate, Skip
     from topk_bandit.store.rules.decisions import Known
 
@@ -287,6 +288,7 @@ class JournaledStore(Store):
         *,
         incarnation: str,
         items_position: int,
+        rules: tuple[SlateRule, ...] = (),
         aside: bool = False,
     ) -> Written[RecordOutcome]:
         """See `Store.record_recommendation`."""
@@ -294,7 +296,13 @@ class JournaledStore(Store):
 
         def rule(known: Known) -> Decision[RecordOutcome]:
             return slates.record(
-                known, request, recommendation, incarnation=incarnation, items_position=items_position, aside=aside
+                known,
+                request,
+                recommendation,
+                incarnation=incarnation,
+                items_position=items_position,
+                rules=rules,
+                aside=aside,
             )
 
         sought = Sought((recommendation.recommendation_id,), recalls=True)
@@ -306,7 +314,13 @@ class JournaledStore(Store):
         return Written(_recorded(recommendation, decision.commit, committed), (committed.appended,))
 
     async def record_recommendations(
-        self, name: BanditName, chosen: Sequence[NewSlate], *, incarnation: str, items_position: int
+        self,
+        name: BanditName,
+        chosen: Sequence[NewSlate],
+        *,
+        incarnation: str,
+        items_position: int,
+        rules: tuple[SlateRule, ...] = (),
     ) -> Written[Sequence[RecordOutcome | Exception]]:
         """See `Store.record_recommendations`."""
         ids = [one.recommendation.recommendation_id for one in chosen]
@@ -325,6 +339,7 @@ class JournaledStore(Store):
                     one.recommendation,
                     incarnation=incarnation,
                     items_position=items_position,
+                    rules=rules,
                     aside=one.aside,
                 )
             except TopkBanditError as error:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from topk_bandit.domain.operators import EventText
     from topk_bandit.domain.quotas import TenantUse
+    from topk_bandit.domain.rules import SlateRule
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import Restore, Restored, RestoreStep
@@ -146,8 +147,8 @@ class RecordOutcome:
     ----------
     status
         RECORDED: appended now. REPEATED: the same request was recorded before; nothing changed. STALE: items were
-        changed after `items_position`, or the bandit was created anew; nothing changed, and the caller must decide
-        again.
+        changed after `items_position`, the bandit's stage or rules are others, or it was created anew; nothing changed,
+        and the caller must decide again.
     recommendation
         What is recorded, now or before, with its deadline; None when STALE.
     position
@@ -613,15 +614,18 @@ class Store(Protocol):
         *,
         incarnation: str,
         items_position: int,
+        rules: tuple[SlateRule, ...] = (),
         aside: bool = False,
     ) -> Written[RecordOutcome]:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
         It is active at once, unless the bandit's settings require activation. What is recorded as set `aside` stays so.
+        `rules` are those of the bandit's that it was chosen under.
 
         What was shown is kept until the recommendation ends: nobody else knows all that are open. A recommendation id
-        that is recorded already is REPEATED when its request has the same context and candidates, whatever
-        `incarnation` and `items_position` say. Of one that has ended what it was is in the log alone.
+        that is recorded already is REPEATED when its request has the same context, candidates and rules, whatever
+        `incarnation` and `items_position` say; with other `rules` than the bandit has now it is STALE. Of one that has
+        ended what it was is in the log alone.
 
         Raises
         ------
@@ -635,7 +639,13 @@ class Store(Protocol):
         ...
 
     async def record_recommendations(
-        self, name: BanditName, chosen: Sequence[NewSlate], *, incarnation: str, items_position: int
+        self,
+        name: BanditName,
+        chosen: Sequence[NewSlate],
+        *,
+        incarnation: str,
+        items_position: int,
+        rules: tuple[SlateRule, ...] = (),
     ) -> Written[Sequence[RecordOutcome | Exception]]:
         """Do what `record_recommendation` does for each of several, in order; return what became of each, or its error.
 

@@ -20,6 +20,7 @@ import grpc
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
@@ -40,6 +41,7 @@ from topk_bandit.rpc.call_ids import call_of
 from topk_bandit.rpc.services import Services, UnheardCalls
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.memory.studies import MemoryStudies
+from topk_bandit.store.whole_logs import WholeLogs
 from topk_bandit.studies.administration import Studies
 from topk_bandit.studies.designer import Designer
 from topk_bandit.testing.local_channels import AsyncLocalChannel, LocalChannel
@@ -200,8 +202,16 @@ class LocalService:
         budget = MemoryBudget(model_bytes=settings.bandit_memory_mib * MIB)
         limits = budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
         self._models = models = ModelCache(
-            store, threads, limits=limits, hooks=hooks, clock_ms=clock_ms, worker_id=self.new_id(), budget=budget
+            store,
+            threads,
+            limits=limits,
+            hooks=hooks,
+            clock_ms=clock_ms,
+            worker_id=self.new_id(),
+            budget=budget,
+            retention=AS_SNAPSHOTS_ALLOW,
         )
+        logs = WholeLogs(store, None)
         designer = Designer(
             study_store, threads, threads=1, hooks=hooks, owner=self.new_id(), new_reference=self.new_id
         )
@@ -218,13 +228,14 @@ class LocalService:
             Bandits(
                 store,
                 models,
+                logs=logs,
                 default_exploration=exploration,
                 quotas=in_store,
                 new_id=self.new_id,
                 priors=studies,
             ),
             studies,
-            Operators(store, models, threads, quotas=in_store, clock_ms=clock_ms, worker=self._status),
+            Operators(store, models, threads, logs=logs, quotas=in_store, clock_ms=clock_ms, worker=self._status),
             hooks=UnheardCalls(),
             access=Access(None),
             quotas=quotas,

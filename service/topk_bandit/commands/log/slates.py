@@ -63,6 +63,8 @@ class LeftOut(NamedTuple):
         Another slate was shown instead, which was not drawn from a known distribution; see `LoggedSlates.otherwise`.
     baseline
         They are baseline slates: the stage, the group or a lack of candidates asked for them, and no policy chose.
+    ruled
+        They were drawn among the slates that rules allow, which other policies do not keep.
     """
 
     before_snapshot: int
@@ -70,6 +72,7 @@ class LeftOut(NamedTuple):
     without_share: int
     shown_otherwise: int = 0
     baseline: int = 0
+    ruled: int = 0
 
 
 class LoggedRequest(NamedTuple):
@@ -139,7 +142,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
     rewarded = [one for one in as_drawn if one.reward is not None]
     otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
-        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines))
+        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines, reader.ruled))
     ids = reader.items.ids
     n_items = len(ids)
     _check_propensities(known, n_items)
@@ -152,6 +155,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
         without_share=len(rewarded) - len(used),
         shown_otherwise=len(known) - len(as_drawn),
         baseline=reader.baselines,
+        ruled=reader.ruled,
     )
     # Nothing is taken back here: an index is one item's for the whole log.
     item_ids = tuple(item_id or "" for item_id in ids)
@@ -165,9 +169,10 @@ def read_slates(dump: Dump) -> LoggedSlates:
     )
 
 
-def _nothing_to_evaluate(otherwise: int, baselines: int) -> str:
+def _nothing_to_evaluate(otherwise: int, baselines: int, ruled: int) -> str:
     if not otherwise:
         beside = f"; its {baselines:,} baseline slates are left out" if baselines else ""
+        beside += f"; its {ruled:,} slates under rules are left out" if ruled else ""
         return f"no slate of the bandit's own in it has a reward{beside}"
     problem = (
         f"no slate has a reward that was shown as drawn: {otherwise:,} have one instead of which another was shown"
@@ -183,6 +188,7 @@ class _Reader:
     def __init__(self, dump: Dump) -> None:
         self.drawn: list[_Drawn] = []
         self.baselines = 0
+        self.ruled = 0
         self.imported = 0
         self.items = Items()
         self._encoder: Encoder | None = None
@@ -210,13 +216,8 @@ class _Reader:
                 self._change_settings(settings, logged.position)
             case ItemsChanged() as change:
                 self.items = self.items.apply(change)
-            case Recommended(request, recommendation) if recommendation.baseline:
-                self.baselines += 1
-                self._observe(request.context)
             case Recommended() as event:
-                self._observe(event.request.context)
-                self._indices[event.recommendation.recommendation_id] = len(self.drawn)
-                self.drawn.append(self._draw(event, logged.position))
+                self._take(event, logged.position)
             case Activated(recommendation_id, shown, True):
                 self._note_other(recommendation_id, shown.slate)
             case Imported() as event:
@@ -225,6 +226,17 @@ class _Reader:
                 self._end(recommendation_id, value)
             case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
                 self._end(recommendation_id, value)
+
+    def _take(self, event: Recommended, position: int) -> None:
+        """Take in a slate; one that no policy chose, or that keeps rules, is counted alone."""
+        self._observe(event.request.context)
+        if event.recommendation.baseline:
+            self.baselines += 1
+        elif event.request.rules or self._settings[-1].rules:  # the store refuses a slate of rules of before
+            self.ruled += 1
+        else:
+            self._indices[event.recommendation.recommendation_id] = len(self.drawn)
+            self.drawn.append(self._draw(event, position))
 
     def _note_other(self, recommendation_id: str, slate: tuple[str, ...]) -> None:
         index = self._indices.get(recommendation_id)

@@ -59,6 +59,9 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
     if left_out.baseline:
         why = "the stage, the group or a lack of candidates asked for them"
         yield f"{left_out.baseline:,} baseline slates are left out: {why}"
+    if left_out.ruled:
+        why = "they were drawn among the slates that rules allow, and no policy here keeps rules"
+        yield f"{left_out.ruled:,} slates under rules are left out: {why}"
     if logged.imported:
         yield f"{logged.imported:,} imported rows are left out: what else could have been shown is not known"
     if left_out.before_snapshot:

@@ -27,6 +27,7 @@ from topk_bandit.lab.faults.imports_checker import check_past_slates
 from topk_bandit.lab.faults.interviews import STUDY, draw_study
 from topk_bandit.lab.faults.learned_checker import check_priors, check_study_of
 from topk_bandit.lab.faults.ledger import Response
+from topk_bandit.lab.faults.rules_checker import check_rules_in_force
 from topk_bandit.lab.faults.server import Server
 from topk_bandit.lab.faults.shop import MOST_PATIENCE_SECONDS, NAME, Shop
 from topk_bandit.lab.faults.stages_checker import check_groups, check_stages
@@ -48,6 +49,9 @@ SETTLE_SECONDS = 60.0
 COMPUTING_SECONDS = 0.004
 WARM_SHARE = 0.5
 """So many bandits begin with what a study knows."""
+
+RULES_SHARE = 0.4
+"""So many bandits have rules, which change as their settings do."""
 
 DEFAULT_VALUE_SHARE, GROUPS_SHARE = 0.5, 0.4
 """So many have a value for items that no reward names."""
@@ -138,7 +142,9 @@ async def _simulate(seed: int, actions: list[Action], *, hours: int, wrap: Calla
         settings = replace(settings, default_item_value=0.25)
     if np.random.default_rng((seed, 5)).random() < GROUPS_SHARE:
         settings = replace(settings, control_share=0.3)
-    shop = Shop(server, n_workers=n_workers, settings=settings, study=draw_study(of_study), rng=rng)
+    has_rules = bool(np.random.default_rng((seed, 6)).random() < RULES_SHARE)
+    study = draw_study(of_study)
+    shop = Shop(server, n_workers=n_workers, settings=settings, study=study, rng=rng, has_rules=has_rules)
     checks, violations, hour = _Checks(), list[str](), 0
     await shop.open(begins_warm=bool(of_study.random() < WARM_SHARE))
     while hour < hours and not violations:
@@ -181,6 +187,7 @@ class _Checks:
             *shop.alarms.raised,
             *broken,
             *check_stages(archive.events),
+            *check_rules_in_force(archive.events),
             *check_past_slates(shop.ledger, archive),
             *check_studies(shop.ledger, archive),
             *check_priors(archive, self._priors),

@@ -10,6 +10,7 @@ import numpy as np
 
 from topk_bandit.domain.bandits import Item, RecommendationRequest
 from topk_bandit.domain.errors import TopkBanditError, UnavailableError
+from topk_bandit.domain.rules import Exclude, Pin, SlateRule
 from topk_bandit.domain.stages import Stage
 from topk_bandit.lab.faults.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience, word_of
 from topk_bandit.lab.faults.importing import Importers, PastSlates
@@ -62,6 +63,8 @@ class Shop:
         What the study is like that callers make.
     rng
         Of the network and of new ids.
+    has_rules
+        Whether slates keep rules, which change as settings do.
 
     Attributes
     ----------
@@ -79,6 +82,7 @@ class Shop:
         settings: BanditSettings,
         study: StudySettings,
         rng: np.random.Generator,
+        has_rules: bool = False,
     ) -> None:
         self.server = server
         self.ledger = Ledger()
@@ -86,6 +90,7 @@ class Shop:
         self.trace: list[tuple[float, int, str]] = []
         self.workers: dict[int, Worker] = {}
         self.settings = settings
+        self._has_rules = has_rules
         self._rng = rng
         self._lines: list[Line] = []
         self._clocks = dict.fromkeys(range(n_workers), 0.0)
@@ -177,6 +182,9 @@ class Shop:
     ) -> RecommendationRequest:
         """Return a request; where there are groups it has the shop's own slate, and one of a few visitors."""
         request = RecommendationRequest(request_id, context, candidates)
+        if self._has_rules and sum(request_id.encode()) % 2:
+            out = self.items[sum(request_id.encode()) % len(self.items)]
+            request = replace(request, rules=(SlateRule(Exclude((out,)), may_relax=True),))
         if not self.settings.control_share:
             return request
         own = [item_id for item_id in self.items if item_id != self._hidden][: self.settings.slate_size]
@@ -282,9 +290,18 @@ class Shop:
         others: dict[str, Any] = {"default_reward": default, "reward_wait_ms": wait_ms}
         if self.settings.control_share:
             others["stage"] = list(Stage)[action.number % len(Stage)]
+        if self._has_rules:
+            others["rules"] = self._draw_rules(action.number)
         call = worker.bandits.update_bandit(NAME, lambda settings: replace(settings, **others))
         words = ", ".join(f"{key} {one}" for key, one in others.items())
         await self._change(action, rng, worker, call, f"sets {words}")
+
+    def _draw_rules(self, number: int) -> tuple[SlateRule, ...]:
+        """Return rules that an action sets: an item less, and some of which one is at a position if it can be."""
+        there = (*self.items, "nowhere")
+        out, pinned = there[number % len(there)], tuple(dict.fromkeys(there[number % 3 :: 3]))
+        position = number % self.settings.slate_size
+        return (SlateRule(Exclude((out,))), SlateRule(Pin(pinned, position), may_relax=True))[: number % 3]
 
     async def _reset(self, action: Action, rng: np.random.Generator) -> None:
         if worker := self.any_worker(rng):

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation, RecommendationRequest, Reward
+    from topk_bandit.domain.rules import SlateRule
     from topk_bandit.store.log import Correctable
     from topk_bandit.store.rules.decisions import Known
 
@@ -73,14 +74,17 @@ def record(
     *,
     incarnation: str,
     items_position: int,
+    rules: tuple[SlateRule, ...],
     aside: bool,
 ) -> Decision[RecordOutcome]:
     """Decide what becomes of a slate that was chosen; see `Store.record_recommendation`."""
     given = recall(known, request, recommendation.recommendation_id)
     if given is not None:
-        return Decision(RecordOutcome(RecordStatus.REPEATED, given))
-    placed = (incarnation, items_position, recommendation.stage)
-    if (known.incarnation, known.items_position, known.settings.stage) != placed:
+        # Whoever knows other rules can't say whether the slate keeps those of now.
+        is_known = rules == known.settings.rules
+        return Decision(RecordOutcome(RecordStatus.REPEATED, given) if is_known else RecordOutcome(RecordStatus.STALE))
+    chosen = (incarnation, items_position, recommendation.stage, rules)
+    if (known.incarnation, known.items_position, known.settings.stage, known.settings.rules) != chosen:
         return Decision(RecordOutcome(RecordStatus.STALE))
     aside = aside or not recommendation.stage.learns
     state = RecordState.INACTIVE if known.settings.requires_activation else RecordState.PENDING
