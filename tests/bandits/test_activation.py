@@ -17,7 +17,9 @@ from topk_bandit.commands.log.slates import LeftOut, read_slates
 from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
+    ConstantBeta,
     Expired,
+    Exploration,
     Item,
     ItemsChanged,
     Lapsed,
@@ -117,7 +119,9 @@ def test_a_log_that_says_more_than_was_recommended_is_refused(event: Event) -> N
 def test_an_evaluation_leaves_out_what_was_shown_instead() -> None:
     rng, settings = np.random.default_rng(5), replace(AHEAD, item_capacity=8)
     best = np.arange(3, dtype=np.int32)
-    drawn = SlateDistribution(best, np.arange(8, dtype=np.int32), near_share=0.0, uniform_share=0.1)
+    drawn = SlateDistribution.of(
+        Exploration(ConstantBeta(1.0), uniform_share=0.1, near_share=0.0), best, np.arange(8, dtype=np.int32)
+    )
     events: list[Event] = [BanditCreated(settings), ITEMS]
     for number in range(20):
         slate = SLATES[number]

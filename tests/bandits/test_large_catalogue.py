@@ -98,7 +98,7 @@ def test_a_hundred_thousand_items_fit_into_the_memory_that_a_bandit_has() -> Non
             await worker.bandits.retire_items(NAME, [retired])
             model = await worker.models.follow(NAME)
             assert model.memory_bytes < budget.model_bytes
-            assert model.items.memory_bytes < (len(ids[0]) + 36) * n_items
+            assert model.items.memory_bytes < (len(ids[0]) + 44) * n_items
             assert (model.items.available, model.items.retired) == (
                 tuple(item_id for item_id in ids if item_id not in {hidden, retired}),
                 (retired,),

@@ -93,7 +93,9 @@ def test_what_is_not_learned_of_rewards_stays(settings: object) -> None:
         model = then(model, in_schema(event) if settings.context_schema else event)
     after = then(model, RESET)
     assert after.state.posterior.n_rows == after.state.posterior.n_pending == after.state.remembered == 0
-    assert after.items is model.items
+    assert after.items.ids == model.items.ids
+    assert after.items.catalogue is model.items.catalogue
+    assert not after.items.learned_counts.any()
     assert after.encoder is model.encoder
     assert after.item_features is model.item_features
     assert (after.tally, after.open_slates) == (model.tally, model.open_slates)

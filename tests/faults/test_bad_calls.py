@@ -159,7 +159,7 @@ BAD_CALLS = [
     Bad("BatchReward", rpb.BatchRewardRequest(bandit=HOME), INVALID, "rewards"),
     Bad("BatchReward", rpb.BatchRewardRequest(bandit=HOME, rewards=[rpb.RewardEntry()] * 1001), INVALID, "rewards"),
     *(creates("bandit.slate_size", slate_size=size) for size in (0, 13, -1)),
-    *(creates("bandit.item_capacity", item_capacity=capacity) for capacity in (0, 1, 10_001)),
+    *(creates("bandit.item_capacity", item_capacity=capacity) for capacity in (0, 1, 100_001)),
     *(creates("bandit.context_dimension", context_dimension=size) for size in (-1, 65)),
     creates("bandit.kernel", kernel=99),
     *(creates("bandit.exploration.constant_beta", exploration={"constant_beta": bad}) for bad in [*NUMBERS, -1.0]),

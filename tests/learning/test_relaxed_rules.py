@@ -77,8 +77,8 @@ def test_rules_are_given_up_from_the_last_one_on(slate_size: int) -> None:
         if not by_rule[left].all(axis=0).any():
             clashes += 1
             with pytest.raises(NotReadyError) as refused:
-                relax_rules(rules, shop.candidates, slate_size, field="request.rules")
-            named = [place for place in range(len(rules)) if f"request.rules[{place}]: " in str(refused.value)]
+                relax_rules(rules, shop.candidates, slate_size, own=len(rules))
+            named = [place for place in range(len(rules)) if f"bandit.rules[{place}]: " in str(refused.value)]
             assert named
             assert set(named) <= set(left)
             assert not by_rule[named].all(axis=0).any()
