@@ -50,7 +50,7 @@ serve: $(VENV)/runtime.stamp  ## Run the service on an embedded store until Ctrl
 $(VENV)/compiled.stamp: $(VENV)/dev.stamp $(wildcard $(shell git ls-files '*.py'))
 	@$(BIN)/python -m compileall -q service
 	@$(BIN)/python -m pytest --collect-only -q >/dev/null & \
-	$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up; warm_up()" & \
+	$(BIN)/python -c "from topk_bandit.learning.warm_up import warm_up, warm_up_rules; warm_up(); warm_up_rules()" & \
 	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
 	@touch $@
 

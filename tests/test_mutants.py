@@ -170,22 +170,28 @@ IN_A_PROCESS_OF_ITS_OWN = """
 import subprocess
 import sys
 
+COUNT = '''
+import numpy as np
+from topk_bandit.learning.near_slates import NearSlates
+items = np.arange(3, dtype=np.int32)
+raise SystemExit(len(NearSlates(items[:2], items)) != 3)
+'''
+
 
 def test_a_count() -> None:
-    code = "from topk_bandit.learning.propensities import _count_near; raise SystemExit(_count_near(2, 3) != 3)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", COUNT], check=False).returncode == 0
 """
 
 
 @pytest.mark.slow
 def test_tests_and_what_they_start_run_what_was_changed(tmp_path: Path) -> None:
-    worker, path = mutants.Worker.in_folder(tmp_path), "learning/propensities.py"
+    worker, path = mutants.Worker.in_folder(tmp_path), "learning/near_slates.py"
     before = (tmp_path / mutants.PACKAGE / path).stat().st_mtime_ns
     test = tmp_path / "tests/test_planted.py"
     test.write_text(IN_A_PROCESS_OF_ITS_OWN, encoding="utf-8")
     names, source = ["tests/test_planted.py"], (ROOT / mutants.PACKAGE / path).read_text(encoding="utf-8")
     assert worker.run(names) == ""
-    for planted in (source.replace("n_eligible - slate_size", "n_eligible + slate_size"), "raise ImportError"):
+    for planted in (source.replace("len(self.eligible) - k", "len(self.eligible) + k"), "raise ImportError"):
         with worker.changed(path, planted):
             assert worker.run(names) == "tests/test_planted.py::test_a_count"
     test.write_text("def test_for_ever():\n    while True: pass\n", encoding="utf-8")

@@ -21,7 +21,7 @@ from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
-from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.learning.warm_up import _some_rules, warm_up, warm_up_rules
 
 
 def known():
@@ -35,15 +35,19 @@ def known():
 
 
 warm_up()
+warm_up_rules()
 before = known()
+left, allowed = _some_rules()
 assert len(before) > 20, before
 rng = np.random.default_rng(1)
-for features in (None, np.eye(300, 5), -np.eye(300, 64)):
-    kernel = kernel_of(Kernel.ADAPTIVE, 300, 4)
+for features, size in ((None, 4), (None, 3), (np.eye(300, 5), 4), (np.eye(300, 5), 3), (-np.eye(300, 64), 4)):
+    kernel = kernel_of(Kernel.ADAPTIVE, 300, size)
     state = State.initial(kernel, context_dim=3, limits=Limits(rows=20, pending_rows=3)).with_item_features(features)
     for number in range(40):
         context, some = rng.normal(size=3), np.sort(rng.permutation(300)[: 30 + 7 * number]).astype(np.int32)
         ranking = decide(state, DEFAULT_EXPLORATION, context=context, eligible=some, rng=rng).ranking
+        if kernel.slate_size == 3:
+            decide(state, DEFAULT_EXPLORATION, context=context, eligible=left, rng=rng, allowed=allowed)
         state = state.shown(f"{number}", context, ranking)
         state = state.rewarded(f"{number - 2}", context, ranking, reward=float(ranking[0] + rng.normal()))
     state.with_item_features(np.eye(300, 3)).predict(context, ranking[None])

@@ -16,6 +16,7 @@ from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.rules import MAX_RULES, Apart, Count, Exclude, Filter, check_rules, describe_rule
 from topk_bandit.learning.relaxed_rules import complete_slate, relax_rules
 from topk_bandit.learning.slate_rules import Candidates, compile_rules, keep_rules
+from topk_bandit.learning.warm_up import are_rules_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -119,7 +120,7 @@ def is_quickly_found(model: Model, request: RecommendationRequest) -> bool:
     if request.explain:
         return False
     if _is_of_all(request) and _catalogue_of(model).has(_key_of(model)):
-        return True
+        return are_rules_compiled()
     size = sum(_size_of(one.rule) for one in rules)
     return size <= SIZE_AT_ONCE and len(model.items.ids) <= ITEMS_AT_ONCE
 

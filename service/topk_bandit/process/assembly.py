@@ -35,7 +35,7 @@ from topk_bandit.domain.errors import ConfigurationError, NotPermittedError, Una
 from topk_bandit.domain.operators import WorkerStatus
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.arithmetic import describe_arithmetic
-from topk_bandit.learning.warm_up import warm_up
+from topk_bandit.learning.warm_up import warm_up, warm_up_rules
 from topk_bandit.preferences.warm_up import warm_up as warm_up_studies
 from topk_bandit.process import loop_lag
 from topk_bandit.process.call_threads import CallThreads
@@ -129,7 +129,8 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
             for watch in (StoreWatch(connected, hooks=metrics), DamageWatch(connected, hooks=metrics)):
                 stack.callback(loop.create_task(watch.run()).cancel)
         _log.info("ready", extra={"arithmetic": describe_arithmetic()})
-        loop.run_in_executor(threads.designing, warm_up_studies)  # what only studies need keeps nobody waiting
+        for what_few_need in (warm_up_rules, warm_up_studies):
+            loop.run_in_executor(threads.designing, what_few_need)  # and keeps nobody waiting
         _send(connection, Ready(upgrades.identity.known_id))
         await _await_stop(stopped, upgrades, connection)
         loop.remove_reader(connection.fileno())
