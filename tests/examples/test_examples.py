@@ -15,7 +15,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from datetime import timedelta
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,6 +112,28 @@ def test_a_policy_of_ones_own_learns_without_a_service() -> None:
 
 def test_a_shop_tests_itself_without_a_server() -> None:
     assert "3 passed" in run("shop_tests.py", "-p", "no:cacheprovider")
+
+
+def test_a_shop_with_six_rules_shows_no_slate_that_breaks_one() -> None:
+    first, *absent, second = run("ruled_shop.py").splitlines()
+    given_up = " - given up: at least 1 of kind bread"
+    assert second.endswith(given_up)
+    for line in (first.partition(": ")[2], second.removesuffix(given_up).partition(": ")[2]):
+        items = line.split(", ")
+        kinds = [item.partition("-")[0] for item in items]
+        assert len(set(items)) == 5
+        assert all(one != other for one, other in pairwise(kinds))
+        assert max(map(kinds.count, kinds)) <= 2
+        assert not {item for item in items if item.endswith("-4")}
+    items = first.partition(": ")[2].split(", ")
+    assert items[1] == "salad-1"
+    assert "bread" in {item.partition("-")[0] for item in items}
+    assert not {"soup-0", "bread-1"} & set(items)
+    assert "bread" not in second.removesuffix(given_up).partition(": ")[2]
+    assert absent == [
+        "soup-0 is not there: EXCLUDED, exclude soup-0, bread-1",
+        "cake-4 is not there: FILTERED, filter price < 15",
+    ]
 
 
 @contextlib.contextmanager
