@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from topk_bandit.client import Apart, Count, Exclude, Filter, Pin, categorical, numeric
+from topk_bandit.client import Apart, Count, Exclude, Filter, Pin, Rule, categorical, numeric
 from topk_bandit.testing import local_service
 
 KINDS = ("soup", "salad", "bread", "cake")
 DISHES = {f"{kind}-{number}": {"kind": kind, "price": 4.0 + 3 * number} for kind in KINDS for number in range(5)}
-OWN_RULES = [
+OWN_RULES: list[Rule] = [
     Filter("price < 15"),  # a dish of 16 is for the evening
     Apart("kind"),  # never two soups beside each other
     Count("kind", at_most=2),
