@@ -10,7 +10,7 @@ from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.features import NO_FEATURES
 from topk_bandit.domain.filters import accepts
 from topk_bandit.domain.rules import Absence, AbsenceReason, Exclude, Filter, describe_rule
-from topk_bandit.learning.slate_rules import compile_rules, find_slate
+from topk_bandit.learning.slate_rules import Effort, compile_rules, find_slate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +70,7 @@ class _Possible:
         self.kept = showable.kept
         self._showable, self._slate_size = showable, slate_size
         self._known: dict[bytes, tuple[AbsenceReason, str]] = {}
+        self._effort = Effort()
 
     def explain(self, item_id: str, place: int) -> Absence:
         """Return whether an item could be shown, and if not by which rule."""
@@ -81,7 +82,7 @@ class _Possible:
             return Absence(item_id, AbsenceReason.RULE, self._find_rule(place))
         kind = _kind_of(rules, at)
         if kind not in self._known:
-            is_possible = _can_show(rules, at)
+            is_possible = _can_show(rules, at, self._effort)
             self._known[kind] = (
                 (AbsenceReason.NOT_CHOSEN, "") if is_possible else (AbsenceReason.RULE, self._find_rule(place))
             )
@@ -93,9 +94,13 @@ class _Possible:
             return ""
         for number in reversed(range(len(self.kept))):
             others = self.kept[:number] + self.kept[number + 1 :]
+            try:
+                self._effort.spend_on_items(others, self._showable.candidates)
+            except ExhaustedError:
+                return ""
             compiled = compile_rules(others, self._showable.candidates, self._slate_size)
             at = None if compiled is None else _find_place(compiled.places, place)
-            if compiled is not None and at is not None and _can_show(compiled.rules, at):
+            if compiled is not None and at is not None and _can_show(compiled.rules, at, self._effort):
                 return describe_rule(self.kept[number])
         return ""
 
@@ -105,7 +110,7 @@ def _kind_of(rules: SlateRules, place: int) -> bytes:
     return b"".join(part.tobytes() for part in (rules.admits[:, place], rules.groups[place], rules.kinds[place]))
 
 
-def _can_show(rules: SlateRules, item: int) -> bool:
+def _can_show(rules: SlateRules, item: int, effort: Effort) -> bool:
     """Return whether a slate that keeps rules shows an item; it is taken to be so where that takes too long to find."""
     alone = np.full((len(rules.groups), 1), -1)
     alone[item] = len(rules.least)
@@ -115,7 +120,8 @@ def _can_show(rules: SlateRules, item: int) -> bool:
         most=np.append(rules.most, 1),
     )
     try:
-        return find_slate(with_it) is not None
+        effort.spend(len(rules.groups) // 8)
+        return find_slate(with_it, effort) is not None
     except ExhaustedError:
         return True
 

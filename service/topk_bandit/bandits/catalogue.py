@@ -28,6 +28,8 @@ __all__ = ["NO_CATALOGUE", "Catalogue", "asked_features", "changed_features"]
 VALUE_BYTES = 64
 """About what a value takes in memory beside its text."""
 
+_NOTHING = object()
+
 MOST_KEPT = 2
 """So many results are kept: of the rules that a bandit has, and had while others were decided."""
 
@@ -50,7 +52,7 @@ class Catalogue:
         self.features = features
         self._index = index
         self._kept: dict[Hashable, object] = {}
-        self._lock = Lock()
+        self._locks: dict[Hashable, Lock] = {}
 
     @cached_property
     def table(self) -> ItemTable:
@@ -70,13 +72,18 @@ class Catalogue:
 
     def keep(self, key: Hashable, work: Callable[[], T]) -> T:
         """Return what is kept by this key, or else work it out: once, whoever asks meanwhile."""
-        with self._lock:
-            if key not in self._kept:
-                found = work()
-                while len(self._kept) >= MOST_KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[key] = found
-            return self._kept[key]  # type: ignore[return-value]  # the key says of which kind it is
+        known = self._kept.get(key, _NOTHING)
+        if known is _NOTHING:
+            # Of each key its own: whoever asks for what is quickly found does not wait for what takes long.
+            with self._locks.setdefault(key, Lock()):
+                known = self._kept.get(key, _NOTHING)
+                if known is _NOTHING:
+                    known = work()
+                    for other in list(self._kept)[: 1 - MOST_KEPT]:
+                        self._kept.pop(other, None)
+                    self._kept[key] = known
+            self._locks.pop(key, None)
+        return known  # type: ignore[return-value]  # the key says of which kind it is
 
 
 def asked_features(items: Iterable[Item]) -> dict[str, Features]:

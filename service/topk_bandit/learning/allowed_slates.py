@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.slate_rules import ItemType, SlateRules
+    from topk_bandit.learning.slate_rules import Effort, ItemType, SlateRules
 
 __all__ = ["MOST_STATES", "AllowedSlates"]
 
 MOST_STATES = 20_000
 """Rules with more are not counted: that would take longer than a second."""
+
+MOST_STEPS, FEW_TYPES = 2_000_000, 50
+"""Nor are those with more states times types times types, of types beyond a few: each state has as many steps as there
+are types, and each step takes as long."""
 
 State: TypeAlias = tuple[int, tuple[int, ...]]
 """The type before, -1 if it is alike nothing; and how many items of each type were used."""
@@ -56,18 +60,20 @@ class AllowedSlates:
         Of these items.
     """
 
-    def __init__(self, rules: SlateRules) -> None:
+    def __init__(self, rules: SlateRules, effort: Effort | None = None) -> None:
         self.rules, self._size = rules, len(rules.admits)
         self.types = types_of(rules)
         self._classes = _classes_of(self.types, rules)
         self._members = [np.flatnonzero(self._classes == one) for one in range(self._classes.max(initial=-1) + 1)]
+        self._effort = effort
         self._ways: dict[tuple[int, State], int] = {}
+        self._n_begun = 0
         self._begin: State = (-1, (0,) * len(self.types))
 
     @cached_property
     def first(self) -> NDArray[np.int64] | None:
         """One of them, from which a search may begin, shape (k,); None if there is none."""
-        return find_slate(self.rules)
+        return find_slate(self.rules, self._effort)
 
     @property
     def anchor(self) -> NDArray[np.int64]:
@@ -130,6 +136,9 @@ class AllowedSlates:
         if position == self._size:
             ways = int(self._are_bounds_kept(state[1]))
         else:
+            self._n_begun += 1
+            if self._n_begun * max(len(self.types) - FEW_TYPES, 0) ** 2 > MOST_STEPS:
+                raise _TooManyError
             ways = sum(step.items * self._count(position + 1, step.after) for step in self._steps(position, state))
         if len(self._ways) == MOST_STATES:
             raise _TooManyError
@@ -182,7 +191,8 @@ def _classes_of(types: list[ItemType], rules: SlateRules) -> NDArray[np.int64]:
 
     They have as many items each, for the same positions, and groups of their own with the same bounds.
     """
-    shared_groups = {group for group in range(len(rules.least)) if sum(group in one.groups for one in types) > 1}
+    counts = Counter(group for one in types for group in set(one.groups))
+    shared_groups = {group for group, count in counts.items() if count > 1}
     kinds = Counter(kind for one in types for kind in one.kinds)
     classes: dict[object, int] = {}
     out = []

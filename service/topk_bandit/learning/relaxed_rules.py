@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.learning.allowed_slates import AllowedSlates
-from topk_bandit.learning.slate_rules import compile_rules, find_clash, find_slate, refuse_clash
+from topk_bandit.learning.slate_rules import Effort, compile_rules, find_clash, find_slate, refuse_clash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,14 +59,16 @@ def relax_rules(rules: Sequence[SlateRule], candidates: Candidates, slate_size: 
     """
     every = [declared.rule for declared in rules]
     may_relax = [place for place, declared in enumerate(rules) if declared.may_relax]
+    effort = Effort()
     for count in range(len(may_relax) + 1):
         given_up = may_relax[len(may_relax) - count :]
         kept = [place for place in range(len(rules)) if place not in given_up]
-        compiled = compile_rules([every[place] for place in kept], candidates, slate_size)
-        allowed = None if compiled is None else AllowedSlates(compiled.rules)
+        effort.spend_on_items(kept_rules := [every[place] for place in kept], candidates)
+        compiled = compile_rules(kept_rules, candidates, slate_size)
+        allowed = None if compiled is None else AllowedSlates(compiled.rules, effort)
         if compiled is not None and allowed is not None and allowed.first is not None:
             return Relaxed(tuple(kept), tuple(given_up), compiled.places, allowed)
-    clash = find_clash([every[place] for place in kept], candidates, slate_size)
+    clash = find_clash(kept_rules, candidates, slate_size, effort)
     refuse_clash(every, [kept[place] for place in clash], own=own)
     raise AssertionError("rules that no slate keeps do not clash")
 
@@ -90,10 +92,11 @@ def complete_slate(rules: SlateRules, slate: NDArray[np.integer]) -> NDArray[np.
     """
     may_stay = [p for p, item in enumerate(slate.tolist()) if item >= 0 and rules.admits[p, item]]
     known: dict[tuple[int, ...], NDArray[np.int64] | None] = {}
+    effort = Effort()
 
     def complete(kept: tuple[int, ...]) -> NDArray[np.int64] | None:
         if kept not in known:
-            known[kept] = find_slate(_with(rules, slate, kept))
+            known[kept] = find_slate(_with(rules, slate, kept), effort)
         return known[kept]
 
     def keep_most(kept: tuple[int, ...], next_place: int, most_given_up: int) -> NDArray[np.int64] | None:

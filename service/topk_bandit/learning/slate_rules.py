@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_CASES",
     "Candidates",
+    "Effort",
     "ItemType",
     "RuledItems",
     "SlateRules",
@@ -38,6 +39,10 @@ __all__ = [
 ]
 
 MOST_CASES = 100_000
+
+MOST_EFFORT = 4_000_000
+"""So many types and groups are looked at for one request, which takes about a second: with thousands of types a single
+case is as many. An item counts as one of eight, since arrays are asked of it."""
 
 _MOST_NUMBERS = 2**40
 """So many numbers of types and their groups are counted up to before those that there are get numbers anew."""
@@ -92,6 +97,23 @@ class Candidates(NamedTuple):
     items: ItemTable
     places: NDArray[np.integer] | None = None
     shown_counts: NDArray[np.integer] | None = None
+
+
+class Effort:
+    """What all questions of one request may take together; a count, so that it is the same on each machine."""
+
+    def __init__(self) -> None:
+        self._left = MOST_EFFORT
+
+    def spend(self, count: int) -> None:
+        """Raise `ExhaustedError` once more was spent than there is."""
+        self._left -= count
+        if self._left < 0:
+            raise ExhaustedError("RULES_TOO_ENTANGLED", "whether any slate keeps the rules takes too long to find")
+
+    def spend_on_items(self, rules: Sequence[Rule], candidates: Candidates) -> None:
+        """Spend what it takes to compile rules."""
+        self.spend((1 + len(rules)) * len(candidates.items) // 8)
 
 
 class RuledItems(NamedTuple):
@@ -266,24 +288,26 @@ def _type(row: list[int], slate_size: int, n_groups: int, items: NDArray[np.intp
     return ItemType(frozenset(positions), tuple(groups), frozenset(kinds), items)
 
 
-def find_slate(rules: SlateRules) -> NDArray[np.int64] | None:
+def find_slate(rules: SlateRules, effort: Effort | None = None) -> NDArray[np.int64] | None:
     """Return a slate that keeps rules, as places, shape (k,); None if there is none.
 
     Raises
     ------
     ExhaustedError
-        More than `MOST_CASES` cases had to be looked at.
+        More than `MOST_CASES` cases had to be looked at, or more effort than is left.
     """
-    return _Question(rules).answer()
+    return _Question(rules, effort or Effort()).answer()
 
 
 class _Question:
     """A search through the types, from the first position to the last; cases that lead nowhere are remembered."""
 
-    def __init__(self, rules: SlateRules) -> None:
+    def __init__(self, rules: SlateRules, effort: Effort) -> None:
+        self._effort = effort
         self._size, self._types = len(rules.admits), types_of(rules)
         self._least, self._most = rules.least.tolist(), rules.most.tolist()
         self._counts = [0] * len(self._least)
+        self._needed = [group for group, least in enumerate(self._least) if least]
         self._used = [0] * len(self._types)
         self._chosen: list[int] = []
         self._nowhere: set[tuple[int, int, tuple[int, ...]]] = set()
@@ -293,13 +317,16 @@ class _Question:
 
     def _go_on(self, position: int, last: int) -> bool:
         left = self._size - position
-        if any(least - count > left for least, count in zip(self._least, self._counts, strict=True)):
+        self._effort.spend(1 + len(self._needed) // 4)
+        if any(self._least[group] - self._counts[group] > left for group in self._needed):
             return False
         if not left:
             return True
+        self._effort.spend(len(self._types) // 16)
         case = position, last, tuple(self._used)
         if case in self._nowhere:
             return False
+        self._effort.spend(len(self._types))
         found = any(self._choose(number, position, last) for number in self._by_need())
         if not found:
             self._nowhere.add(case)
@@ -309,8 +336,8 @@ class _Question:
 
     def _by_need(self) -> Iterator[int]:
         """Yield the types, those first that more groups still need."""
-        short = [least > count for least, count in zip(self._least, self._counts, strict=True)]
-        need = [sum(short[group] for group in one.groups) for one in self._types]
+        short = {group for group in self._needed if self._least[group] > self._counts[group]}
+        need = [sum(group in short for group in one.groups) for one in self._types]
         yield from sorted(range(len(need)), key=lambda number: -need[number])
 
     def _choose(self, number: int, position: int, last: int) -> bool:
@@ -335,15 +362,19 @@ class _Question:
             self._counts[group] += count
 
 
-def find_clash(rules: Sequence[Rule], candidates: Candidates, slate_size: int) -> tuple[int, ...]:
+def find_clash(
+    rules: Sequence[Rule], candidates: Candidates, slate_size: int, effort: Effort | None = None
+) -> tuple[int, ...]:
     """Return the places of rules that can't be kept together, none if all can: without any one of them they could.
 
     There have to be as many candidates as a slate has items.
     """
+    effort = effort or Effort()
 
     def can_be_kept(places: Sequence[int]) -> bool:
+        effort.spend_on_items(rules, candidates)
         compiled = compile_rules([rules[place] for place in places], candidates, slate_size)
-        return compiled is not None and find_slate(compiled.rules) is not None
+        return compiled is not None and find_slate(compiled.rules, effort) is not None
 
     clash = list(range(len(rules)))
     if can_be_kept(clash):
