@@ -40,7 +40,7 @@ __all__ = [
 
 MOST_CASES = 100_000
 
-MOST_EFFORT = 4_000_000
+MOST_EFFORT = 2_000_000
 """So many types and groups are looked at for one request, which takes about a second: with thousands of types a single
 case is as many. An item counts as one of eight, since arrays are asked of it."""
 
@@ -99,6 +99,12 @@ class Candidates(NamedTuple):
     shown_counts: NDArray[np.integer] | None = None
 
 
+def _too_entangled() -> ExhaustedError:
+    """Return the refusal of rules, which would be the same if it was asked again."""
+    problem = "whether any slate keeps the rules takes too long to find"
+    return ExhaustedError("RULES_TOO_ENTANGLED", problem, retry_after=None)
+
+
 class Effort:
     """What all questions of one request may take together; a count, so that it is the same on each machine."""
 
@@ -109,7 +115,7 @@ class Effort:
         """Raise `ExhaustedError` once more was spent than there is."""
         self._left -= count
         if self._left < 0:
-            raise ExhaustedError("RULES_TOO_ENTANGLED", "whether any slate keeps the rules takes too long to find")
+            raise _too_entangled()
 
     def spend_on_items(self, rules: Sequence[Rule], candidates: Candidates) -> None:
         """Spend what it takes to compile rules."""
@@ -317,7 +323,7 @@ class _Question:
 
     def _go_on(self, position: int, last: int) -> bool:
         left = self._size - position
-        self._effort.spend(1 + len(self._needed) // 4)
+        self._effort.spend(2 + len(self._needed) // 2)
         if any(self._least[group] - self._counts[group] > left for group in self._needed):
             return False
         if not left:
@@ -331,7 +337,7 @@ class _Question:
         if not found:
             self._nowhere.add(case)
             if len(self._nowhere) > MOST_CASES:
-                raise ExhaustedError("RULES_TOO_ENTANGLED", "whether any slate keeps the rules takes too long to find")
+                raise _too_entangled()
         return found
 
     def _by_need(self) -> Iterator[int]:

@@ -86,7 +86,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
     ),
     "request_id_reused": lambda *_: ConflictError(
         "REQUEST_ID_REUSED",
-        "the request id was used with another context, features, candidates, baseline slate or group key",
+        "the request id was used with another context, features, candidates, baseline slate, group key or rules",
     ),
     "slate_gone": lambda _, key: NotReadyError(
         "SLATE_GONE", f"recommendation {key} has ended, and its slate is not kept any more; ask with another request id"
