@@ -584,7 +584,7 @@ class Recommender:
         """
         try:
             return request, await self._choose(request, model, strict_candidates=strict_candidates)
-        except (NotFoundError, NotReadyError, InvalidArgumentError):
+        except (NotFoundError, NotReadyError, InvalidArgumentError, ExhaustedError):
             newest = await self._models.follow(name)
             request = self._complete(request, newest)
             repeated = await self._find_repeated(name, request, newest)
