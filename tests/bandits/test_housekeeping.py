@@ -113,6 +113,11 @@ def test_a_bandit_that_is_followed_is_left_to_its_follower() -> None:
         async with running_worker(store, look_seconds=600.0) as worker:
             await worker.bandits.create_bandit(NAME, SETTINGS)
             await worker.models.follow(NAME)
+
+            async def has_looked() -> bool:
+                return worker.hooks.store_calls["expire_due"] > 0
+
+            await until_async(has_looked, what="the follower looks for the first time")  # and then for a long time not
             calls = worker.hooks.store_calls["expire_due"]
             await Housekeeper(store, worker.models, pause_seconds=0.0).go_round()
             assert worker.hooks.store_calls["expire_due"] == calls
