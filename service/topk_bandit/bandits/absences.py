@@ -42,7 +42,7 @@ def _explain(model: Model, request: RecommendationRequest, possible: _Possible, 
     items = model.items
     if not items.knows(item_id):
         return Absence(item_id, AbsenceReason.UNKNOWN)
-    if item_id not in items.available:
+    if items.find_hidden((item_id,)):
         return Absence(item_id, AbsenceReason.UNAVAILABLE)
     if request.candidates is not None and item_id not in request.candidates:
         return Absence(item_id, AbsenceReason.NO_CANDIDATE)

@@ -122,7 +122,7 @@ def is_quickly_found(model: Model, request: RecommendationRequest) -> bool:
     if _is_of_all(request) and _catalogue_of(model).has(_key_of(model)):
         return are_rules_compiled()
     size = sum(_size_of(one.rule) for one in rules)
-    return size <= SIZE_AT_ONCE and len(model.items.ids) <= ITEMS_AT_ONCE
+    return size <= SIZE_AT_ONCE and model.items.index.n_places <= ITEMS_AT_ONCE
 
 
 def _size_of(rule: Rule) -> float:
