@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
-from tests.bandits.harness import NAME, SETTINGS, running_worker
+from tests.bandits.harness import NAME, running_worker
 from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores, run, whole_log
 from tests.contracts.samples import HOUR_MS, recommendation
@@ -20,6 +21,7 @@ from topk_bandit.domain.bandits import BanditName, Expired
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
+    from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.store.redis.bandits import RedisStore
 
 RETENTION_MS = 150
@@ -111,16 +113,24 @@ def test_rounds_follow_each_other() -> None:
 def test_a_bandit_that_is_followed_is_left_to_its_follower() -> None:
     async def scenario(store: RedisStore) -> None:
         async with running_worker(store, look_seconds=600.0) as worker:
-            await worker.bandits.create_bandit(NAME, SETTINGS)
-            await worker.models.follow(NAME)
+            await fill(store, NAME, slates=1, wait_ms=1)
+            closed: list[BanditName] = []
 
-            async def has_looked() -> bool:
-                return worker.hooks.store_calls["expire_due"] > 0
+            async def close(name: BanditName) -> None:
+                closed.append(name)
 
-            await until_async(has_looked, what="the follower looks for the first time")  # and then for a long time not
-            calls = worker.hooks.store_calls["expire_due"]
-            await Housekeeper(store, worker.models, pause_seconds=0.0).go_round()
-            assert worker.hooks.store_calls["expire_due"] == calls
+            # The follower closes slates by the same method, at times of its own.
+            noting = cast("ModelCache", SimpleNamespace(peek_model=worker.models.peek_model, expire=close))
+
+            async def is_overdue() -> bool:
+                return [name async for name in store.find_overdue()] == [NAME]
+
+            await until_async(is_overdue, what="the slate is overdue")
+            await Housekeeper(store, noting, pause_seconds=0.0).go_round()
+            assert closed == [NAME]
+            await worker.models.get_model(NAME)
+            await Housekeeper(store, noting, pause_seconds=0.0).go_round()
+            assert closed == [NAME]
 
     with running_server(valkey_binary(), append_only=False) as server:
         run(RedisStores(server.url), scenario)
