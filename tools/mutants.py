@@ -50,7 +50,8 @@ _SCRIPTS = ("bandit/commit", "bandit/forget_closed", "bandit/read_due", "bandit/
 
 ROOMS: Mapping[str, str] = {
     "learning/propensities.py": """
-        learning/test_propensities learning/test_falling_shares bandits/test_answers learning/test_decide""",
+        learning/test_propensities learning/test_falling_shares bandits/test_answers learning/test_decide
+        learning/test_ruled_propensities""",
     "learning/search.py": """
         learning/test_search learning/test_top_slates bandits/test_answers learning/test_decide
         learning/test_thompson""",
