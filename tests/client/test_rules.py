@@ -14,6 +14,7 @@ from topk_bandit.client import (
     Apart,
     Count,
     Exclude,
+    Exposure,
     Filter,
     InvalidArgument,
     Pin,
@@ -44,6 +45,7 @@ RULES: list[tuple[Rule, domain.Rule]] = [
         Count(shown_fewer_than=5, at_least=1, at_most=2),
         domain.Count(domain.Group(shown_fewer_than=5), 1, 2),
     ),
+    (Count(item_ids=("a", "b"), at_least=1), domain.Count(domain.Group(item_ids=("a", "b")), 1)),
     (Apart("brand"), domain.Apart(domain.Group("brand"))),
     (Apart("brand", "x"), domain.Apart(domain.Group("brand", "x"))),
 ]
@@ -66,6 +68,19 @@ def test_a_bandit_and_a_request_have_each_rule(server: RunningServer, client: Ei
     asked, _ = server.shop.loops[NAME].given["r"]
     assert (asked.rules, asked.explain) == (DECLARED, ("c", "z"))
     assert client.update_bandit(home, rules=None).rules == ()
+
+
+def test_a_bandit_promises_exposures(server: RunningServer, client: EitherClient, home: str) -> None:
+    promised = (Exposure(0.1, "brand", "x"), Exposure(0.2, item_ids=("a", "b")), Exposure(0.3, shown_fewer_than=5))
+    assert client.update_bandit(home, rules=promised).rules == promised
+    assert server.shop.loops[NAME].record.settings.rules == (
+        SlateRule(domain.Exposure(domain.Group("brand", "x"), 0.1)),
+        SlateRule(domain.Exposure(domain.Group(item_ids=("a", "b")), 0.2)),
+        SlateRule(domain.Exposure(domain.Group(shown_fewer_than=5), 0.3)),
+    )
+    with pytest.raises(InvalidArgument) as refused:
+        client.update_bandit(home, rules=[Exposure(0.1)])
+    assert refused.value.field == "bandit.rules[0].exposure.group.feature"
 
 
 def test_a_rule_may_be_relaxed_and_a_text_is_a_filter(server: RunningServer, client: EitherClient, home: str) -> None:

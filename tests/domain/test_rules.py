@@ -4,7 +4,18 @@ import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Categorical, Feature, FeatureSchema, LabelSet, Numeric
-from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin, Rule, check_rules, describe_rule
+from topk_bandit.domain.rules import (
+    Apart,
+    Count,
+    Exclude,
+    Exposure,
+    Filter,
+    Group,
+    Pin,
+    Rule,
+    check_rules,
+    describe_rule,
+)
 
 SCHEMA: FeatureSchema = (
     Feature("category", Categorical(("soup", "cake"))),
@@ -28,12 +39,20 @@ SOUP, EACH_BRAND = Group("category", "soup"), Group("brand")
         (Count(SOUP, most=0), "at most 0 of category soup"),
         (Count(SOUP, least=1, most=3), "at least 1 and at most 3 of category soup"),
         (Count(EACH_BRAND, most=2), "at most 2 of each brand"),
+        (Count(Group(item_ids=("a", "b")), least=1), "at least 1 of a, b"),
         (Apart(Group("tags", "new")), "no two of tags new beside each other"),
+        (Exposure(SOUP, 0.05), "at least 0.05 of all slates show one of category soup"),
+        (Exposure(Group(item_ids=("a",)), 1.0), "at least 1 of all slates show one of a"),
     ],
 )
 def test_rules_have_words_and_are_taken(rule: Rule, words: str) -> None:
     assert describe_rule(rule) == words
-    check_rules([rule] * 32, SCHEMA, 3)
+    check_rules([rule] * (8 if isinstance(rule, Exposure) else 32), SCHEMA, 3)
+
+
+def test_eight_exposures_are_promised_at_most() -> None:
+    with pytest.raises(InvalidArgumentError, match="rules: promise more than 8 exposures"):
+        check_rules([Exposure(SOUP, 0.1)] * 9, SCHEMA, 3)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +83,30 @@ def test_rules_have_words_and_are_taken(rule: Rule, words: str) -> None:
         (
             Count(Group("brand", shown_fewer_than=1), 1),
             "[1].count.group.shown_fewer_than",
-            "can't be used with a feature or a value",
+            "can't be used with a feature, a value or items",
         ),
         (
             Count(Group(value="soup", shown_fewer_than=1), 1),
             "[1].count.group.shown_fewer_than",
+            "can't be used with a feature, a value or items",
+        ),
+        (Apart(Group(shown_fewer_than=1)), "[1].apart.shown_fewer_than", "is for count and exposure"),
+        (Apart(Group(item_ids=("a",))), "[1].apart.item_ids", "is for count and exposure"),
+        (
+            Count(Group("brand", item_ids=("a",)), 1),
+            "[1].count.group.item_ids",
             "can't be used with a feature or a value",
         ),
-        (Apart(Group(shown_fewer_than=1)), "[1].apart.shown_fewer_than", "is for count alone"),
+        (Count(Group(item_ids=("a", "a")), 1), "[1].count.group.item_ids", "names 'a' twice"),
+        (
+            Count(Group(item_ids=("a",), shown_fewer_than=1), 1),
+            "[1].count.group.shown_fewer_than",
+            "can't be used with a feature, a value or items",
+        ),
+        (Exposure(EACH_BRAND, 0.1), "[1].exposure.group", "needs a value, or items"),
+        (Exposure(SOUP, 0.0), "[1].exposure.share", "must be above 0 and at most 1, not 0.0"),
+        (Exposure(SOUP, float("nan")), "[1].exposure.share", "must be above 0 and at most 1, not nan"),
+        (Exposure(SOUP, 1.01), "[1].exposure.share", "must be above 0 and at most 1, not 1.01"),
         (Apart(Group("categori")), "[1].apart.feature", "items have none 'categori', the nearest is 'category'"),
         (Apart(Group("price")), "[1].apart.feature", "price is neither categorical nor a label set"),
         (

@@ -75,7 +75,7 @@ def test_an_answer_names_relaxed_rules_and_absent_items() -> None:
 
 FEATURE = pb.ItemGroup(feature="brand")
 MALFORMED: list[tuple[list[pb.SlateRule], str, str]] = [
-    ([MESSAGES[0], pb.SlateRule()], "rules[1]", "needs one of exclude, filter, pin, count, apart"),
+    ([MESSAGES[0], pb.SlateRule()], "rules[1]", "needs one of exclude, filter, pin, count, apart, exposure"),
     ([pb.SlateRule(exclude=pb.ExcludedItems())], "rules[0].exclude.item_ids", "must not be empty"),
     ([pb.SlateRule(exclude=pb.ExcludedItems(item_ids=["a", ""]))], "rules[0].exclude.item_ids[1]", "is required"),
     (
@@ -99,6 +99,17 @@ MALFORMED: list[tuple[list[pb.SlateRule], str, str]] = [
         "has 101 entries; at most 100 are allowed",
     ),
     ([pb.SlateRule(count=pb.ItemCount(at_most=1))], "rules[0].count.group", "is required"),
+    ([pb.SlateRule(exposure=pb.ItemExposure(share=0.1))], "rules[0].exposure.group", "is required"),
+    (
+        [pb.SlateRule(exposure=pb.ItemExposure(group=FEATURE, share=0.1), may_relax=True)],
+        "rules[0].may_relax",
+        "can't be used with exposure, which no slate breaks",
+    ),
+    (
+        [pb.SlateRule(count=pb.ItemCount(group=pb.ItemGroup(item_ids=map(str, range(101))), at_most=1))],
+        "rules[0].count.group.item_ids",
+        "has 101 entries; at most 100 are allowed",
+    ),
     ([MESSAGES[1]] * 33, "rules", "has 33 rules; at most 32 are allowed"),
 ]
 
@@ -139,7 +150,7 @@ UNFITTING: list[tuple[pb.SlateRule, str, str]] = [
         "apart.value",
         "category declares no value 'soap', the nearest is 'soup'",
     ),
-    (pb.SlateRule(apart=pb.ItemGroup(shown_fewer_than=1)), "apart.shown_fewer_than", "is for count alone"),
+    (pb.SlateRule(apart=pb.ItemGroup(shown_fewer_than=1)), "apart.shown_fewer_than", "is for count and exposure"),
 ]
 
 

@@ -30,8 +30,9 @@ VALUE_BYTES = 64
 
 _NOTHING = object()
 
-MOST_KEPT = 2
-"""So many results are kept: of the rules that a bandit has, and had while others were decided."""
+MOST_KEPT = 4
+"""So many results are kept: of the rules that a bandit has, with those of slates that pay for promises, and of those
+that it had while others were decided."""
 
 
 class Catalogue:

@@ -90,4 +90,6 @@ def _digest_of_log(model: Model) -> str:
     content += [[[one.unknown, one.missing] for one in encoder.records] for encoder in encoders]
     if model.comparison != NOTHING_COMPARED:
         content.append(model.comparison.as_document())
+    if model.exposures.promises:
+        content.append(model.exposures.as_document())
     return blake2b(json.dumps(content).encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -17,6 +17,7 @@ import numpy as np
 
 from topk_bandit.bandits.comparison import NOTHING_COMPARED, Comparison
 from topk_bandit.bandits.contexts import fitting_features
+from topk_bandit.bandits.exposures import NOTHING_PROMISED, Exposures
 from topk_bandit.bandits.history import History, Totals
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.places import make_space
@@ -156,6 +157,8 @@ class Model:
         leave it out.
     comparison
         What it would have shown in shadow, and what its groups earn. Digests leave out one that knows nothing.
+    exposures
+        What it promised to show, and owes. Digests leave out one that promised nothing.
     skipped
         Positions of events that an operator had passed over. What comes after them may name slates and items that
         the model does not know.
@@ -177,6 +180,7 @@ class Model:
     history: History = field(default_factory=History)
     reward_curve: RewardCurve = field(default_factory=RewardCurve)
     comparison: Comparison = NOTHING_COMPARED
+    exposures: Exposures = NOTHING_PROMISED
     skipped: frozenset[int] = frozenset()
 
     @property
@@ -367,6 +371,7 @@ def _begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         comparison=Comparison(since_ms=first.at_ms, since_position=first.position)
         if settings.control_share
         else NOTHING_COMPARED,
+        exposures=Exposures.of(settings),
     )
     model = replace(model, history=model.history.begin(first.at_ms, model.totals))
     return _adopt_prior(model, first.event.prior) if settings.prior_digest else model
@@ -387,10 +392,12 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
 def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"it can't follow event {model.version}")
+    applied = _apply(model, logged)
     after = replace(
-        _time_rewards(_add_up(_apply(model, logged), before=model), logged, before=model),
+        _time_rewards(_add_up(applied, before=model), logged, before=model),
         last=logged,
         comparison=model.comparison.after(logged, model.settings),
+        exposures=model.exposures.after(logged, applied.items),
         since_checkpoint=model.since_checkpoint + 1,
         aside_since_checkpoint=model.aside_since_checkpoint + _is_aside(logged.event),
     )

@@ -21,6 +21,7 @@ import numpy as np
 
 from topk_bandit.bandits.absences import explain_absences
 from topk_bandit.bandits.contexts import check_context, complete_context, known_context
+from topk_bandit.bandits.exposures import can_pay, find_unpaid, rules_that_pay
 from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.showable import (
     check_request_rules,
@@ -149,6 +150,7 @@ def choose(model: Model, request: RecommendationRequest, *, strict_candidates: b
     if is_enough and not gets_baseline(settings.stage, group):
         showable = find_showable(model, request, eligible.places)
         shown = _choose_own(model, request, context, showable, passed_over=eligible.passed_over)
+        showable, shown = _pay_promises(model, request, context, eligible, (showable, shown))
     else:
         showable, shown = _show_baseline(model, request, context, group, eligible)
     if settings.stage is Stage.SHADOW and is_enough:
@@ -193,6 +195,35 @@ def _choose_own(
         passed_over=passed_over,
         relaxed=showable.relaxed,
     )
+
+
+def _pay_promises(
+    model: Model,
+    request: RecommendationRequest,
+    context: NDArray[np.float64],
+    eligible: Eligible,
+    own: tuple[Showable, Recommendation],
+) -> tuple[Showable, Recommendation]:
+    """Return the slate that pays for the exposures that are owed, and what could be shown for it.
+
+    It is the bandit's `own` where that pays, or where no slate can, none that gives up no other rule, or none at the
+    price.
+    """
+    showable, shown = own
+    best = shown.best_slate or shown.slate
+    unpaid = find_unpaid(model, best)
+    if not unpaid:
+        return own
+    try:
+        paying = find_showable(model, request, eligible.places, rules_that_pay(unpaid))
+    except (NotReadyError, ExhaustedError):
+        return own
+    if paying.relaxed != showable.relaxed:
+        return own
+    paid = _choose_own(model, request, context, paying, passed_over=eligible.passed_over)
+    places = (model.items.find_indices(slate) for slate in (best, paid.best_slate or paid.slate))
+    loss, _ = model.state.predict_difference(context, *places)
+    return (paying, paid) if can_pay(model, unpaid, loss) else own
 
 
 def _stay_in_shadow(

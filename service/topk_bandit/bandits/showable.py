@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
-from topk_bandit.domain.rules import MAX_RULES, Apart, Count, Exclude, Filter, check_rules, describe_rule
+from topk_bandit.domain.rules import MAX_RULES, Apart, Count, Exclude, Exposure, Filter, check_rules, describe_rule
 from topk_bandit.learning.relaxed_rules import complete_slate, relax_rules
 from topk_bandit.learning.slate_rules import Candidates, compile_rules, keep_rules
 from topk_bandit.learning.warm_up import are_rules_compiled
@@ -82,13 +82,17 @@ def rules_of(model: Model, request: RecommendationRequest) -> tuple[SlateRule, .
     return (*model.settings.rules, *request.rules)
 
 
-def find_showable(model: Model, request: RecommendationRequest, eligible: NDArray[np.int32]) -> Showable:
+def find_showable(
+    model: Model, request: RecommendationRequest, eligible: NDArray[np.int32], also: tuple[SlateRule, ...] = ()
+) -> Showable:
     """Return what may be shown to a request.
 
     Parameters
     ----------
     eligible
         Places of the items that may be shown but for the rules, ascending: at least as many as a slate has.
+    also
+        Rules that the slate keeps besides.
 
     Raises
     ------
@@ -97,11 +101,11 @@ def find_showable(model: Model, request: RecommendationRequest, eligible: NDArra
     ExhaustedError
         RULES_TOO_ENTANGLED: whether one does takes too long to find.
     """
-    if not rules_of(model, request):
+    if not (rules_of(model, request) or also):
         return Showable(eligible)
     if not _is_of_all(request):
-        return _work_out(model, request, eligible)
-    return _catalogue_of(model).keep(_key_of(model), lambda: _work_out(model, request, eligible))
+        return _work_out(model, request, eligible, also)
+    return _catalogue_of(model).keep(_key_of(model, also), lambda: _work_out(model, request, eligible, also))
 
 
 def check_request_rules(model: Model, request: RecommendationRequest) -> None:
@@ -110,6 +114,9 @@ def check_request_rules(model: Model, request: RecommendationRequest) -> None:
     if n_rules > MAX_RULES:
         raise InvalidArgumentError("rules", f"are {n_rules} with the bandit's own, more than {MAX_RULES}")
     check_rules([one.rule for one in request.rules], settings.item_schema or (), settings.slate_size)
+    for place, one in enumerate(request.rules):
+        if isinstance(one.rule, Exposure):
+            raise InvalidArgumentError(f"rules[{place}].exposure", "is a rule of a bandit, and no request has one")
 
 
 def is_quickly_found(model: Model, request: RecommendationRequest) -> bool:
@@ -117,7 +124,7 @@ def is_quickly_found(model: Model, request: RecommendationRequest) -> bool:
     rules = rules_of(model, request)
     if not rules:
         return True
-    if request.explain:
+    if request.explain or model.exposures.is_anything_owed:
         return False
     if _is_of_all(request) and _catalogue_of(model).has(_key_of(model)):
         return are_rules_compiled()
@@ -132,6 +139,8 @@ def _size_of(rule: Rule) -> float:
             return len(item_ids)
         case Filter(text):
             return len(text)
+        case Exposure():
+            return 0
         case _:
             return math.inf
 
@@ -178,8 +187,10 @@ def _keeps(rule: Rule, model: Model, slate: NDArray[np.int64]) -> bool:
     return bool(keep_rules(compiled.rules, np.searchsorted(compiled.places, slate)[None])[0])
 
 
-def _work_out(model: Model, request: RecommendationRequest, eligible: NDArray[np.int32]) -> Showable:
-    settings, rules = model.settings, rules_of(model, request)
+def _work_out(
+    model: Model, request: RecommendationRequest, eligible: NDArray[np.int32], also: tuple[SlateRule, ...] = ()
+) -> Showable:
+    settings, rules = model.settings, (*rules_of(model, request), *also)
     candidates = Candidates(_catalogue_of(model).table, eligible, model.items.learned_counts)
     found = relax_rules(rules, candidates, settings.slate_size, own=len(settings.rules))
     binds = _binds(found.allowed.rules)
@@ -205,11 +216,11 @@ def _is_of_all(request: RecommendationRequest) -> bool:
     return request.candidates is None and not request.rules
 
 
-def _key_of(model: Model) -> Hashable:
-    settings = model.settings
-    most = max((_novelty_of(one.rule) for one in settings.rules), default=0)
+def _key_of(model: Model, also: tuple[SlateRule, ...] = ()) -> Hashable:
+    rules = (*model.settings.rules, *also)
+    most = max((_novelty_of(one.rule) for one in rules), default=0)
     new = np.minimum(model.items.learned_counts, most).tobytes() if most else b""
-    return settings.rules, bool(settings.exploration.uniform_share), new
+    return rules, bool(model.settings.exploration.uniform_share), new
 
 
 def _novelty_of(rule: Rule) -> int:

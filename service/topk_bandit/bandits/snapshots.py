@@ -17,6 +17,7 @@ import numpy as np
 
 from topk_bandit.bandits.comparison import NOTHING_COMPARED, Comparison
 from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
+from topk_bandit.bandits.exposures import Exposures
 from topk_bandit.bandits.history import History
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, Tally, half_life_of
@@ -207,6 +208,7 @@ def _describe_since_first(model: Model, checkpoint: Checkpoint) -> dict[str, Any
         "names": checkpoint.recent.names,
         "reward_curve": [curve.sizes, curve.slates, curve.cohorts],
         **({} if model.comparison == NOTHING_COMPARED else {"comparison": model.comparison.as_document()}),
+        **({"exposures": model.exposures.as_document()} if model.exposures.promises else {}),
         **({} if model.items.features is None else {"features_of_items": _describe_features(model.items.features)}),
     }
 
@@ -260,6 +262,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         history=_read_history(header, arrays),
         reward_curve=RewardCurve.restore(*_first(RewardCurve, header.get("reward_curve", ()))),
         comparison=Comparison.from_document(header["comparison"]) if "comparison" in header else NOTHING_COMPARED,
+        exposures=Exposures.from_document(header.get("exposures", ()), settings),
         skipped=frozenset(header["skipped"]),
     )
 

@@ -54,7 +54,7 @@ from topk_bandit.client.operator_values import (
     Verification,
 )
 from topk_bandit.client.retries import RetryPolicy
-from topk_bandit.client.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Pin, Rule
+from topk_bandit.client.rules import Absence, AbsenceReason, Apart, Count, Exclude, Exposure, Filter, Pin, Rule
 from topk_bandit.client.study_values import (
     AnswerKind,
     AnswerOutcome,
@@ -145,6 +145,7 @@ __all__ = [
     "Exclude",
     "Explanation",
     "ExportedEvent",
+    "Exposure",
     "FailedPrecondition",
     "Feature",
     "FeatureStats",

@@ -29,6 +29,7 @@ __all__ = [
     "Apart",
     "Count",
     "Exclude",
+    "Exposure",
     "Filter",
     "Pin",
     "Rule",
@@ -91,6 +92,8 @@ class Count:
         How many items of the group a slate has. One of the two is needed; None means no limit.
     shown_fewer_than
         In place of a feature: the group is new items, those that fewer of the learned slates have shown.
+    item_ids
+        In place of a feature: the group is these items, at most 100.
     """
 
     feature: str = ""
@@ -98,6 +101,7 @@ class Count:
     at_least: int = 0
     at_most: int | None = None
     shown_fewer_than: int = 0
+    item_ids: Collection[str] = ()
     may_relax: bool = False
 
 
@@ -117,7 +121,35 @@ class Apart:
     may_relax: bool = False
 
 
-Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """A bandit promises that at least a share of its slates show an item of a group. No request has such a rule.
+
+    Attributes
+    ----------
+    share
+        Above 0, at most 1.
+    feature, value
+        The group: items with a value of a categorical feature, or with a label.
+    item_ids
+        In place of a feature: these items, at most 100.
+    shown_fewer_than
+        In place of a feature: new items, those that fewer of the learned slates have shown.
+    """
+
+    share: float
+    feature: str = ""
+    value: str | None = None
+    item_ids: Collection[str] = ()
+    shown_fewer_than: int = 0
+
+    @property
+    def may_relax(self) -> bool:
+        """False: no slate breaks a promise, so none gives it up."""
+        return False
+
+
+Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart | Exposure
 
 
 def rule_messages(field: str, rules: Iterable[Rule | str] | None) -> list[pb.SlateRule]:
@@ -144,8 +176,12 @@ def _declare(path: str, rule: Rule) -> domain.Rule:
             return domain.Filter(text)
         case Pin(position, item_ids):
             return domain.Pin(_ids(f"{path}.pin.item_ids", item_ids), position - 1)
-        case Count(feature, value, at_least, at_most, shown_fewer_than):
-            return domain.Count(domain.Group(feature, value, shown_fewer_than), at_least, at_most)
+        case Count(feature, value, at_least, at_most, shown_fewer_than, item_ids):
+            named = _ids(f"{path}.count.group.item_ids", item_ids)
+            return domain.Count(domain.Group(feature, value, shown_fewer_than, named), at_least, at_most)
+        case Exposure(share, feature, value, item_ids, shown_fewer_than):
+            named = _ids(f"{path}.exposure.group.item_ids", item_ids)
+            return domain.Exposure(domain.Group(feature, value, shown_fewer_than, named), share)
         case Apart(feature, value):
             return domain.Apart(domain.Group(feature, value))
 
@@ -181,9 +217,11 @@ def rule_of(declared: SlateRule) -> Rule:
         case domain.Pin(item_ids, position):
             return Pin(position + 1, item_ids, may_relax)
         case domain.Count(group, least, most):
-            return Count(group.feature, group.value, least, most, group.shown_fewer_than, may_relax)
+            return Count(group.feature, group.value, least, most, group.shown_fewer_than, group.item_ids, may_relax)
         case domain.Apart(group):
             return Apart(group.feature, group.value, may_relax)
+        case domain.Exposure(group, share):
+            return Exposure(share, group.feature, group.value, group.item_ids, group.shown_fewer_than)
 
 
 READ_RULE = Pair(read=lambda message: rule_of(RULE.read(message)))

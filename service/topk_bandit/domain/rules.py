@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_EXCLUDED",
+    "MAX_EXPOSURES",
+    "MAX_GROUPED",
     "MAX_PINNED",
     "MAX_RULES",
     "Absence",
@@ -29,6 +31,7 @@ __all__ = [
     "Apart",
     "Count",
     "Exclude",
+    "Exposure",
     "Filter",
     "Group",
     "Pin",
@@ -43,6 +46,9 @@ MAX_RULES = 32
 
 MAX_EXCLUDED, MAX_PINNED = 10_000, 100
 """How many items a rule may exclude, and how many may be at a position."""
+
+MAX_GROUPED, MAX_EXPOSURES = 100, 8
+"""How many items a group may name, and how many exposures a bandit may promise."""
 
 MAX_SHOWN_FEWER_THAN = 1_000
 """How often an item may have been shown and still be new."""
@@ -82,12 +88,18 @@ class Pin:
 class Group:
     """The items with a value of a categorical feature, or with a label; without one each value has a group.
 
-    Or new items: those that fewer of the learned slates have shown.
+    Or new items: those that fewer of the learned slates have shown. Or items by their ids.
     """
 
     feature: str = ""
     value: str | None = None
     shown_fewer_than: int = 0
+    item_ids: tuple[str, ...] = ()
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one group, and not one of each value."""
+        return self.value is not None or bool(self.shown_fewer_than or self.item_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +118,18 @@ class Apart:
     group: Group
 
 
-Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """At least a share of the bandit's own slates show an item of a group.
+
+    It is a promise of the bandit and not of each slate: no single slate breaks it.
+    """
+
+    group: Group
+    share: float
+
+
+Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart | Exposure
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +172,30 @@ def describe_rule(rule: Rule) -> str:
     """Return a rule in words, for an error."""
     match rule:
         case Exclude(item_ids):
-            return f"exclude {', '.join(item_ids)}" if len(item_ids) <= 3 else f"exclude {len(item_ids)} items"
+            return f"exclude {_describe_items(item_ids)}"
         case Filter(text):
             return f"filter {text}"
-        case Pin((item_id,), position):
-            return f"pin {item_id} at position {position + 1}"
         case Pin(item_ids, position):
-            return f"pin one of {len(item_ids)} items at position {position + 1}"
+            pinned = item_ids[0] if len(item_ids) == 1 else f"one of {len(item_ids)} items"
+            return f"pin {pinned} at position {position + 1}"
         case Count(group, least, most):
             bounds = [f"at least {least}"] * (least > 0) + [f"at most {most}"] * (most is not None)
             return f"{' and '.join(bounds)} of {_describe_group(group)}"
         case Apart(group):
             return f"no two of {_describe_group(group)} beside each other"
+        case Exposure(group, share):
+            return f"at least {share:.6g} of all slates show one of {_describe_group(group)}"
+
+
+def _describe_items(item_ids: Sequence[str]) -> str:
+    return ", ".join(item_ids) if len(item_ids) <= 3 else f"{len(item_ids)} items"
 
 
 def _describe_group(group: Group) -> str:
     if group.shown_fewer_than:
         return f"items shown fewer than {group.shown_fewer_than} times"
+    if group.item_ids:
+        return _describe_items(group.item_ids)
     return f"each {group.feature}" if group.value is None else f"{group.feature} {group.value}"
 
 
@@ -182,25 +212,43 @@ def check_rules(rules: Sequence[Rule], schema: FeatureSchema, slate_size: int, *
     if len(rules) > MAX_RULES:
         raise InvalidArgumentError(field, f"has {len(rules)} rules, more than {MAX_RULES}")
     for number, rule in enumerate(rules):
-        at = f"{field}[{number}]"
-        match rule:
-            case Exclude(item_ids):
-                _check_ids(item_ids, MAX_EXCLUDED, f"{at}.exclude.item_ids")
-            case Filter(text):
-                parse_filter(text, schema, field=f"{at}.filter")
-            case Pin(item_ids, position):
-                if not 0 <= position < slate_size:
-                    raise InvalidArgumentError(
-                        f"{at}.pin.position", f"must be from 1 to {slate_size}, not {position + 1}"
-                    )
-                _check_ids(item_ids, MAX_PINNED, f"{at}.pin.item_ids")
-            case Count(group):
-                _check_group(group, schema, f"{at}.count.group")
-                _check_bounds(rule, slate_size, f"{at}.count")
-            case Apart(group):
-                if group.shown_fewer_than:
-                    raise InvalidArgumentError(f"{at}.apart.shown_fewer_than", "is for count alone")
-                _check_group(group, schema, f"{at}.apart")
+        _check_rule(rule, schema, slate_size, f"{field}[{number}]")
+    if sum(isinstance(rule, Exposure) for rule in rules) > MAX_EXPOSURES:
+        raise InvalidArgumentError(field, f"promise more than {MAX_EXPOSURES} exposures")
+
+
+def _check_rule(rule: Rule, schema: FeatureSchema, slate_size: int, at: str) -> None:
+    match rule:
+        case Exclude(item_ids):
+            _check_ids(item_ids, MAX_EXCLUDED, f"{at}.exclude.item_ids")
+        case Filter(text):
+            parse_filter(text, schema, field=f"{at}.filter")
+        case Pin(item_ids, position):
+            if not 0 <= position < slate_size:
+                raise InvalidArgumentError(f"{at}.pin.position", f"must be from 1 to {slate_size}, not {position + 1}")
+            _check_ids(item_ids, MAX_PINNED, f"{at}.pin.item_ids")
+        case Count(group):
+            _check_group(group, schema, f"{at}.count.group")
+            _check_bounds(rule, slate_size, f"{at}.count")
+        case Apart(group):
+            _check_feature_group(group, f"{at}.apart")
+            _check_group(group, schema, f"{at}.apart")
+        case Exposure(group):
+            _check_group(group, schema, f"{at}.exposure.group")
+            _check_exposure(rule, f"{at}.exposure")
+
+
+def _check_feature_group(group: Group, at: str) -> None:
+    for name in ("shown_fewer_than", "item_ids"):
+        if getattr(group, name):
+            raise InvalidArgumentError(f"{at}.{name}", "is for count and exposure")
+
+
+def _check_exposure(rule: Exposure, at: str) -> None:
+    if not rule.group.is_one:
+        raise InvalidArgumentError(f"{at}.group", "needs a value, or items")
+    if not 0.0 < rule.share <= 1.0:
+        raise InvalidArgumentError(f"{at}.share", f"must be above 0 and at most 1, not {rule.share}")
 
 
 def _check_ids(item_ids: Sequence[str], most: int, at: str) -> None:
@@ -221,7 +269,7 @@ def _check_bounds(rule: Count, slate_size: int, at: str) -> None:
     if rule.most is not None and rule.most < rule.least:
         problem = f"must be {rule.least}, which is at_least, or more, not {rule.most}"
         raise InvalidArgumentError(f"{at}.at_most", problem)
-    if rule.least and rule.group.value is None and not rule.group.shown_fewer_than:
+    if rule.least and not rule.group.is_one:
         raise InvalidArgumentError(f"{at}.at_least", "needs a group of one value")
     if rule.most is None and not rule.least:
         raise InvalidArgumentError(at, "needs at_least or at_most")
@@ -230,6 +278,11 @@ def _check_bounds(rule: Count, slate_size: int, at: str) -> None:
 def _check_group(group: Group, schema: FeatureSchema, at: str) -> None:
     if group.shown_fewer_than:
         _check_new(group, at)
+        return
+    if group.item_ids:
+        _check_ids(group.item_ids, MAX_GROUPED, f"{at}.item_ids")
+        if group.feature or group.value is not None:
+            raise InvalidArgumentError(f"{at}.item_ids", "can't be used with a feature or a value")
         return
     kinds = {feature.name: feature.kind for feature in schema}
     kind = kinds.get(group.feature)
@@ -250,8 +303,8 @@ def _check_new(group: Group, at: str) -> None:
     if not 0 < group.shown_fewer_than <= MAX_SHOWN_FEWER_THAN:
         problem = f"must be from 0 to {MAX_SHOWN_FEWER_THAN}, not {group.shown_fewer_than}"
         raise InvalidArgumentError(f"{at}.shown_fewer_than", problem)
-    if group.feature or group.value is not None:
-        raise InvalidArgumentError(f"{at}.shown_fewer_than", "can't be used with a feature or a value")
+    if group.feature or group.value is not None or group.item_ids:
+        raise InvalidArgumentError(f"{at}.shown_fewer_than", "can't be used with a feature, a value or items")
 
 
 def _name(name: str, names: Sequence[str]) -> str:

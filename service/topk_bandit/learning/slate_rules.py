@@ -35,6 +35,7 @@ __all__ = [
     "find_slate",
     "keep_rules",
     "refuse_clash",
+    "shows_group",
     "types_of",
 ]
 
@@ -181,12 +182,19 @@ def _members(group: Group, candidates: Candidates, left: NDArray[np.int64]) -> l
     if group.shown_fewer_than:
         counts = candidates.shown_counts
         return [np.arange(len(left)) if counts is None else np.flatnonzero(counts[left] < group.shown_fewer_than)]
+    if group.item_ids:
+        return [np.flatnonzero(np.isin(left, candidates.items.places_of(group.item_ids)))]
     found = candidates.items.groups_of(group.feature, group.value, left)
     if group.value is not None:
         return [found.items]
     order = np.argsort(found.groups, kind="stable")
     ends = np.flatnonzero(np.diff(found.groups[order])) + 1
     return np.split(found.items[order], ends) if len(order) else []
+
+
+def shows_group(group: Group, candidates: Candidates, slate: NDArray[np.integer]) -> bool:
+    """Return whether a slate of items, by place, shows any item of a group."""
+    return any(len(found) for found in _members(group, candidates, np.sort(slate).astype(np.int64)))
 
 
 def _admit(rules: Sequence[Rule], items: ItemTable, left: NDArray[np.int64], slate_size: int) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_CONTEXT_WIDTH, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_PINNED, MAX_RULES
+from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_GROUPED, MAX_PINNED, MAX_RULES
 from topk_bandit.domain.studies import MAX_LIST_SIZE
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import MAX_BATCH, MAX_EXPLAINED, MAX_SLATES
@@ -58,6 +58,7 @@ MOST_OF_FIELDS: dict[str, int] = {
     "ImportStudyRequest.lines": MAX_LINES,
     "Item.features": MAX_FEATURES,
     "LabelSetFeature.values": MAX_CONTEXT_WIDTH,
+    "ItemGroup.item_ids": MAX_GROUPED,
     "Labels.values": MAX_LABELS,
     "ListTopSlatesRequest.context": MAX_CONTEXT_DIMENSION,
     "ListTopSlatesRequest.features": MAX_FEATURES,

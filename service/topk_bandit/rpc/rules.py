@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_PINNED, MAX_RULES, Exclude
+from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_GROUPED, MAX_PINNED, MAX_RULES, Exclude, Exposure
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.json_reading import message_of
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -51,8 +51,21 @@ def _rule(path: str, message: pb.SlateRule) -> SlateRule:
             _check_ids(f"{path}.pin.item_ids", message.pin.item_ids, most=MAX_PINNED)
         case "count" if not message.count.HasField("group"):
             raise InvalidArgumentError(f"{path}.count.group", "is required")
+        case "exposure" if not message.exposure.HasField("group"):
+            raise InvalidArgumentError(f"{path}.exposure.group", "is required")
+        case "count":
+            _check_group(f"{path}.count.group", message.count.group)
+        case "exposure":
+            _check_group(f"{path}.exposure.group", message.exposure.group)
     rule: SlateRule = RULE.read(message)
+    if rule.may_relax and isinstance(rule.rule, Exposure):
+        raise InvalidArgumentError(f"{path}.may_relax", "can't be used with exposure, which no slate breaks")
     return rule
+
+
+def _check_group(path: str, group: pb.ItemGroup) -> None:
+    if group.item_ids:
+        _check_ids(f"{path}.item_ids", group.item_ids, most=MAX_GROUPED)
 
 
 def _check_ids(path: str, values: Sequence[str], *, most: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
-from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin, SlateRule
+from topk_bandit.domain.rules import Apart, Count, Exclude, Exposure, Filter, Group, Pin, SlateRule
 from topk_bandit.store.documents import Layout, any_of, derive, read
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _KINDS: dict[type[Rule], str] = {
     Pin: "pin",
     Count: "count",
     Apart: "apart",
+    Exposure: "exposure",
 }
 if TYPE_CHECKING:
     RuleLayout = _Rule

@@ -6,20 +6,22 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SlateRule(_message.Message):
-    __slots__ = ("exclude", "filter", "pin", "count", "apart", "may_relax")
+    __slots__ = ("exclude", "filter", "pin", "count", "apart", "exposure", "may_relax")
     EXCLUDE_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     APART_FIELD_NUMBER: _ClassVar[int]
+    EXPOSURE_FIELD_NUMBER: _ClassVar[int]
     MAY_RELAX_FIELD_NUMBER: _ClassVar[int]
     exclude: ExcludedItems
     filter: str
     pin: PinnedItems
     count: ItemCount
     apart: ItemGroup
+    exposure: ItemExposure
     may_relax: bool
-    def __init__(self, exclude: _Optional[_Union[ExcludedItems, _Mapping]] = ..., filter: _Optional[str] = ..., pin: _Optional[_Union[PinnedItems, _Mapping]] = ..., count: _Optional[_Union[ItemCount, _Mapping]] = ..., apart: _Optional[_Union[ItemGroup, _Mapping]] = ..., may_relax: bool = ...) -> None: ...
+    def __init__(self, exclude: _Optional[_Union[ExcludedItems, _Mapping]] = ..., filter: _Optional[str] = ..., pin: _Optional[_Union[PinnedItems, _Mapping]] = ..., count: _Optional[_Union[ItemCount, _Mapping]] = ..., apart: _Optional[_Union[ItemGroup, _Mapping]] = ..., exposure: _Optional[_Union[ItemExposure, _Mapping]] = ..., may_relax: bool = ...) -> None: ...
 
 class ExcludedItems(_message.Message):
     __slots__ = ("item_ids",)
@@ -46,11 +48,21 @@ class ItemCount(_message.Message):
     def __init__(self, group: _Optional[_Union[ItemGroup, _Mapping]] = ..., at_least: _Optional[int] = ..., at_most: _Optional[int] = ...) -> None: ...
 
 class ItemGroup(_message.Message):
-    __slots__ = ("feature", "value", "shown_fewer_than")
+    __slots__ = ("feature", "value", "shown_fewer_than", "item_ids")
     FEATURE_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     SHOWN_FEWER_THAN_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     feature: str
     value: str
     shown_fewer_than: int
-    def __init__(self, feature: _Optional[str] = ..., value: _Optional[str] = ..., shown_fewer_than: _Optional[int] = ...) -> None: ...
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, feature: _Optional[str] = ..., value: _Optional[str] = ..., shown_fewer_than: _Optional[int] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ItemExposure(_message.Message):
+    __slots__ = ("group", "share")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    group: ItemGroup
+    share: float
+    def __init__(self, group: _Optional[_Union[ItemGroup, _Mapping]] = ..., share: _Optional[float] = ...) -> None: ...

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from topk_bandit.domain.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Group, Pin, SlateRule
+from topk_bandit.domain.rules import (
+    Absence,
+    AbsenceReason,
+    Apart,
+    Count,
+    Exclude,
+    Exposure,
+    Filter,
+    Group,
+    Pin,
+    SlateRule,
+)
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1 import rules_pb2 as pb
 from topk_bandit.wire.forms import Enumeration, Form, Pair
@@ -29,6 +40,7 @@ _KINDS: dict[str, tuple[type[Any], Pair | Form[Any, Any]]] = {
         Form(Count, pb.ItemCount, names={"least": "at_least", "most": "at_most"}, parts={"group": _GROUP}),
     ),
     "apart": (Apart, Pair(lambda rule: _GROUP.write(rule.group), lambda group: Apart(_GROUP.read(group)))),
+    "exposure": (Exposure, Form(Exposure, pb.ItemExposure, parts={"group": _GROUP})),
 }
 _FIELDS = {kind: name for name, (kind, _) in _KINDS.items()}
 

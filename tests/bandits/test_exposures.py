@@ -1,0 +1,215 @@
+"""Promised exposures: kept where that costs least, with exact propensities, and the same after a replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.bandits.harness import LIMITS
+
+from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.exposures import MOST_AHEAD, MOST_OWED, NOTHING_PROMISED, Promise
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.snapshots import decode_model, encode_model
+from topk_bandit.domain.bandits import (
+    BanditCreated,
+    BanditSettings,
+    ConstantBeta,
+    Exploration,
+    Item,
+    ItemsChanged,
+    Kernel,
+    LoggedEvent,
+    PaperBeta,
+    RecommendationRequest,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+    Shown,
+)
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Categorical, Feature, Features
+from topk_bandit.domain.rules import Count, Exclude, Exposure, Group, SlateRule
+from topk_bandit.domain.stages import Stage
+from topk_bandit.store.data_versions import NEWEST
+
+if TYPE_CHECKING:
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import Event, Recommendation
+
+N_ITEMS, SIZE = 6, 2
+SCHEMA = (Feature("brand", Categorical(("acme", "other"))),)
+OF_ACME = Group("brand", "acme")
+SETTINGS = BanditSettings(
+    N_ITEMS, SIZE, 2, Kernel.ADAPTIVE, Exploration(PaperBeta(0.1), 0.02, 0.02), 10**6, None, item_schema=SCHEMA
+)
+WEIGHTS = np.array([1.0, 0.6])
+
+
+@dataclass
+class Shop:
+    """A shop with two items of a brand that nobody likes, in some contexts less than in others."""
+
+    rules: tuple[SlateRule, ...] = ()
+    settings: BanditSettings = SETTINGS
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(3))
+    lost: float = 0.0
+    at_best: list[float] = field(default_factory=list)
+    with_acme: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        created = BanditCreated(replace(self.settings, rules=self.rules))
+        self.model = begin("birth", LoggedEvent(1, 1, created), limits=LIMITS)
+        brands = ["acme"] * 2 + ["other"] * (N_ITEMS - 2)
+        features = [Features.of({"brand": brand}) for brand in brands]
+        self.happen(ItemsChanged(tuple(Item(f"i{n}", features=one) for n, one in enumerate(features))))
+
+    def happen(self, event: Event) -> None:
+        self.model = fold(self.model, LoggedEvent(self.model.version + 1, 1, event))
+
+    def worth(self, slate: tuple[int, ...], context: float) -> float:
+        of_items = np.array([-0.6, -0.8, 1.0, 0.8, 0.5, 0.3]) + np.array([0.8, 0.6, 0, 0, 0, 0]) * context
+        return float(WEIGHTS @ of_items[list(slate)])
+
+    def visit(self, number: int) -> Recommendation:
+        context = float(self.rng.uniform(-1.0, 1.0))
+        request = RecommendationRequest(f"r{number}", (1.0, context), None)
+        self.before, self.asked = self.model, request
+        given = choose_slate(self.model, request)
+        slate = tuple(int(item[1:]) for item in given.slate)
+        best = max(self.worth(one, context) for one in permutations(range(N_ITEMS), SIZE))
+        best_with = max(self.worth(one, context) for one in permutations(range(N_ITEMS), SIZE) if min(one) < 2)
+        self.lost += best - self.worth(slate, context)
+        self.at_best.append(best - best_with)
+        self.with_acme.append(min(slate) < 2)
+        reward = self.worth(slate, context) + 0.1 * float(self.rng.standard_normal())
+        self.happen(Recommended(request, given))
+        self.happen(Rewarded(given.recommendation_id, reward, Shown(request.context, given.slate, 1)))
+        return given
+
+
+def promise(share: float, group: Group = OF_ACME) -> SlateRule:
+    return SlateRule(Exposure(group, share))
+
+
+def test_a_promise_is_kept_where_it_costs_least() -> None:
+    """Beside the best policy that knows all: it shows the brand in the fifth of the contexts where that costs least."""
+    visits, learned, share = 700, 200, 0.2
+    settings = replace(SETTINGS, exploration=Exploration(PaperBeta(0.1), 0.0, 0.0))
+    shop = Shop((promise(share),), settings)
+    for number in range(learned):
+        shop.visit(number)
+    before = shop.lost
+    for number in range(learned, visits):
+        shop.visit(number)
+    (kept,) = shop.model.exposures.promises
+    assert (kept.slates, kept.shown) == (visits, sum(shop.with_acme))
+    assert kept.shown == pytest.approx(share * visits - kept.owed)
+    assert kept.owed < 30
+    free, n_after = Shop(settings=settings), visits - learned
+    for number in range(visits):
+        free.visit(number)
+        if number == learned - 1:
+            free_before = free.lost
+    cheapest = np.sort(shop.at_best[learned:])[: round(share * n_after)].sum()
+    evenly = share * np.sum(shop.at_best[learned:])
+    paid = (shop.lost - before) - (free.lost - free_before)
+    print(f"paid {paid:.1f}; the best policy pays {cheapest:.1f}, one that looks at no context {evenly:.1f}")
+    assert np.mean(free.with_acme[learned:]) < share / 2
+    assert paid < (cheapest + evenly) / 2
+
+
+def test_what_is_owed_is_a_queue_with_bounds() -> None:
+    queue = Promise(Exposure(OF_ACME, 0.25))
+    for is_shown, owed in ((False, 0.25), (False, 0.5), (True, -0.25), (True, -1.0)):
+        queue = queue.after(is_shown=is_shown)
+        assert queue.owed == pytest.approx(owed)
+    for _ in range(5_000):
+        queue = queue.after(is_shown=False)
+    assert queue.owed == MOST_OWED
+    for _ in range(5_000):
+        queue = queue.after(is_shown=True)
+    assert (queue.owed, queue.slates, queue.shown) == (-MOST_AHEAD, 10_004, 5_002)
+
+
+def test_propensities_of_slates_that_pay_are_those_of_the_slates_with_an_item_of_the_group() -> None:
+    exploration = Exploration(ConstantBeta(0.0), uniform_share=0.3, near_share=0.0)
+    shop = Shop((promise(1.0),), replace(SETTINGS, exploration=exploration))
+    shop.visit(0)
+    every = list(permutations(range(N_ITEMS), SIZE))
+    of_acme, paid = [one for one in every if min(one) < 2], 0
+    for number in range(1, 80):
+        given = shop.visit(number)
+        best = [int(item[1:]) for item in given.best_slate or given.slate]
+        free = choose_slate(replace(shop.before, exposures=NOTHING_PROMISED), shop.asked)
+        pays = given != free
+        allowed = of_acme if pays else every
+        assert tuple(int(item[1:]) for item in given.slate) in allowed
+        assert not (pays and {"i0", "i1"} & {*(free.best_slate or free.slate)})
+        is_best = given.slate == tuple(f"i{item}" for item in best)
+        assert given.propensity == pytest.approx(0.3 / len(allowed) + 0.7 * is_best, abs=1e-12)
+        paid += pays
+    assert paid > 10
+
+
+def test_no_other_rule_gives_way_and_what_can_not_be_paid_is_owed() -> None:
+    hidden = SlateRule(Exclude(("i0", "i1")), may_relax=True)
+    shop = Shop((hidden, promise(0.5)))
+    given = [shop.visit(number) for number in range(6)]
+    assert not any(one.relaxed for one in given)
+    assert not any(shop.with_acme)
+    assert shop.model.exposures.promises[0].owed == 3.0
+
+
+def test_slates_that_are_not_the_bandits_own_count_nowhere() -> None:
+    baseline = replace(SETTINGS, baseline_item_ids=("i4", "i5"), rules=(promise(0.5),))
+    for changed in (replace(baseline, stage=Stage.SHADOW), replace(baseline, stage=Stage.OFF)):
+        shop = Shop((promise(0.5),), changed)
+        shop.visit(0)
+        assert shop.model.exposures.promises == (Promise(Exposure(OF_ACME, 0.5)),)
+    control = Shop((promise(0.5),), replace(baseline, control_share=0.5))
+    groups = [control.visit(number).group for number in range(30)]
+    assert control.model.exposures.promises[0].slates == sum(one.value == "bandit" for one in groups) < 30
+
+
+def test_a_promise_goes_on_through_other_changes_of_rules() -> None:
+    shop = Shop((promise(0.5),))
+    for number in range(4):
+        shop.visit(number)
+    (kept,) = shop.model.exposures.promises
+    more = (promise(0.25, Group(item_ids=("i5",))), SlateRule(Count(OF_ACME, most=1)), promise(0.5))
+    shop.happen(SettingsChanged(replace(shop.model.settings, rules=more)))
+    assert shop.model.exposures.promises == (Promise(Exposure(Group(item_ids=("i5",)), 0.25)), kept)
+    shop.happen(SettingsChanged(replace(shop.model.settings, rules=(promise(0.4),))))
+    assert shop.model.exposures.promises == (Promise(Exposure(OF_ACME, 0.4)),)
+
+
+def test_a_snapshot_has_what_is_owed_and_the_same_slates_follow() -> None:
+    shop = Shop((promise(0.3), promise(0.2, Group(item_ids=("i5", "i4")))))
+    for number in range(40):
+        shop.visit(number)
+    shop.model = _at_checkpoint(shop)
+    again = decode_model(encode_model(shop.model, NEWEST), limits=LIMITS)
+    assert again.exposures == shop.model.exposures
+    assert digests_of(again) == digests_of(shop.model)
+    for number in range(100, 110):
+        request = RecommendationRequest(f"r{number}", (1.0, 0.1 * (number - 105)), None)
+        assert choose_slate(again, request) == choose_slate(shop.model, request)
+
+
+def _at_checkpoint(shop: Shop) -> Model:
+    number = 40
+    while shop.model.since_checkpoint:
+        shop.visit(number)
+        number += 1
+    return shop.model
+
+
+def test_a_request_promises_nothing() -> None:
+    shop = Shop()
+    with pytest.raises(InvalidArgumentError, match=r"rules\[0\]\.exposure: is a rule of a bandit"):
+        choose_slate(shop.model, RecommendationRequest("r", (1.0, 0.0), None, rules=(promise(0.5),)))
