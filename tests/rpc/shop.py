@@ -45,6 +45,7 @@ from topk_bandit.domain.operators import (
     Verification,
 )
 from topk_bandit.domain.reward_times import RewardTimes
+from topk_bandit.domain.rules import ExposureStats
 from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import BanditRecord, ImportProgress
@@ -482,6 +483,7 @@ class Shop:
                 guarded_reason="it was worse",
             ),
             log_reach=LogReach(61, START_MS, 62, 63),
+            exposures=(ExposureStats("at least 0.1 of all slates show one of a", 64, 65, -0.5),),
             damage="event 9 does not match its checksum",
             noticed_changes=34,
             set_aside=35,

@@ -607,6 +607,9 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
             guarded_position=58,
             guarded_reason="it was worse",
         ),
+        exposures=[
+            pb.ExposureStats(rule="at least 0.1 of all slates show one of a", slate_count=64, shown_count=65, owed=-0.5)
+        ],
         log_reach=pb.LogReach(
             first_position=61,
             since=Timestamp(seconds=START_MS // 1000, nanos=START_MS % 1000 * 1_000_000),

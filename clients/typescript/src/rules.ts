@@ -2,7 +2,7 @@
 
 import { invalidArgument } from "./errors.js";
 import type { ItemGroupJson, SlateRuleJson } from "./gen/topk_bandit/v1/rules_pb.js";
-import type { ItemGroup, NewItems, Rule } from "./values.js";
+import type { ItemGroup, NamedItems, NewItems, Rule } from "./values.js";
 
 /** Return rules as they are sent, or nothing if there are none: a service that does not know them takes that too. */
 export function rulesOf(rules: readonly Rule[] = []): { rules?: SlateRuleJson[] } {
@@ -21,7 +21,8 @@ function ruleOf(path: string, rule: Rule): SlateRuleJson {
   return { count: { group: groupOf(rule.count), atLeast: rule.atLeast ?? 0, ...most }, mayRelax };
 }
 
-function groupOf(group: ItemGroup | NewItems): ItemGroupJson {
+function groupOf(group: ItemGroup | NewItems | NamedItems): ItemGroupJson {
+  if ("itemIds" in group) return { itemIds: [...group.itemIds] };
   if ("shownFewerThan" in group) return { shownFewerThan: group.shownFewerThan };
   return { feature: group.feature, value: group.value ?? "" };
 }

@@ -68,6 +68,11 @@ export interface NewItems {
   readonly shownFewerThan: number;
 }
 
+/** Items by their ids, at most 100. */
+export interface NamedItems {
+  readonly itemIds: readonly string[];
+}
+
 interface Relaxable {
   /** Whether a slate may break the rule where no slate keeps all rules; never by default. */
   readonly mayRelax?: boolean;
@@ -83,7 +88,7 @@ export type Rule =
   /** One of these items is at a position, from 1 to the slate size. */
   | ({ readonly pin: readonly string[]; readonly position: number } & Relaxable)
   /** A slate has at least and at most so many items of a group; `atLeast` needs a group of one value. */
-  | ({ readonly count: ItemGroup | NewItems; readonly atLeast?: number; readonly atMost?: number } & Relaxable)
+  | ({ readonly count: ItemGroup | NewItems | NamedItems; readonly atLeast?: number; readonly atMost?: number } & Relaxable)
   /** No two items of a group are beside each other. */
   | ({ readonly apart: ItemGroup } & Relaxable);
 

@@ -31,6 +31,7 @@ void any.recommend({
     { pin: ["pie"], position: 1 },
     { count: { feature: "brand" }, atMost: 2 },
     { count: { shownFewerThan: 5 }, atLeast: 1 },
+    { count: { itemIds: ["a", "b"] }, atMost: 1 },
     { apart: { feature: "category", value: "soup" } },
   ],
   explain: ["soup"],

@@ -174,6 +174,7 @@ test("each rule is sent as what it is, and what is no rule is named", async () =
     { count: { feature: "brand" }, atMost: 0 },
     { count: { feature: "brand", value: "x" }, atLeast: 1 },
     { count: { shownFewerThan: 5 }, atLeast: 1, atMost: 2 },
+    { count: { itemIds: ["a", "b"] }, atMost: 1 },
     { apart: { feature: "category" } },
   ];
   const slate = await client.recommend({ bandit: "home", rules, explain: ["c", "d"] });
@@ -185,6 +186,7 @@ test("each rule is sent as what it is, and what is no rule is named", async () =
     { count: { group: { feature: "brand", value: "" }, atLeast: 0, atMost: 0 }, mayRelax: false },
     { count: { group: { feature: "brand", value: "x" }, atLeast: 1 }, mayRelax: false },
     { count: { group: { shownFewerThan: 5 }, atLeast: 1, atMost: 2 }, mayRelax: false },
+    { count: { group: { itemIds: ["a", "b"] }, atLeast: 0, atMost: 1 }, mayRelax: false },
     { apart: { feature: "category", value: "" }, mayRelax: false },
   ]);
   assert.deepEqual(world.sent[0].body.explainItemIds, ["c", "d"]);

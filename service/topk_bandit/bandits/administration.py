@@ -22,6 +22,7 @@ from topk_bandit.bandits.contexts import (
     take_mask,
 )
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.exposures import describe_exposures
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.lifts import describe_lift, describe_shadow, in_shadow
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
@@ -377,6 +378,7 @@ def _make_stats(
         if model.item_features is None
         else _describe_records(model.item_features.encoder, shares.of_items),
         log_reach=reach,
+        exposures=describe_exposures(model),
     )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.bandits import Recommended, SettingsChanged
 from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.domain.rules import Count, Exposure, SlateRule
+from topk_bandit.domain.rules import Count, Exposure, ExposureStats, SlateRule, describe_rule
 from topk_bandit.domain.stages import Group as RequestGroup
 from topk_bandit.learning.slate_rules import Candidates, shows_group
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent
 
-__all__ = ["NOTHING_PROMISED", "Exposures", "Promise", "can_pay", "find_unpaid", "rules_that_pay"]
+__all__ = ["NOTHING_PROMISED", "Exposures", "Promise", "can_pay", "describe_exposures", "find_unpaid", "rules_that_pay"]
 
 PRICE = 0.1
 """What a slate may cost for each one that is owed, in units of the spread of what slates are expected to earn. Where it
@@ -112,6 +112,12 @@ class Exposures:
 
 
 NOTHING_PROMISED = Exposures()
+
+
+def describe_exposures(model: Model) -> tuple[ExposureStats, ...]:
+    """Return how each promise was kept."""
+    promises = model.exposures.promises
+    return tuple(ExposureStats(describe_rule(one.rule), one.slates, one.shown, one.owed) for one in promises)
 
 
 def find_unpaid(model: Model, slate: Sequence[str]) -> tuple[Promise, ...]:

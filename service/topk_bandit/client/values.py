@@ -17,6 +17,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
 )
 from topk_bandit.domain.durability import Durability
+from topk_bandit.domain.rules import ExposureStats
 from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "BanditStats",
     "BatchOutcome",
     "Durability",
+    "ExposureStats",
     "Group",
     "GroupStats",
     "Interval",
@@ -441,3 +443,4 @@ class BanditStats:
     shadow: ShadowStats
     lift: LiftStats | None
     log_reach: LogReach
+    exposures: tuple[ExposureStats, ...]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.durability import Durability
     from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
     from topk_bandit.domain.reward_times import RewardTimes
-    from topk_bandit.domain.rules import Absence, SlateRule
+    from topk_bandit.domain.rules import Absence, ExposureStats, SlateRule
     from topk_bandit.domain.stages import LiftStats, Shadow, ShadowStats
 
 __all__ = [
@@ -957,3 +957,4 @@ class BanditStats:
     context_features: tuple[FeatureStats, ...]
     item_features: tuple[FeatureStats, ...]
     log_reach: LogReach
+    exposures: tuple[ExposureStats, ...] = ()

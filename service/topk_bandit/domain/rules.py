@@ -32,6 +32,7 @@ __all__ = [
     "Count",
     "Exclude",
     "Exposure",
+    "ExposureStats",
     "Filter",
     "Group",
     "Pin",
@@ -127,6 +128,26 @@ class Exposure:
 
     group: Group
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureStats:
+    """How a promised exposure was kept, since it was promised.
+
+    Attributes
+    ----------
+    rule
+        The promise, in words.
+    slates, shown
+        How many of the bandit's own slates were recommended, and how many of them show an item of the group.
+    owed
+        How many slates are still to show one; below 0, so many more than were promised have.
+    """
+
+    rule: str
+    slates: int
+    shown: int
+    owed: float
 
 
 Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart | Exposure

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.domain.bandits import Aggregation, BanditSettings, BanditStats, Kernel, LogReach, RewardRange
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
+from topk_bandit.domain.rules import ExposureStats
 from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -103,6 +104,9 @@ LOG_REACH = Form(
 )
 
 
+EXPOSURE = Form(ExposureStats, pb.ExposureStats, names={"shown": "shown_count"})
+
+
 def _write_reward_times(times: RewardTimes) -> pb.RewardTimes:
     parts = {"half_by": HALF, "nine_tenths_by": NINE_TENTHS, "almost_all_by": ALMOST_ALL}
     came_by = {name: by_ms for name, part in parts.items() if (by_ms := times.came_by(part)) is not None}
@@ -123,6 +127,7 @@ STATS = Form(
         "shadow": SHADOW,
         "lift": LIFT,
         "log_reach": LOG_REACH,
+        "exposures": EXPOSURE,
         "context_features": FEATURE_STATS,
         "item_features": FEATURE_STATS,
     },
