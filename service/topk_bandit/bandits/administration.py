@@ -378,7 +378,7 @@ def _make_stats(
         if model.item_features is None
         else _describe_records(model.item_features.encoder, shares.of_items),
         log_reach=reach,
-        exposures=describe_exposures(model),
+        exposures=describe_exposures(model.exposures),
     )
 
 

@@ -1,20 +1,14 @@
 """What a bandit owes for the exposures that it promised, and when a slate pays.
 
-A promise is a virtual queue: each of the bandit's own slates adds the promised share to what is owed, and a slate that
-shows an item of the group takes one off. A slate pays if what that costs in expected reward is at most `PRICE` units
-for each slate that is owed. So a promise is kept in those contexts where it costs least, and what is owed stays
-bounded: the more it is, the more contexts are cheap enough.
+A promise is a virtual queue. Each of the bandit's own slates adds the share, and one with an item of the group takes
+one off. A slate pays where that costs little expected reward for what is owed, by no draw: its propensities are exact.
 
-Whether a slate pays is a function of the model, the context and the candidates, and no draw is made for it. One that
-pays is chosen among the slates with an item of the group, by the same shares, so its propensities are exact.
-
-Source: Neely, *Stochastic Network Optimization with Application to Communication and Queueing Systems*, 2010, chapter 4
-(drift plus penalty).
+Source: Neely, *Stochastic Network Optimization with Application to Communication and Queueing Systems*, 2010, chapter
+4.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from topk_bandit.bandits.items import Items
-    from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent
 
 __all__ = ["NOTHING_PROMISED", "Exposures", "Promise", "can_pay", "describe_exposures", "find_unpaid", "rules_that_pay"]
@@ -114,16 +107,15 @@ class Exposures:
 NOTHING_PROMISED = Exposures()
 
 
-def describe_exposures(model: Model) -> tuple[ExposureStats, ...]:
+def describe_exposures(exposures: Exposures) -> tuple[ExposureStats, ...]:
     """Return how each promise was kept."""
-    promises = model.exposures.promises
-    return tuple(ExposureStats(describe_rule(one.rule), one.slates, one.shown, one.owed) for one in promises)
+    return tuple(ExposureStats(describe_rule(one.rule), one.slates, one.shown, one.owed) for one in exposures.promises)
 
 
-def find_unpaid(model: Model, slate: Sequence[str]) -> tuple[Promise, ...]:
+def find_unpaid(exposures: Exposures, slate: Sequence[str], items: Items) -> tuple[Promise, ...]:
     """Return those promises for which a slate is owed, and of whose groups a slate shows no item."""
-    owed = (promise for promise in model.exposures.promises if promise.owed > 0.0)
-    return tuple(promise for promise in owed if not _shows(promise, slate, model.items))
+    owed = (promise for promise in exposures.promises if promise.owed > 0.0)
+    return tuple(promise for promise in owed if not _shows(promise, slate, items))
 
 
 def rules_that_pay(promises: Iterable[Promise]) -> tuple[SlateRule, ...]:
@@ -131,10 +123,9 @@ def rules_that_pay(promises: Iterable[Promise]) -> tuple[SlateRule, ...]:
     return tuple(SlateRule(Count(promise.rule.group, least=1)) for promise in promises)
 
 
-def can_pay(model: Model, promises: Iterable[Promise], loss: float) -> bool:
-    """Return whether a slate may lose as much expected reward to pay for promises."""
-    owed = sum(promise.owed for promise in promises)
-    return loss <= PRICE * owed * math.sqrt(model.state.posterior.amplitude)
+def can_pay(promises: Iterable[Promise], loss: float, *, spread: float) -> bool:
+    """Return whether a slate may lose as much expected reward to pay for promises; `spread` is `PRICE`'s unit."""
+    return loss <= PRICE * spread * sum(promise.owed for promise in promises)
 
 
 def _shows(promise: Promise, slate: Sequence[str], items: Items) -> bool:

@@ -211,7 +211,7 @@ def _pay_promises(
     """
     showable, shown = own
     best = shown.best_slate or shown.slate
-    unpaid = find_unpaid(model, best)
+    unpaid = find_unpaid(model.exposures, best, model.items)
     if not unpaid:
         return own
     try:
@@ -223,7 +223,8 @@ def _pay_promises(
     paid = _choose_own(model, request, context, paying, passed_over=eligible.passed_over)
     places = (model.items.find_indices(slate) for slate in (best, paid.best_slate or paid.slate))
     loss, _ = model.state.predict_difference(context, *places)
-    return (paying, paid) if can_pay(model, unpaid, loss) else own
+    spread = math.sqrt(model.state.posterior.amplitude)
+    return (paying, paid) if can_pay(unpaid, loss, spread=spread) else own
 
 
 def _stay_in_shadow(

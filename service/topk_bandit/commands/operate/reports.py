@@ -197,8 +197,8 @@ def _shown(found: Found) -> Section:
     rows = tuple((item, f"{shares[item][0]:.0%}", f"{shares[item][1]:.0%}", _arrow(*shares[item])) for item in top)
     said = [f"The newest {len(found.slates):,} slates of its log, by halves."]
     for one in found.stats.exposures:
-        shares = f"{one.shown / one.slates:.1%} of {one.slates:,} did" if one.slates else "no slate counts yet"
-        said.append(f"It promised that {one.rule}: {shares}.")
+        kept = f"{one.shown / one.slates:.1%} of {one.slates:,} did" if one.slates else "no slate counts yet"
+        said.append(f"It promised that {one.rule}: {kept}.")
     return Section("What it shows", tuple(said), ("item", "earlier", "later", ""), rows)
 
 
