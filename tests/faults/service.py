@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMAND",
+    "ITS_PATH",
+    "PATIENT",
     "Service",
     "alive",
     "clean_environment",
@@ -41,6 +44,10 @@ __all__ = [
 
 LISTENERS = ("listen", "http-listen", "metrics-listen")
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "topk-bandit")
+PATIENT = (sys.executable, str(Path(__file__).with_name("patient_program.py")))
+"""The same command, but no process of it takes another for dead, or gives its last spans up, because it is slow."""
+ITS_PATH = {"PYTHONPATH": os.pathsep.join(sys.path)}
+"""The variable by which it finds the tests."""
 
 
 STORE_SECONDS = 60.0

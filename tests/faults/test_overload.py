@@ -17,13 +17,14 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from tests.faults.lines import SlowLine
-from tests.faults.service import COMMAND, clean_environment, serving
+from tests.faults.service import COMMAND, ITS_PATH, PATIENT, clean_environment, serving
 from tests.long_forms import usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import AsyncClient, PastObservation
+from topk_bandit.client.routing import WORKER_HEADER, read_worker_header
 from topk_bandit.process.settings import Settings
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
@@ -226,22 +227,37 @@ def learn(client: Client) -> None:
     until(lambda: client.stats("home").observation_count == 256, what="the rewards are learned")
 
 
+@contextmanager
+def channel_beside_owner(service: Service) -> Iterator[grpc.Channel]:
+    """Open a channel to the worker of two that passes calls about the bandit on to the other one."""
+    while True:
+        with channel_to(service.address) as channel:
+            asked = rpb.RecommendRequest(bandit=HOME)
+            _, call = RecommenderServiceStub(channel).Recommend.with_call(asked, timeout=PATIENCE)
+            at = read_worker_header(dict(call.trailing_metadata())[WORKER_HEADER])
+            if at is not None and at.owner != at.worker:
+                yield channel
+                return
+
+
 @pytest.mark.long_form
 @pytest.mark.parametrize(
     "how", usual_or_long(["Ctrl-C at a terminal"], long=["SIGTERM to the supervisor", "Ctrl-C at a terminal"])
 )
 def test_a_drain_lets_calls_finish_and_leaves_nothing_behind(folder: Path, how: str) -> None:
     with (
-        serving(folder, "--workers=2", "--drain-seconds=600") as service,
-        channel_to(service.address) as channel,
+        serving(folder, "--workers=2", "--drain-seconds=600", command=PATIENT, variables=ITS_PATH) as service,
+        ExitStack() as stack,
         ThreadPoolExecutor(1) as pool,
     ):
-        create(channel)
+        service.until_ready()
+        assert len(service.worker_pids) == 2
+        with channel_to(service.address) as creating:
+            create(creating)
+        channel = stack.enter_context(channel_beside_owner(service))
         ids = [recommend(channel).recommendation_id for _ in range(5)]
         watch = HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""), timeout=PATIENCE)
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        service.until_ready()
-        assert len(service.worker_pids) == 2
         os.kill(service.store_pid, signal.SIGSTOP)
         try:
             calls = [posted(channel, one) for one in ids]

@@ -414,3 +414,23 @@ def test_a_socket_that_cant_be_made_is_an_error(folder: Path) -> None:
 
     with pytest.raises(ConfigurationError, match="workers can't ask each other"):
         asyncio.run(scene())
+
+
+def test_what_ends_while_the_owner_drains_is_answered_by_it(folder: Path) -> None:
+    """The last call's answer is sent before the connection ends: else its caller's worker would begin it again."""
+    owner, heard = Owner(), Heard()
+
+    async def scene() -> list[Any]:
+        owner.gate = asyncio.Event()
+        async with worker_1(folder, heard) as view, peer_server(folder / "2", owner) as opened:
+            await until_async(lambda: not view.owns(bandit_of(2)), what="its owner is found")
+            asked = [asyncio.create_task(ask(view, bandit_of(2))) for _ in range(MOST_AT_ONCE)]
+            await until_async(lambda: len(owner.asked) == MOST_AT_ONCE, what="the owner is asked")
+            drained = asyncio.create_task(opened.drain(PATIENCE))
+            await until_async(lambda: opened._in_flight._closed, what="the owner drains")
+            owner.gate.set()
+            await drained
+            return await asyncio.gather(*asked)
+
+    assert all(asyncio.run(scene()))
+    assert heard.outcomes == {"answered": MOST_AT_ONCE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.hosts import is_loopback
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Servers"]
 
-PEER_DRAIN_SECONDS = 0.5
-"""A peer answers itself what this worker has not answered within so long."""
+PEER_DRAIN_SECONDS = 1.5
+"""How much longer a draining worker waits for calls of its peers than for those of its own callers.
+
+All workers drain together. A peer answers itself what this worker gives up, but by then nobody waits there.
+"""
 
 
 class Servers(NamedTuple):
@@ -85,9 +89,10 @@ class Servers(NamedTuple):
 
     async def drain(self, seconds: float) -> None:
         """Let the calls of all listeners end within the same seconds, and then those of peers."""
+        last = time.monotonic() + seconds + PEER_DRAIN_SECONDS
         await asyncio.gather(self.grpc.drain(seconds), *(one.drain(seconds) for one in self.over_http))
         if self.for_peers is not None:
-            await self.for_peers.drain(PEER_DRAIN_SECONDS)
+            await self.for_peers.drain(max(last - time.monotonic(), 0.0))
 
 
 def _for_peers(spec: WorkerSpec, services: Services) -> PeerServer | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.services import Services
 
 __all__ = ["PeerServer"]
+
+_SETTLE_SECONDS = 0.5
+"""How long what goes on without a caller may take after a drain, and the last answers to be sent."""
 
 
 class PeerServer:
@@ -63,14 +67,26 @@ class PeerServer:
             raise ConfigurationError(f"workers can't ask each other at {self._path}: {error}") from error
 
     async def drain(self, grace: float) -> None:
-        """Refuse further calls, let those under way finish within `grace` seconds, and stop."""
+        """Refuse further calls, let those under way finish within `grace` seconds, and stop.
+
+        A connection ends after the answers to all that was begun: a peer begins again what it has no answer to.
+        """
         self._in_flight.close()
         await self._in_flight.finish(timeout=grace)
         if self._listener is not None:
             self._listener.close()
-        for writer in list(self._under_way):
-            self._end(writer)
-        await self._in_flight.settle(timeout=grace)
+        answering = {task for tasks in self._under_way.values() for task in tasks.values()}
+        await asyncio.gather(*answering, return_exceptions=True)
+        closing = [asyncio.create_task(self._close(writer)) for writer in list(self._under_way)]
+        await self._in_flight.settle(timeout=_SETTLE_SECONDS)
+        if closing:
+            await asyncio.wait(closing, timeout=_SETTLE_SECONDS)
+
+    async def _close(self, writer: asyncio.StreamWriter) -> None:
+        """End a connection once its peer has taken what was sent."""
+        self._end(writer)
+        with suppress(OSError):
+            await writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer all that comes on a connection, until it ends."""
