@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from google.rpc.code_pb2 import Code
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.collectors import Collector, Span, collecting
 from tests.faults.conftest import short_folder
-from tests.faults.service import Service, clean_environment, serving
+from tests.faults.service import ITS_PATH, PATIENT, Service, clean_environment, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, refused
 from tests.servers import free_port
@@ -37,7 +36,8 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 RECOMMEND = "topk_bandit.v1.RecommenderService/Recommend"
 REWARD = "topk_bandit.v1.RecommenderService/Reward"
 OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
-PATIENT = (sys.executable, str(Path(__file__).with_name("patient_program.py")))
+RARELY = {"OTEL_BSP_SCHEDULE_DELAY": "600000"}
+COMPILING = (sys.executable, str(Path(__file__).with_name("compiling_program.py")))
 
 
 def variables(collector: Collector, **others: str) -> dict[str, str]:
@@ -206,14 +206,14 @@ def test_probes_make_no_spans(channel: grpc.Channel, collector: Collector) -> No
 
 
 def test_what_is_left_is_sent_when_the_service_stops(tmp_path: Path) -> None:
-    rarely = {"OTEL_BSP_SCHEDULE_DELAY": "600000"}
     with (
         collecting() as collector,
         serving(
             tmp_path,
             "--traces",
             "--workers=2",
-            variables=variables(collector, OTEL_SERVICE_NAME="shop", **rarely, PYTHONPATH=os.pathsep.join(sys.path)),
+            "--drain-seconds=600",
+            variables=variables(collector, OTEL_SERVICE_NAME="shop", **RARELY, **ITS_PATH),
             command=PATIENT,
         ) as service,
     ):
@@ -229,6 +229,25 @@ def test_what_is_left_is_sent_when_the_service_stops(tmp_path: Path) -> None:
         assert told <= {span.span_id for span in collector.spans}
         assert {span.resource["service.name"] for span in collector.spans} == {"shop"}
         assert len({span.resource["service.instance.id"] for span in collector.spans}) == 2
+
+
+def test_what_is_left_is_sent_while_the_service_still_compiles(tmp_path: Path) -> None:
+    """A worker whose threads do not end is killed some time after its drain: its spans are sent before."""
+    with (
+        collecting() as collector,
+        serving(
+            tmp_path,
+            "--traces",
+            "--drain-seconds=600",
+            variables=variables(collector, **RARELY, **ITS_PATH),
+            command=COMPILING,
+        ) as service,
+    ):
+        with channel_to(service.address) as channel, pytest.raises(grpc.RpcError) as caught:
+            RecommenderServiceStub(channel).Recommend(pb.RecommendRequest(bandit=HOME), timeout=PATIENCE)
+        assert not collector.spans
+        service.running.send_signal(signal.SIGTERM)
+        span_of(collector, ids_of(caught.value)[1])
 
 
 def test_a_collector_that_is_away_is_told_once_and_holds_up_nothing(tmp_path: Path) -> None:

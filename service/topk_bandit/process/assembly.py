@@ -101,8 +101,8 @@ async def serve(settings: Settings, spec: WorkerSpec, connection: Connection) ->
     """
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        metrics = _metrics(settings, spec, stack)
         threads = _Threads.start(stack)
+        metrics = _metrics(settings, spec, stack)  # the last spans do not wait for threads that may compile
         await _compile(threads.deciding, connection)
         heartbeats = loop.create_task(_send_heartbeats(connection))
         stack.callback(heartbeats.cancel)
