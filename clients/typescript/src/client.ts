@@ -3,16 +3,17 @@
 import { BREAKER, type BreakerPolicy } from "./breakers.js";
 import { EDGES, type Edges } from "./edges.js";
 import { ClientError, invalidArgument } from "./errors.js";
-import { FALLBACK_MS, Fallbacks } from "./fallbacks.js";
+import { FALLBACK_MS, Fallbacks, type Place } from "./fallbacks.js";
 import { hedged } from "./hedging.js";
 import { LateRewards } from "./late_rewards.js";
 import { activateOperation, amendOperation, type Operation, recommendOperation, rewardOperation, voidOperation } from "./operations.js";
 import { Outbox, type OutboxOptions } from "./outbox.js";
+import { type AnsweredPage, batchOperations, pageOperation, rewardPageOperation } from "./pages.js";
 import { Attempts, checkedRetry, RETRY, type RetryPolicy } from "./retries.js";
 import { allowedOf } from "./rules.js";
 import type { OutboxStorage } from "./storage.js";
 import { Door } from "./transport.js";
-import type { ActivationReceipt, Features, ItemValues, Recommendation, RewardReceipt, Rule, Source } from "./values.js";
+import type { ActivationReceipt, Features, ItemValues, Recommendation, RewardReceipt, Rule, SlatePage, Source } from "./values.js";
 
 export interface ClientOptions extends Partial<Edges> {
   /** Where the service's HTTP listener is: `https://recommender.example`. */
@@ -37,6 +38,8 @@ export interface ClientOptions extends Partial<Edges> {
   readonly raiseLate?: boolean;
 }
 
+const BATCH_MS = 60_000;
+
 interface Call {
   readonly bandit: string;
   readonly tenant?: string;
@@ -44,31 +47,71 @@ interface Call {
   readonly deadlineMs?: number;
 }
 
-export interface RecommendOptions<F> extends Call {
+/** What one slate is asked for with. */
+interface Asked<F> {
   /** Numbers that tell of the request, as many as the bandit takes. */
   readonly context?: readonly number[];
   /** The features by name, for a bandit with a context schema. */
   readonly features?: F;
   /** Ids of the items that may be shown now; none given means every available item. */
   readonly candidates?: readonly string[];
-  /** The same id, with the same context, features and candidates, gives the same slate again; a new one by default. */
-  readonly requestId?: string;
-  /** Item ids in the shop's own order, to show when the service gives no slate in time: then nothing is thrown. */
-  readonly fallback?: readonly string[];
-  /** How many of these to show: as many as the bandit's last slate had, and all before the first. */
-  readonly fallbackSize?: number;
-  /** The slate is chosen by a model that has learned from the log up to there at least. */
-  readonly minModelVersion?: number;
-  /** Whether a candidate that is unknown or retired is NOT_FOUND, instead of passed over and counted. */
-  readonly strictCandidates?: boolean;
   /** The shop's own slate, best first, for the control group and for a bandit in shadow or off; by default the bandit's. */
   readonly baseline?: readonly string[];
   /** What is drawn to a group, such as a visitor's pseudonym: equal keys stay in one group. The request itself by default. */
   readonly groupKey?: string;
   /** What the slate keeps beside the bandit's own rules. A fallback keeps excludes alone. */
   readonly rules?: readonly Rule[];
+}
+
+interface WithFallback {
+  /** Item ids in the shop's own order, to show when the service gives no slate in time: then nothing is thrown. */
+  readonly fallback?: readonly string[];
+  /** How many of these to show: as many as the bandit's last slate had, and all before the first. */
+  readonly fallbackSize?: number;
+}
+
+/** For all slates that a call asks for. */
+interface ForAll {
+  /** The slate is chosen by a model that has learned from the log up to there at least. */
+  readonly minModelVersion?: number;
+  /** Whether a candidate that is unknown or retired is NOT_FOUND, instead of passed over and counted. */
+  readonly strictCandidates?: boolean;
+}
+
+export interface RecommendOptions<F> extends Call, Asked<F>, WithFallback, ForAll {
+  /** The same id, with the same context, features and candidates, gives the same slate again; a new one by default. */
+  readonly requestId?: string;
   /** Items of which `absentItems` says why they are not there, at most 100. */
   readonly explain?: readonly string[];
+}
+
+/** One of many requests for slates of a bandit. */
+export interface SlateRequest<F> extends Asked<F> {
+  /** As for `recommend`: with ids of your own the same batch gives the same slates again. */
+  readonly requestId?: string;
+}
+
+export interface BatchOptions<F> extends Call, ForAll {
+  /** What is asked for each slate; they go in calls of up to 100, each with its own `deadlineMs`: 60,000 by default. */
+  readonly requests: readonly SlateRequest<F>[];
+}
+
+/** One of the slates of a page; without a context, features and a group key of its own it has those of the page. */
+export interface PagePlacement<F> extends Asked<Partial<F>>, WithFallback {
+  readonly bandit: string;
+}
+
+export interface PageOptions<F> extends Omit<Call, "bandit"> {
+  /** What is asked for each slate, the most important one first: what it shows is in no other. Ten at most. */
+  readonly placements: readonly PagePlacement<F>[];
+  /** As for `recommend`, for each placement that has neither a context nor features of its own. */
+  readonly context?: readonly number[];
+  /** The same; each placement takes the features that its bandit knows. */
+  readonly features?: F;
+  /** As for `recommend`, for each placement that has none of its own. */
+  readonly groupKey?: string;
+  /** The same id, with the same placements, gives the same slates again; a new one by default. */
+  readonly pageId?: string;
 }
 
 export interface ActivateOptions extends Call {
@@ -90,6 +133,19 @@ export interface RewardOptions extends Call {
    * liked, and `value` alone is maximised.
    */
   readonly itemValues?: ItemValues;
+}
+
+export interface RewardPageOptions extends Omit<Call, "bandit"> {
+  /** The page's `id`. */
+  readonly pageId: string;
+  /** The page's `bandits`: those of its placements, in their order. */
+  readonly bandits: readonly string[];
+  /** The number that each slate of the page earned. */
+  readonly value: number;
+  /** Tells several rewards of a slate apart, where the bandits take several. */
+  readonly rewardId?: string;
+  /** Whether no more will come. */
+  readonly final?: boolean;
 }
 
 export interface VoidOptions extends Call {
@@ -169,6 +225,35 @@ export class Client<F extends Features<F> = Features> {
     }
   }
 
+  /**
+   * Return a slate for each of many requests, such as one for each reader of a mail, in their order. A request that is refused has
+   * its error in the place of its slate, and stops no other; a call that fails is thrown.
+   */
+  async recommendBatch(options: BatchOptions<F>): Promise<(Recommendation | ClientError)[]> {
+    const { deadlineMs = BATCH_MS, minModelVersion, strictCandidates } = options;
+    const asked = options.requests.map((one) => ({
+      ...one,
+      minModelVersion,
+      strictCandidates,
+      requestId: one.requestId || this.#edges.newRequestId(),
+    }));
+    const slates: (Recommendation | ClientError)[] = [];
+    for (const part of batchOperations(this.#name(options), asked)) slates.push(...(await this.#run(part, deadlineMs)));
+    return slates;
+  }
+
+  /**
+   * Return the slates of a page, none with an item that another one shows. A placement without a slate has its own fallback, which
+   * leaves out what the page shows elsewhere, or else its error in the place of its slate. With a fallback of any placement it never
+   * rejects, and returns within the deadline.
+   */
+  async recommendPage(options: PageOptions<F>): Promise<SlatePage> {
+    const { placements, tenant } = options;
+    const places = placements.map((one) => ({ ...one, bandit: told(tenant === undefined ? one : { ...one, tenant }) }));
+    const { id, slates } = await this.#filledPage(options, places);
+    return { id, bandits: placements.map(({ bandit }) => bandit), slates };
+  }
+
   /** Say that a slate was shown, or that `shown` was instead of it: needed where the bandit requires activation. */
   async activate(options: ActivateOptions): Promise<ActivationReceipt> {
     const asked = activateOperation(this.#name(options), options.recommendationId, options.shown);
@@ -179,6 +264,14 @@ export class Client<F extends Features<F> = Features> {
   async reward(options: RewardOptions): Promise<RewardReceipt> {
     const asked = rewardOperation(this.#name(options), options.recommendationId, options.value, options);
     return this.#late.note(told(options), await this.#run(asked, options.deadlineMs ?? this.#timeoutMs));
+  }
+
+  /** Post one number for all slates of a page; return what became of each, or its error, in the order of the bandits. */
+  async rewardPage(options: RewardPageOptions): Promise<(RewardReceipt | ClientError)[]> {
+    const calls = options.bandits.map((bandit) => (options.tenant === undefined ? { bandit } : { bandit, tenant: options.tenant }));
+    const asked = rewardPageOperation(this.#parent(options), calls.map((one) => this.#name(one)), options);
+    const results = await this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
+    return results.map((one, place) => this.#late.noteOne(told(calls[place]!), one));
   }
 
   /**
@@ -215,6 +308,26 @@ export class Client<F extends Features<F> = Features> {
     return this.#run(asked, options.deadlineMs ?? usualMs);
   }
 
+  async #filledPage(options: PageOptions<F>, places: readonly Place[]): Promise<AnsweredPage> {
+    const isSafe = places.some(({ fallback }) => fallback !== undefined);
+    if (!isSafe) return this.#fallbacks.pageCame(places, await this.#page(options, this.#timeoutMs));
+    if (!this.#fallbacks.asks()) return this.#fallbacks.pageInstead(places);
+    let page: AnsweredPage;
+    try {
+      page = await this.#page(options, this.#fallbackTimeoutMs);
+    } catch (error) {
+      return this.#fallbacks.pageInstead(places, error);
+    }
+    return this.#fallbacks.pageCame(places, page);
+  }
+
+  async #page(options: PageOptions<F>, usualMs: number): Promise<AnsweredPage> {
+    const pageId = options.pageId || this.#edges.newRequestId();
+    const parent = this.#parent(options);
+    const asked = options.placements.map((one) => [`${parent}/bandits/${one.bandit}`, one] as const);
+    return this.#run(pageOperation(parent, { ...options, pageId }, asked), options.deadlineMs ?? usualMs);
+  }
+
   async #run<T>(operation: Operation<T>, deadlineMs: number): Promise<T> {
     const attempts = new Attempts(this.#retry, checkedMs(deadlineMs), this.#edges.clock, this.#edges.random);
     for (;;) {
@@ -235,7 +348,11 @@ export class Client<F extends Features<F> = Features> {
   }
 
   #name({ bandit, tenant }: Call): string {
-    return `tenants/${this.#tenantOf(tenant)}/bandits/${bandit}`;
+    return `${this.#parent(tenant === undefined ? {} : { tenant })}/bandits/${bandit}`;
+  }
+
+  #parent({ tenant }: Pick<Call, "tenant">): string {
+    return `tenants/${this.#tenantOf(tenant)}`;
   }
 
   #tenantOf(tenant: string | undefined): string {
@@ -246,7 +363,7 @@ export class Client<F extends Features<F> = Features> {
 }
 
 /** Return what a bandit is counted by: its name, after the tenant if the call has one. */
-function told({ bandit, tenant }: Call): string {
+function told({ bandit, tenant }: Pick<Call, "bandit" | "tenant">): string {
   return tenant === undefined ? bandit : `${tenant}/${bandit}`;
 }
 

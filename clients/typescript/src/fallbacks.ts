@@ -3,10 +3,22 @@
 import { Breaker, type BreakerPolicy } from "./breakers.js";
 import type { Edges } from "./edges.js";
 import { ClientError, isMistake } from "./errors.js";
+import type { AnsweredPage } from "./pages.js";
+import { allowedOf } from "./rules.js";
 import type { Recommendation, Source } from "./values.js";
 
 /** How long a page waits for a slate that it has a fallback for, unless told otherwise. */
 export const FALLBACK_MS = 150;
+
+const OPEN = "BREAKER_OPEN";
+
+/** A slate of a page, as its fallback needs it; `bandit` is what it is counted by. */
+export interface Place {
+  readonly bandit: string;
+  readonly fallback?: readonly string[] | undefined;
+  readonly fallbackSize?: number | undefined;
+  readonly rules?: unknown;
+}
 
 /** What one client showed, and why. */
 export class Fallbacks {
@@ -41,19 +53,56 @@ export class Fallbacks {
   /** Note a slate of the service, and return it. */
   came(bandit: string, slate: Recommendation): Recommendation {
     this.#breaker.note(true);
+    return this.#served(bandit, slate);
+  }
+
+  /** Return the shop's own slate, because of an error, or because the service was not asked. */
+  instead(bandit: string, ranking: readonly string[], size: number | undefined, error?: unknown): Recommendation {
+    this.#heard(error);
+    return this.#own(bandit, ranking, size, error);
+  }
+
+  /** Note a page of the service, and return it with own rankings where a slate is missing. */
+  pageCame(places: readonly Place[], page: AnsweredPage): AnsweredPage {
+    this.#breaker.note(true);
+    return { id: page.slates.some(hasId) ? page.id : "", slates: this.#filled(places, page.slates) };
+  }
+
+  /** Return a page of own rankings, because of an error, or because the service was not asked. */
+  pageInstead(places: readonly Place[], error?: unknown): AnsweredPage {
+    this.#heard(error);
+    return { id: "", slates: this.#filled(places, places.map(() => error)) };
+  }
+
+  #heard(error: unknown): void {
+    if (error !== undefined) this.#breaker.note(isMistake(error));
+  }
+
+  /** Own rankings leave out what the page shows elsewhere: slates of the service, whatever their place, and rankings before. */
+  #filled(places: readonly Place[], slates: readonly unknown[]): (Recommendation | ClientError)[] {
+    const shown = new Set(slates.flatMap((one) => (isSlate(one) ? one.items : [])));
+    return places.map(({ bandit, fallback, fallbackSize, rules }, place) => {
+      const slate = slates[place];
+      if (isSlate(slate)) return this.#served(bandit, slate);
+      if (fallback === undefined) return errorOf(slate);
+      const left = [...new Set(allowedOf(fallback, rules))].filter((id) => !shown.has(id));
+      const own = this.#own(bandit, left, fallbackSize, slate);
+      for (const id of own.items) shown.add(id);
+      return own;
+    });
+  }
+
+  #served(bandit: string, slate: Recommendation): Recommendation {
     this.#sources[slate.source]++;
     this.#sizes.set(bandit, slate.items.length);
     return slate;
   }
 
-  /** Return the shop's own slate, because of an error, or because the service was not asked. */
-  instead(bandit: string, ranking: readonly string[], size: number | undefined, error?: unknown): Recommendation {
-    const asked = error !== undefined;
-    if (asked) this.#breaker.note(isMistake(error));
-    const reason = asked ? reasonOf(error) : "BREAKER_OPEN";
+  #own(bandit: string, ranking: readonly string[], size: number | undefined, error: unknown): Recommendation {
+    const reason = error === undefined ? OPEN : reasonOf(error);
     this.#sources.fallback++;
     this.#reasons.set(reason, (this.#reasons.get(reason) ?? 0) + 1);
-    if (asked) this.#tellOnce(bandit, reason, error);
+    if (error !== undefined) this.#tellOnce(bandit, reason, error);
     return ownSlate(ranking.slice(0, size ?? this.#sizes.get(bandit)));
   }
 
@@ -66,6 +115,21 @@ export class Fallbacks {
     if (isMistake(error)) this.edges.log.error(message);
     else this.edges.log.warn(message);
   }
+}
+
+function isSlate(one: unknown): one is Recommendation {
+  return typeof one === "object" && one !== null && "items" in one;
+}
+
+function hasId(one: Recommendation | ClientError): boolean {
+  return isSlate(one) && one.id !== "";
+}
+
+/** Return the error in the place of a slate that has no fallback. */
+function errorOf(error: unknown): ClientError {
+  if (error instanceof ClientError) return error;
+  if (error === undefined) return new ClientError("UNAVAILABLE", "the service did not answer the calls before", { reason: OPEN });
+  return new ClientError("UNKNOWN", String(error));
 }
 
 function reasonOf(error: unknown): string {

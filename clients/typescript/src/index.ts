@@ -1,10 +1,10 @@
 export type { BreakerPolicy } from "./breakers.js";
 export { Client, createClient } from "./client.js";
-export type { ActivateOptions, AmendOptions, ClientOptions, RecommendOptions, RewardOptions, VoidOptions } from "./client.js";
+export type { ActivateOptions, AmendOptions, BatchOptions, ClientOptions, PageOptions, PagePlacement, RecommendOptions, RewardOptions, RewardPageOptions, SlateRequest, VoidOptions } from "./client.js";
 export { ClientError } from "./errors.js";
 export type { Code, ErrorDetails } from "./errors.js";
-export type { KeptActivation, KeptReward, Outbox, OutboxOptions } from "./outbox.js";
+export type { KeptActivation, KeptPageReward, KeptReward, Outbox, OutboxOptions } from "./outbox.js";
 export type { RetryPolicy } from "./retries.js";
 export { memoryStorage, pageStorage } from "./storage.js";
 export type { Entry, OutboxStorage } from "./storage.js";
-export type { AbsentItem, ActivationReceipt, Features, FeatureValue, Group, ItemGroup, ItemValues, NewItems, OutboxStatus, Recommendation, Refusal, RewardReceipt, Rule, Source, Stage } from "./values.js";
+export type { AbsentItem, ActivationReceipt, Features, FeatureValue, Group, ItemGroup, ItemValues, NewItems, OutboxStatus, Recommendation, Refusal, RewardReceipt, Rule, SlatePage, Source, Stage } from "./values.js";

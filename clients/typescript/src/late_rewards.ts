@@ -34,4 +34,15 @@ export class LateRewards {
       this.log.warn(`${problem}; a longer reward_wait takes it (this is said once, client.lateRewards counts)`);
     return receipt;
   }
+
+  /** Look at one of several: an error is in its place, and stops no other. */
+  noteOne(bandit: string, receipt: RewardReceipt | ClientError): RewardReceipt | ClientError {
+    if (receipt instanceof ClientError) return receipt;
+    try {
+      return this.note(bandit, receipt);
+    } catch (error) {
+      if (error instanceof ClientError) return error;
+      throw error;
+    }
+  }
 }

@@ -13,6 +13,7 @@ import type {
   RecommendRequestJson,
   RecommendResponseJson,
   RewardRequestJson,
+  RewardPageResponseJson,
   RewardResponseJson,
   RewardResultJson,
   VoidRewardRequestJson,
@@ -22,7 +23,16 @@ import { rulesOf } from "./rules.js";
 import type { AbsentItem, ActivationReceipt, Group, ItemValues, Recommendation, RewardReceipt, Rule, Stage } from "./values.js";
 
 export interface Operation<T> {
-  readonly method: "Recommend" | "Activate" | "Reward" | "BatchReward" | "AmendReward" | "VoidReward";
+  readonly method:
+    | "Recommend"
+    | "BatchRecommend"
+    | "RecommendPage"
+    | "Activate"
+    | "Reward"
+    | "BatchReward"
+    | "RewardPage"
+    | "AmendReward"
+    | "VoidReward";
   readonly request: object;
   readonly read: (answer: object) => T;
 }
@@ -41,7 +51,12 @@ export interface RecommendFields {
 }
 
 export function recommendOperation(bandit: string, asked: RecommendFields): Operation<Recommendation> {
-  const request: RecommendRequestJson = {
+  return { method: "Recommend", request: recommendRequest(bandit, asked), read: recommendationOf };
+}
+
+/** @internal Its message is no part of the package. */
+export function recommendRequest(bandit: string, asked: RecommendFields): RecommendRequestJson {
+  return {
     bandit,
     requestId: asked.requestId,
     context: (asked.context ?? []).map(wireNumber),
@@ -54,7 +69,6 @@ export function recommendOperation(bandit: string, asked: RecommendFields): Oper
     ...rulesOf(asked.rules),
     ...(asked.explain?.length ? { explainItemIds: [...asked.explain] } : {}),
   };
-  return { method: "Recommend", request, read: recommendationOf };
 }
 
 /** Return a list under its name, or nothing if it is undefined: an empty one would mean the opposite on the wire. */
@@ -123,7 +137,8 @@ export function batchOperation(
   return { method: "BatchReward", request, read: (answer: BatchRewardResponseJson) => resultsOf(answer, posted.length) };
 }
 
-function resultsOf({ results }: BatchRewardResponseJson, count: number): (RewardReceipt | ClientError)[] {
+/** @internal Return what became of each of so many rewards, or its error. */
+export function resultsOf({ results }: BatchRewardResponseJson | RewardPageResponseJson, count: number): (RewardReceipt | ClientError)[] {
   if (results?.length !== count) throw new ClientError("UNKNOWN", "the answer does not tell of each reward");
   return results.map((one) => (one.error ? errorOfEntry(one.error) : receiptOf(one)));
 }
@@ -163,7 +178,8 @@ const GROUPS: Readonly<Record<NonNullable<RecommendResponseJson["group"]>, Group
   GROUP_CONTROL: "control",
 };
 
-function recommendationOf(answer: RecommendResponseJson): Recommendation {
+/** @internal */
+export function recommendationOf(answer: RecommendResponseJson): Recommendation {
   return {
     id: answer.recommendationId ?? "",
     items: filled(answer.itemIds),

@@ -5,7 +5,7 @@ import { ClientError, invalidArgument } from "./errors.js";
 import { activateOperation, batchOperation, listOf, type Operation } from "./operations.js";
 import { checkedRetry, pauseOf, type RetryPolicy } from "./retries.js";
 import type { OutboxStorage } from "./storage.js";
-import type { ActivationReceipt, ItemValues, OutboxStatus, Refusal, RewardReceipt } from "./values.js";
+import type { ActivationReceipt, ItemValues, OutboxStatus, Refusal, RewardReceipt, SlatePage } from "./values.js";
 
 export interface OutboxOptions {
   /** How many rewards and activations may wait: 1000. With more, `reward` and `activate` reject (OUTBOX_FULL). */
@@ -47,6 +47,11 @@ export interface KeptReward extends About {
   readonly final?: boolean;
   /** What single items of the slate did, by their ids. */
   readonly itemValues?: ItemValues;
+}
+
+export interface KeptPageReward extends Omit<KeptReward, "bandit" | "recommendationId" | "itemValues"> {
+  /** The page, as `recommendPage` returned it, or as it was read back from JSON. */
+  readonly page: Pick<SlatePage, "bandits" | "slates">;
 }
 
 export interface KeptActivation extends About {
@@ -144,6 +149,21 @@ export class Outbox {
       if (!Number.isFinite(one)) throw invalidArgument(field, `must be a finite number, not ${one}`);
     const what = { value, rewardId: rewardId ?? this.sender.edges.newRequestId(), final: final ?? false };
     return this.#keep(about, numbers.length ? { ...what, itemValues } : what);
+  }
+
+  /**
+   * Write down what a page earned: a reward of each of its slates that takes one, all with the same id. Resolves once they are
+   * kept, with their number. Rejects as `reward` does; then some may be kept, and the same call with a `rewardId` counts once.
+   */
+  async rewardPage({ page, rewardId, ...what }: KeptPageReward): Promise<number> {
+    const id = rewardId ?? this.sender.edges.newRequestId();
+    let kept = 0;
+    for (const [place, bandit] of page.bandits.entries()) {
+      const slate = page.slates[place];
+      if (slate === undefined || !("id" in slate)) continue;
+      kept += Number(await this.reward({ ...what, bandit, recommendationId: slate.id, rewardId: id }));
+    }
+    return kept;
   }
 
   /** Write down that a slate was shown, or `shown` instead of it; do so before the slate's rewards. */

@@ -30,7 +30,7 @@ export class Door {
       body: JSON.stringify(request),
     };
     // A click that leads to another page ends this one: what it earned is sent all the same.
-    if (method !== "Recommend" && typeof document !== "undefined") init.keepalive = true;
+    if (!method.includes("Recommend") && typeof document !== "undefined") init.keepalive = true;
     return within(deadlineMs, lost, (signal) => this.#answer(`${this.#base}/${method}`, { ...init, signal }));
   }
 

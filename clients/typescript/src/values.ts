@@ -48,6 +48,16 @@ export interface Recommendation {
   readonly absentItems: readonly AbsentItem[];
 }
 
+/** The slates of a page. */
+export interface SlatePage {
+  /** What one reward for all of them is posted for; empty where none of them takes one. */
+  readonly id: string;
+  /** The bandits of its placements, in their order. */
+  readonly bandits: readonly string[];
+  /** A slate for each placement, in their order, or the error that is in its place. */
+  readonly slates: readonly (Recommendation | ClientError)[];
+}
+
 /** An item that a slate does not show. */
 export interface AbsentItem {
   readonly itemId: string;

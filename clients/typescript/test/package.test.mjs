@@ -45,7 +45,7 @@ test("what is packed installs, runs and type-checks elsewhere", () => {
   const run = (command, ...rest) => execFileSync(command, rest, { cwd: folder, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
   try {
     const [packed] = JSON.parse(run("npm", "pack", "--json", "--ignore-scripts", `--pack-destination=${folder}`, ROOT));
-    const types = ["breakers", "client", "edges", "errors", "fallbacks", "features", "hedging", "index", "late_rewards", "node", "operations", "outbox", "retries", "rules", "storage", "transport", "values"];
+    const types = ["breakers", "client", "edges", "errors", "fallbacks", "features", "hedging", "index", "late_rewards", "node", "operations", "outbox", "pages", "retries", "rules", "storage", "transport", "values"];
     const expected = ["LICENSE", "README.md", "dist/node.js", "dist/topk-bandit.js", "dist/topk-bandit.min.js", "example/shop.html", "package.json"];
     assert.deepEqual(packed.files.map(({ path }) => path).sort(), [...expected, ...types.map((name) => `dist/types/${name}.d.ts`)].sort());
     assert.equal(json("package.json").dependencies, undefined);
@@ -55,7 +55,12 @@ test("what is packed installs, runs and type-checks elsewhere", () => {
     assert.equal(run(process.execPath, "shop.mjs").trim(), "function Client,ClientError,createClient,memoryStorage,pageStorage function");
     const program = 'import { createClient, type Recommendation } from "topk-bandit";\nimport { fileStorage } from "topk-bandit/node";\nvoid createClient({ url: "http://x" }).outbox(fileStorage("rewards")).reward({ bandit: "home", recommendationId: "1", value: 1 });\nexport const slate: Promise<Recommendation> = createClient<{ age: number }>({ url: "http://x", tenant: "acme" }).recommend({ bandit: "home", features: { age: 3 } });\n';
     writeFileSync(join(folder, "shop.ts"), program);
-    run(process.execPath, join(ROOT, "node_modules/typescript/bin/tsc"), "--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom", "shop.ts");
+    const documented = [...readFileSync(join(ROOT, "../../docs/clients.md"), "utf8").matchAll(/^```ts\n(.*?)^```$/gms)].map(([, block], place) => {
+      writeFileSync(join(folder, `document-${place}.ts`), block);
+      return `document-${place}.ts`;
+    });
+    assert.ok(documented.length >= 4);
+    run(process.execPath, join(ROOT, "node_modules/typescript/bin/tsc"), "--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom", "shop.ts", ...documented);
   } finally {
     rmSync(folder, { recursive: true });
   }

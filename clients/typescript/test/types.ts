@@ -1,6 +1,6 @@
 /** What the compiler takes and refuses; never run. Each expected error that is none is an error itself. */
 
-import { createClient, pageStorage, type Recommendation } from "../dist/types/index.js";
+import { type ClientError, createClient, pageStorage, type Recommendation } from "../dist/types/index.js";
 
 interface ShopFeatures {
   country: "DE" | "FR";
@@ -51,10 +51,22 @@ createClient<{ when: Date }>({ url: "https://recommender.example" });
 void any.reward({ bandit: "home", recommendationId: "1", value: 1, itemValues: { soup: 1, pie: 0 } });
 // @ts-expect-error an item did a number
 void any.reward({ bandit: "home", recommendationId: "1", value: 1, itemValues: { soup: "1" } });
+void typed.recommendPage({ placements: [{ bandit: "hero", fallback: ["tea"] }, { bandit: "below", features: { country: "FR" } }], features });
+// @ts-expect-error a placement has a bandit
+void any.recommendPage({ placements: [{ fallback: ["tea"] }] });
+// @ts-expect-error and its request id is made from the page's
+void any.recommendPage({ placements: [{ bandit: "hero", requestId: "1" }] });
+// @ts-expect-error a feature of a placement that there is not
+void typed.recommendPage({ placements: [{ bandit: "hero", features: { colour: "red" } }] });
+void any.rewardPage({ pageId: "1", bandits: ["hero"], value: 1 }).then((all) => all.map((one) => ("outcome" in one ? one.outcome : one.code)));
+export const mailed: Promise<(Recommendation | ClientError)[]> = typed.recommendBatch({ bandit: "mail", requests: [{ features, requestId: "1" }] });
+// @ts-expect-error a batch has no fallback: nobody waits for its page
+void any.recommendBatch({ bandit: "mail", requests: [{ fallback: ["tea"] }] });
 // @ts-expect-error a reward without a value
 void any.reward({ bandit: "home", recommendationId: "1" });
 const outbox = any.outbox(pageStorage(), { onRefused: ({ value, error }) => void [value?.toFixed(), error.details.reason] });
 export const kept: Promise<boolean> = outbox.reward({ bandit: "home", recommendationId: "1", value: 1 });
+export const keptOfPage = async (): Promise<number> => outbox.rewardPage({ page: await any.recommendPage({ placements: [] }), value: 1 });
 // @ts-expect-error its call has no deadline: it is kept, not sent
 void outbox.activate({ bandit: "home", recommendationId: "1", deadlineMs: 5 });
 // @ts-expect-error where is it?

@@ -206,3 +206,59 @@ test("a fallback keeps what is excluded, and breaks for no rule that is none", a
   assert.deepEqual(await shown([{ exclude: ["y"] }, { pin: ["w"], position: 1 }, { exclude: new Set(["z"]) }]), ["x", "w"]);
   for (const rules of [7, [7], [null], [{ exclude: "xy" }], [{ exclude: 7 }]]) assert.deepEqual(await shown(rules), ["z", "y"]);
 });
+
+test("an answer that is no page, or of other slates, is an error, and a page with fallbacks is shown all the same", async () => {
+  const answers = [{}, { placements: [] }, { placements: [{ slate: {} }, { slate: SLATE }] }, { results: [] }, { pageId: 7, placements: [{}, {}] }];
+  for (const answer of answers) {
+    const { client } = scripted([() => reply(200, answer)], { fallbackTimeoutMs: 9000 });
+    const asked = (fallback) => ({ placements: [{ bandit: "a", ...fallback }, { bandit: "b", ...fallback }] });
+    await assert.rejects(client.recommendPage(asked({})), { code: "UNKNOWN" });
+    assert.deepEqual((await client.recommendPage(asked({ fallback: ["z", "y"], fallbackSize: 1 }))).slates.map(({ items }) => items), [["z"], ["y"]]);
+    await assert.rejects(client.recommendBatch({ bandit: "a", requests: [{}, {}] }), { code: "UNKNOWN" });
+    await assert.rejects(client.rewardPage({ pageId: "p", bandits: ["a", "b"], value: 1 }), { code: "UNKNOWN" });
+  }
+});
+
+test("a page is sent under one id, for one tenant, and its placements have none", async () => {
+  const away = () => unavailable();
+  const { client, world } = scripted([away, away, () => reply(200, { pageId: "p", placements: [{ slate: SLATE }, { error: { code: 5, message: "no" } }] })]);
+  const page = await client.recommendPage({ tenant: "other", placements: [{ bandit: "a" }, { bandit: "b", groupKey: "g" }], features: { x: 1 } });
+  assert.deepEqual([page.id, page.bandits, page.slates[0].items, page.slates[1].code], ["p", ["a", "b"], ["a", "b"], "NOT_FOUND"]);
+  const sent = world.sent.map(({ body }) => body);
+  assert.equal(new Set(sent.map(({ pageId }) => pageId)).size, 1);
+  assert.match(sent[0].pageId, /^[0-9a-f]{32}$/);
+  assert.deepEqual([sent[0].parent, sent[0].placements.map(({ bandit, requestId }) => [bandit, requestId])], ["tenants/other", [["tenants/other/bandits/a", ""], ["tenants/other/bandits/b", ""]]]);
+  assert.deepEqual(client.slates, { service: 1, degraded: 0, fallback: 0 });
+});
+
+test("a batch is asked for again under the same ids, and in parts of a hundred", async () => {
+  const answers = [() => unavailable()];
+  const { client, world } = scripted(answers);
+  answers.push(...[100, 3].map((count) => () => reply(200, { results: Array(count).fill({ slate: SLATE }) })));
+  assert.equal((await client.recommendBatch({ bandit: "a", requests: Array(103).fill({}), minModelVersion: 4 })).length, 103);
+  const ids = world.sent.map(({ body }) => body.requests.map(({ requestId }) => requestId));
+  assert.deepEqual(ids.map(({ length }) => length), [100, 100, 3]);
+  assert.deepEqual(ids[0], ids[1]);
+  assert.equal(new Set(ids.flat()).size, 103);
+  assert.ok(world.sent.every(({ body }) => body.requests.every(({ minModelVersion, bandit }) => minModelVersion === "4" && bandit === "")));
+  assert.equal(world.sent[0].headers["Connect-Timeout-Ms"], "60000");
+});
+
+test("a page's breaker counts a call once, however many slates it has", async () => {
+  const { client, world } = scripted([unavailable], { breaker: { failures: 3, pauseMs: 1000 }, fallbackTimeoutMs: 9000, retry: ONCE });
+  const placements = ["a", "b", "c"].map((bandit) => ({ bandit, fallback: ["z"] }));
+  for (let time = 0; time < 4; time++) await client.recommendPage({ placements });
+  assert.equal(world.sent.length, 3);
+});
+
+test("what is asked for need not outlive its page, and what is posted does", async () => {
+  globalThis.document = {}; // a browser takes at most 64 kB of what outlives its page
+  try {
+    const { client, world } = scripted([() => reply(400, { code: "invalid_argument" })]);
+    const calls = [client.recommend({ bandit: "a" }), client.recommendBatch({ bandit: "a", requests: [{}] }), client.recommendPage({ placements: [{ bandit: "a" }] }), client.rewardPage({ pageId: "p", bandits: ["a"], value: 1 })];
+    await Promise.allSettled(calls);
+    assert.deepEqual(world.sent.map(({ address, keepalive }) => [address.split("/").at(-1), keepalive]), [["Recommend", undefined], ["BatchRecommend", undefined], ["RecommendPage", undefined], ["RewardPage", true]]);
+  } finally {
+    delete globalThis.document;
+  }
+});
