@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from base64 import b64encode
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 from tests.rpc.wire import HOME, create, refused
 
 from topk_bandit.domain import errors
-from topk_bandit.rpc.failures import FAILURES, FailureReporter
+from topk_bandit.rpc.failures import FAILURES, FailureReporter, failure_of, reward_error, status
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -25,6 +28,23 @@ def test_what_is_not_durable_may_be_repeated() -> None:
     assert (failure.code, failure.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_DURABLE")
     assert failure.retry_after == 0.5
     assert "written" in failure.message
+
+
+def test_fields_that_do_not_go_together_are_named_and_fit_into_trailers() -> None:
+    fields = tuple(f"bandit.rules[{place}]" for place in range(32))
+    error = errors.NotReadyError("RULES_CLASH", "\N{GRINNING FACE}" * 400, fields=fields)
+    failure = FailureReporter(new_reference=lambda: "r").failure(error, call="Recommend")
+    packed = status(failure)
+    assert [one.field for one in blamed(packed)] == [*fields]
+    assert failure_of(packed) == replace(failure, problem=failure.message)
+    assert len(b64encode(packed.SerializeToString())) + 3 * len(failure.message.encode()) < 8000
+    assert reward_error(failure).field == "bandit.rules[0]"
+
+
+def blamed(packed: status_pb2.Status) -> list[error_details_pb2.BadRequest.FieldViolation]:
+    found = error_details_pb2.BadRequest()
+    assert packed.details[0].Unpack(found)
+    return list(found.field_violations)
 
 
 @pytest.fixture

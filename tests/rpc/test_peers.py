@@ -195,6 +195,8 @@ REFUSALS = (
     InvalidArgumentError("context[2]", "is not a number"),
     NotFoundError("tenants/acme/bandits/gone"),
     NotReadyError("TOO_FEW_ITEMS", "2 items can be shown", items_left=2, passed_over=1, slate_size=3),
+    NotReadyError("RULES_CLASH", "no slate keeps rules[0]: pin a at position 1", fields=("rules[0]",)),
+    NotReadyError("RULES_CLASH", "no slate keeps these", fields=("bandit.rules[3]", "rules[0]")),
     QuotaError(Quota.OPEN_SLATES, "acme", limit=10, used=10, retry_after=2.5),
 )
 

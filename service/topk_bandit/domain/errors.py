@@ -163,14 +163,17 @@ class NotReadyError(TopkBanditError):
         A stable UPPER_SNAKE_CASE word that a program can switch on.
     message
         What must happen, for a person.
+    fields
+        Paths of the caller's fields that do not go together, if that is why.
     numbers
         What the message counts, by name, for a program.
     """
 
-    def __init__(self, reason: str, message: str, **numbers: int) -> None:
+    def __init__(self, reason: str, message: str, *, fields: tuple[str, ...] = (), **numbers: int) -> None:
         super().__init__(reason, message)
         self.reason = reason
         self.message = message
+        self.fields = fields
         self.numbers = numbers
 
     def __str__(self) -> str:

@@ -39,6 +39,9 @@ _MAX_MESSAGE_LENGTH = 200
 _WORDS = ("reference", "quota")
 """What the reason's details say in words beside numbers."""
 
+_TOGETHER = "see the message"
+"""What is said of each of several fields; the message says the rest."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -52,6 +55,8 @@ class Failure:
         The message without the field's name.
     field
         Path of the bad field; empty when no field is to blame.
+    fields
+        Paths of fields that do not go together; the problem names them.
     reason
         A stable word for programs; empty when the code says it all.
     retry_after
@@ -69,6 +74,7 @@ class Failure:
     code: StatusCode
     problem: str
     field: str = ""
+    fields: tuple[str, ...] = ()
     reason: str = ""
     retry_after: float | None = None
     resource: str = ""
@@ -95,7 +101,7 @@ FAILURES: dict[type[errors.TopkBanditError], Callable[[Any], Failure] | None] = 
     errors.NotFoundError: lambda error: Failure(StatusCode.NOT_FOUND, str(error), resource=error.resource),
     errors.ConflictError: lambda error: Failure(StatusCode.ALREADY_EXISTS, str(error), reason=error.reason),
     errors.NotReadyError: lambda error: Failure(
-        StatusCode.FAILED_PRECONDITION, str(error), reason=error.reason, numbers=error.numbers
+        StatusCode.FAILED_PRECONDITION, str(error), fields=error.fields, reason=error.reason, numbers=error.numbers
     ),
     errors.ExhaustedError: lambda error: Failure(
         StatusCode.RESOURCE_EXHAUSTED, str(error), reason=error.reason, retry_after=error.retry_after
@@ -165,6 +171,11 @@ def _details(failure: Failure) -> Iterator[Message]:
     if failure.field:
         blamed = error_details_pb2.BadRequest.FieldViolation(field=failure.field, description=_shorten(failure.problem))
         yield error_details_pb2.BadRequest(field_violations=[blamed])
+    if failure.fields:
+        named = [
+            error_details_pb2.BadRequest.FieldViolation(field=one, description=_TOGETHER) for one in failure.fields
+        ]
+        yield error_details_pb2.BadRequest(field_violations=named)
     if failure.reason:
         metadata = {name: str(number) for name, number in failure.numbers.items()}
         metadata |= {name: word for name in _WORDS if (word := getattr(failure, name))}
@@ -199,7 +210,9 @@ class _Reader(NamedTuple):
 
 
 def _parts_of_field(detail: error_details_pb2.BadRequest) -> dict[str, Any]:
-    (blamed,) = detail.field_violations
+    blamed = detail.field_violations[0]
+    if blamed.description == _TOGETHER:
+        return {"fields": tuple(one.field for one in detail.field_violations)}
     return {"field": blamed.field, "problem": blamed.description}
 
 
@@ -220,6 +233,5 @@ _READERS = (
 
 def reward_error(failure: Failure) -> pb.RewardError:
     """Return the failure of one entry of a batch."""
-    return pb.RewardError(
-        code=failure.code.value[0], message=failure.message, field=failure.field, reason=failure.reason
-    )
+    field = failure.field or next(iter(failure.fields), "")
+    return pb.RewardError(code=failure.code.value[0], message=failure.message, field=field, reason=failure.reason)
