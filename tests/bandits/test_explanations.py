@@ -183,7 +183,9 @@ def test_top_slates_are_the_best_of_all_by_their_mean() -> None:
                     NAME, request(f"r{number}", context=rng.normal(size=2).tolist())
                 )
                 await worker.recommender.reward(NAME, given.recommendation_id, float(rng.normal()))
-            version, top = await operators.list_top_slates(NAME, (0.3, -1.0), limit=8)
+            found = await operators.list_top_slates(NAME, (0.3, -1.0), limit=8)
+            version, top = found.model_version, found.slates
+            assert (found.item_count, found.rules, found.relaxed_rules) == (6, (), ())
             model = await worker.models.follow(NAME)
             assert version == model.version == (await store.get_bandit(NAME)).log_position
             everything = all_rankings(model.items.find_eligible(None).places, slate_size=SETTINGS.slate_size)

@@ -275,7 +275,7 @@ def test_every_kernel_learns_from_features_of_which_none_is_told(kernel: Kernel)
             given = await worker.recommender.recommend(NAME, RecommendationRequest(f"r{n}", Features(), None))
             await worker.recommender.reward(NAME, given.recommendation_id, float("i0" in given.slate))
             model = await worker.models.follow(NAME)
-        [best] = list_top_slates(model, Features.of({"age": 50.0}), limit=1)
+        [best] = list_top_slates(model, Features.of({"age": 50.0}), limit=1).slates
         assert best.mean > 0.2
 
     with_worker(scenario)

@@ -42,10 +42,11 @@ from topk_bandit.domain.operators import (
     RankedSlate,
     SkippedEvent,
     TenantStats,
+    TopSlates,
     Verification,
 )
 from topk_bandit.domain.reward_times import RewardTimes
-from topk_bandit.domain.rules import ExposureStats
+from topk_bandit.domain.rules import ExposureStats, describe_declared
 from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import BanditRecord, ImportProgress
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask, RecommendationRequest, Reward
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import StoreStatus, WorkerStatus
+    from topk_bandit.domain.rules import SlateRule
 
 BANDIT_QUOTA = 3
 START_MS = 1_700_000_000_123
@@ -341,7 +343,9 @@ class Shop:
         loop = await self._enter("list_items", name)
         return [item for item in loop.present if item.item_id.encode() > after.encode()][:limit]
 
-    async def explain_recommendation(self, name: BanditName, recommendation_id: str) -> Explanation:
+    async def explain_recommendation(
+        self, name: BanditName, recommendation_id: str, _absent: tuple[str, ...] = ()
+    ) -> Explanation:
         loop = await self._enter("explain_recommendation", name)
         if recommendation_id not in loop.given:
             raise NotFoundError("recommendation")
@@ -349,12 +353,13 @@ class Shop:
         return Explanation(request, recommendation, 2, self.now_ms, ModelSource.TRIMMED, None)
 
     async def list_top_slates(
-        self, name: BanditName, context: Context, *, limit: int
-    ) -> tuple[int, tuple[RankedSlate, ...]]:
+        self, name: BanditName, context: Context, *, limit: int, proposed: tuple[SlateRule, ...] | None = None
+    ) -> TopSlates:
         loop = await self._enter("list_top_slates", name)
         ids = [item.item_id for item in loop.present]
         mean = float(len(context) + limit)
-        return 7, (RankedSlate(tuple(ids[: loop.record.settings.slate_size]), mean, 0.5, mean, mean),)
+        best = RankedSlate(tuple(ids[: loop.record.settings.slate_size]), mean, 0.5, mean, mean)
+        return TopSlates((best,), 7, len(ids), tuple(map(describe_declared, proposed or ())), ())
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
         await self._enter("list_tenants")
@@ -483,6 +488,7 @@ class Shop:
                 guarded_reason="it was worse",
             ),
             log_reach=LogReach(61, START_MS, 62, 63),
+            rules=("filter price < 20 (may be relaxed)",),
             exposures=(ExposureStats("at least 0.1 of all slates show one of a", 64, 65, -0.5),),
             damage="event 9 does not match its checksum",
             noticed_changes=34,

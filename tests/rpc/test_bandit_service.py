@@ -616,6 +616,7 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
             stored_position=62,
             missing_event_count=63,
         ),
+        rules=["filter price < 20 (may be relaxed)"],
         damage="event 9 does not match its checksum",
         noticed_change_count=34,
         set_aside_count=35,

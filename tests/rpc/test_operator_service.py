@@ -18,7 +18,20 @@ from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.client import FailedPrecondition, InvalidArgument, ModelSource, NotFound, categorical, numeric
+from topk_bandit.client import (
+    AbsenceReason,
+    Count,
+    Exclude,
+    FailedPrecondition,
+    Filter,
+    InvalidArgument,
+    Item,
+    ModelSource,
+    NotFound,
+    Pin,
+    categorical,
+    numeric,
+)
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.durability import FSYNC
 from topk_bandit.domain.operators import HistoryPoint
@@ -121,6 +134,67 @@ def test_top_slates_follow_the_rewards() -> None:
         with pytest.raises(FailedPrecondition) as raised:
             await client.top_slates("home", [1.0, 0.5])
         assert raised.value.reason == "TOO_FEW_ITEMS"
+
+    run(scenario)
+
+
+SOUPS = Count("category", "soup", at_most=1)
+
+
+async def make_menu(client: AsyncClient) -> None:
+    schema = [numeric("price"), categorical("category", values=["soup", "cake"])]
+    await client.create_bandit("menu", slate_size=2, item_capacity=9, item_schema=schema, rules=[SOUPS])
+    await client.upsert_items(
+        "menu",
+        [Item(f"i{n}", features={"price": n, "category": "soup" if n < 3 else "cake"}) for n in range(6)],
+    )
+
+
+def test_rules_are_tried_before_they_are_a_bandits() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        await make_menu(client)
+        own = await client.top_slates("menu", limit=100)
+        assert (own.rules, own.relaxed_rules, own.item_count) == (("at most 1 of category soup",), (), 6)
+        assert all(len({"i0", "i1", "i2"} & {*one.slate}) <= 1 for one in own.slates)
+        tried = await client.top_slates("menu", rules=["price < 3"], limit=100)
+        assert (tried.rules, tried.item_count) == (("filter price < 3",), 3)
+        assert {item for one in tried.slates for item in one.slate} == {"i0", "i1", "i2"}
+        free = await client.top_slates("menu", rules=[], limit=100)
+        assert (free.rules, free.item_count) == ((), 6)
+        given_up = await client.top_slates("menu", rules=[Pin(1, ["i1"]), Filter("price < 1", may_relax=True)])
+        assert given_up.relaxed_rules == ("filter price < 1",)
+        assert given_up.rules == ("pin i1 at position 1", "filter price < 1 (may be relaxed)")
+        with pytest.raises(FailedPrecondition, match=r"no slate keeps rules\[0\]: filter price < 1") as raised:
+            await client.top_slates("menu", rules=["price < 1"])
+        assert (raised.value.reason, raised.value.details.field) == ("RULES_CLASH", "rules[0]")
+        for bad, field in ((Pin(3, ["i1"]), "pin.position"), (Filter("prize < 3"), "filter")):
+            with pytest.raises(InvalidArgument) as wrong:
+                await client.top_slates("menu", rules=[bad])
+            assert wrong.value.details.field == f"proposed.rules[0].{field}"
+        assert (await client.top_slates("menu", limit=100)) == own
+        assert (await client.get_bandit("menu")).rules == (SOUPS,)
+        assert (await client.stats("menu")).rules == ("at most 1 of category soup",)
+
+    run(scenario)
+
+
+def test_an_explanation_says_why_items_are_absent() -> None:
+    async def scenario(client: AsyncClient) -> None:
+        await make_menu(client)
+        await client.set_available("menu", ["i5"], available=False)
+        slate = await client.recommend("menu", rules=[Exclude(["i4"])], candidates=["i0", "i1", "i3", "i4"])
+        asked = ["i4", "i5", "i2", "nowhere", *slate.items, *({"i0", "i1"} - {*slate.items})]
+        explained = await client.explain("menu", slate.id, absent=asked)
+        found = {one.item_id: (one.reason, one.rule) for one in explained.absent_items}
+        assert found.pop("i4") == (AbsenceReason.EXCLUDED, "exclude i4")
+        assert found.pop("i5") == (AbsenceReason.UNAVAILABLE, "")
+        assert found.pop("i2") == (AbsenceReason.NO_CANDIDATE, "")
+        assert found.pop("nowhere") == (AbsenceReason.UNKNOWN, "")
+        assert {*found.values()} == {(AbsenceReason.NOT_CHOSEN, "")}
+        assert not {*found} & {*slate.items}
+        assert (await client.explain("menu", slate.id)).absent_items == ()
+        with pytest.raises(InvalidArgument, match=r"explain_item_ids\[1\]: repeats"):
+            await client.explain("menu", slate.id, absent=["i4", "i4"])
 
     run(scenario)
 

@@ -37,6 +37,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.quotas import UNLIMITED, Quota
+from topk_bandit.domain.rules import describe_declared
 from topk_bandit.learning.feature_shares import find_shares
 from topk_bandit.learning.robust_ranges import NO_VALUES
 from topk_bandit.store.codec import prior_digest
@@ -378,6 +379,7 @@ def _make_stats(
         if model.item_features is None
         else _describe_records(model.item_features.encoder, shares.of_items),
         log_reach=reach,
+        rules=tuple(map(describe_declared, model.settings.rules)),
         exposures=describe_exposures(model.exposures),
     )
 

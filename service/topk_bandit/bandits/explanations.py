@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.bandits.absences import explain_absences
 from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.recommender import choose_slate, too_few_items
-from topk_bandit.bandits.showable import find_showable
+from topk_bandit.bandits.showable import Showable, find_showable
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, RecommendationRequest
 from topk_bandit.domain.errors import NotReadyError
-from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons
+from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons, TopSlates
+from topk_bandit.domain.replacing import replace
+from topk_bandit.domain.rules import check_rules, describe_declared
 from topk_bandit.learning.decisions import search_best
 from topk_bandit.learning.mean_parts import split_mean
 from topk_bandit.learning.top_slates import find_top_slates
@@ -25,12 +28,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.bandits.showable import Showable
     from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.features import Context
+    from topk_bandit.domain.rules import Absence, SlateRule
     from topk_bandit.learning.decisions import Search
 
-__all__ = ["NEXT_BEST", "explain", "list_top_slates"]
+__all__ = ["NEXT_BEST", "explain", "explain_absent", "list_top_slates"]
 
 NEXT_BEST = 10
 """So many other slates are explained beside the one that was shown."""
@@ -74,26 +77,60 @@ def explain(model: Model, request: RecommendationRequest, recommendation: Recomm
     )
 
 
-def list_top_slates(model: Model, context: Context, *, limit: int) -> tuple[RankedSlate, ...]:
+def explain_absent(
+    model: Model, request: RecommendationRequest, recommendation: Recommendation, item_ids: tuple[str, ...]
+) -> tuple[Absence, ...]:
+    """Return those of some items that a recommendation does not show, with the reason, by the model that decided."""
+    eligible, _ = model.items.find_eligible(request.candidates)
+    showable = Showable(eligible)
+    if len(eligible) >= model.settings.slate_size:
+        with suppress(NotReadyError):  # as in `explain`
+            showable = find_showable(model, request, eligible)
+    return explain_absences(model, replace(request, explain=item_ids), showable, recommendation.slate)
+
+
+def list_top_slates(
+    model: Model, context: Context, *, limit: int, proposed: tuple[SlateRule, ...] | None = None
+) -> TopSlates:
     """Return the slates of available items with the largest means that are found, best first; they keep the rules.
+
+    Parameters
+    ----------
+    proposed
+        Rules to try in place of the bandit's own; None tries those.
 
     Raises
     ------
     InvalidArgumentError
-        A context or features that the bandit does not take.
+        A context or features that the bandit does not take, and what is no rule of it.
     NotReadyError
-        TOO_FEW_ITEMS: fewer items are available than a slate shows. RULES_CLASH: no slate keeps the bandit's rules.
+        TOO_FEW_ITEMS: fewer items are available than a slate shows. RULES_CLASH: no slate keeps the rules.
+    ExhaustedError
+        RULES_TOO_ENTANGLED: whether one does takes too long to find.
     """
     check_context(model.settings, context)
+    asked = RecommendationRequest("", context, None)
+    declared = model.settings.rules if proposed is None else proposed
+    if proposed is not None:
+        # As rules of a request, so that what the bandit's own allow, which is kept for requests, stays.
+        model, asked = replace(model, settings=replace(model.settings, rules=())), replace(asked, rules=proposed)
+        check_rules(
+            [one.rule for one in proposed],
+            model.settings.item_schema or (),
+            model.settings.slate_size,
+            field="proposed.rules",
+        )
     encoded = model.state.encode(model.encode(context))
     eligible, _ = model.items.find_eligible(None)
     if len(eligible) < model.settings.slate_size:
         raise too_few_items(model, n_left=len(eligible))
-    showable = find_showable(model, RecommendationRequest("", context, None), eligible)
+    showable = find_showable(model, asked, eligible)
     search = search_best(model.state, _BY_MEAN, encoded, showable.places, allowed=showable.allowed)
     at_context, rules = model.state.posterior.at(encoded, search.items), showable.rules_among(search.items)
     top = find_top_slates(at_context, beta=0.0, starts=search.places[None], limit=limit, rules=rules)
-    return _judge(model, encoded, search.items[top.rankings], beta=0.0, scores=top.bounds.tolist())
+    slates = _judge(model, encoded, search.items[top.rankings], beta=0.0, scores=top.bounds.tolist())
+    words = tuple(map(describe_declared, declared))
+    return TopSlates(slates, model.version, len(showable.places), words, showable.relaxed)
 
 
 def _part(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from topk_bandit.bandits.contents import read_contents
 from topk_bandit.bandits.contexts import complete_context
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.explanations import explain, list_top_slates
+from topk_bandit.bandits.explanations import explain, explain_absent, list_top_slates
 from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from topk_bandit.domain.operators import (
         BanditOverview,
         EventPage,
-        RankedSlate,
+        Reasons,
         SkippedEvent,
         TenantStats,
+        TopSlates,
         WorkerStatus,
     )
+    from topk_bandit.domain.rules import Absence, SlateRule
     from topk_bandit.store.line_imports import Lines, Receipt
     from topk_bandit.store.log import BanditRecord, Store
     from topk_bandit.store.whole_logs import WholeLogs
@@ -94,16 +96,18 @@ class Operators:
         self._worker = worker
         self._long_calls = 0
 
-    async def explain_recommendation(self, name: BanditName, recommendation_id: str) -> Explanation:
-        """Return why a recommendation was what it was, by the model that decided.
+    async def explain_recommendation(
+        self, name: BanditName, recommendation_id: str, absent: tuple[str, ...] = ()
+    ) -> Explanation:
+        """Return why a recommendation was what it was, by the model that decided, and why it lacks some items.
 
         The errors are those of `Replays.find_recommendation` and `Replays.model_at`, and `ExhaustedError`
         (OPERATOR_CALLS) while too many such calls are under way.
         """
         with self._long_call():
-            return await self._explain(name, recommendation_id)
+            return await self._explain(name, recommendation_id, absent)
 
-    async def _explain(self, name: BanditName, recommendation_id: str) -> Explanation:
+    async def _explain(self, name: BanditName, recommendation_id: str, asked: tuple[str, ...]) -> Explanation:
         incarnation, logged, event = await self._replays.find_recommendation(name, recommendation_id)
         version = event.recommendation.model_version
         model, source = self._models.peek_model(name), ModelSource.LIVE
@@ -111,16 +115,19 @@ class Operators:
         if model is None or (model.incarnation, model.version) != (incarnation, version):
             model = await self._replays.model_at(name, version, incarnation=incarnation)
             source = ModelSource.REPLAYED
-        reasons = None
+        reasons: Reasons | None = None
+        absent: tuple[Absence, ...] = ()
         if model is not None:
             reasons = await self._compute(partial(explain, model, event.request, event.recommendation))
+        if model is not None and asked:
+            absent = await self._compute(partial(explain_absent, model, event.request, event.recommendation, asked))
         source = source if reasons is not None else ModelSource.TRIMMED
-        return Explanation(event.request, event.recommendation, logged.position, logged.at_ms, source, reasons)
+        return Explanation(event.request, event.recommendation, logged.position, logged.at_ms, source, reasons, absent)
 
     async def list_top_slates(
-        self, name: BanditName, context: Context, *, limit: int
-    ) -> tuple[int, tuple[RankedSlate, ...]]:
-        """Return the version of the bandit's newest model, and the slates that it thinks best at a context.
+        self, name: BanditName, context: Context, *, limit: int, proposed: tuple[SlateRule, ...] | None = None
+    ) -> TopSlates:
+        """Return the slates that the bandit's newest model thinks best at a context, under its rules or proposed ones.
 
         A context without numbers or features is that of a request without one. The errors are those of
         `topk_bandit.bandits.explanations.list_top_slates`.
@@ -128,7 +135,7 @@ class Operators:
         with self._long_call():
             model = await self._models.follow(name)
             asked = complete_context(model.settings, context)
-            return model.version, await self._compute(partial(list_top_slates, model, asked, limit=limit))
+            return await self._compute(partial(list_top_slates, model, asked, limit=limit, proposed=proposed))
 
     async def list_tenants(self, *, after: str, limit: int) -> Sequence[str]:
         """Return up to `limit` tenants that have bandits or studies and whose id sorts after `after`."""

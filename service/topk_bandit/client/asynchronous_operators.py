@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         TopSlates,
         Verification,
     )
+    from topk_bandit.client.rules import Rule
 
 __all__ = ["AsyncOperators"]
 
@@ -41,13 +42,20 @@ class AsyncOperators(BaseClient):
     @abstractmethod
     def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> AsyncIterator[T]: ...
 
-    async def explain(self, bandit: str, recommendation_id: str, *, timeout: float | None = None) -> Explanation:
+    async def explain(
+        self, bandit: str, recommendation_id: str, *, absent: Iterable[str] = (), timeout: float | None = None
+    ) -> Explanation:
         """Return why a slate was what it was.
 
         The model that decided is folded again if it has learned more since: give that some seconds. `NotFound` if there
         is no such recommendation, `FailedPrecondition` (LOG_TRIMMED) if the log does not go back so far any more.
+
+        Parameters
+        ----------
+        absent
+            Items of which `absent_items` says why the slate does not show them: at most 100.
         """
-        return await self._run(self._operators.explain(bandit, recommendation_id), timeout)
+        return await self._run(self._operators.explain(bandit, recommendation_id, absent), timeout)
 
     async def top_slates(
         self,
@@ -56,6 +64,7 @@ class AsyncOperators(BaseClient):
         *,
         features: object = None,
         limit: int = 10,
+        rules: Iterable[Rule | str] | None = None,
         timeout: float | None = None,
     ) -> TopSlates:
         """Return the slates of available items that the newest model expects most of.
@@ -66,8 +75,11 @@ class AsyncOperators(BaseClient):
             As for `recommend`.
         limit
             At most 100.
+        rules
+            Tried in place of the bandit's own, which stay as they are.
         """
-        return await self._run(self._operators.top_slates(bandit, context, features=features, limit=limit), timeout)
+        asked = self._operators.top_slates(bandit, context, features=features, limit=limit, rules=rules)
+        return await self._run(asked, timeout)
 
     def list_tenants(self, *, timeout: float | None = None) -> AsyncIterator[str]:
         """Iterate over the ids of all tenants that have bandits or studies; `timeout` is for each page.

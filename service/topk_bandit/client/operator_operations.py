@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.client.arguments import message, numbers
+from topk_bandit.client.arguments import message, numbers, texts
 from topk_bandit.client.features import feature_values, features_of
 from topk_bandit.client.operations import Operation, Page, recommendation_of
 from topk_bandit.client.operator_values import (
@@ -17,20 +17,24 @@ from topk_bandit.client.operator_values import (
     ServiceStatus,
     SkippedEvent,
     TenantStats,
-    TopSlates,
     Verification,
 )
+from topk_bandit.client.rules import rule_messages
 from topk_bandit.v1 import operator_service_pb2 as pb
+from topk_bandit.v1 import rules_pb2 as rules_pb
 from topk_bandit.v1.operator_service_pb2_grpc import OperatorServiceStub
 from topk_bandit.wire.forms import SPAN, TIME, Form, Pair
-from topk_bandit.wire.operators import CALL, GLANCE, QUOTA_USE, RANKED_SLATE, REASONS, SKIPPED, SOURCES, STORE
+from topk_bandit.wire.operators import CALL, GLANCE, QUOTA_USE, REASONS, SKIPPED, SOURCES, STORE, TOP_SLATES
+from topk_bandit.wire.rules import ABSENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from topk_bandit.client.operator_values import TopSlates
+    from topk_bandit.client.rules import Rule
+
 __all__ = ["OperatorOperations"]
 
-_TOP_SLATES = Form(TopSlates, pb.ListTopSlatesResponse, parts={"slates": RANKED_SLATE})
 _TENANT_STATS = Form(TenantStats, pb.GetTenantStatsResponse, parts={"quotas": QUOTA_USE})
 _STATUS = Form(
     ServiceStatus,
@@ -60,6 +64,7 @@ _EXPLANATION = Form(
         "recommend_time": TIME,
         "model_source": SOURCES,
         "reasons": REASONS,
+        "absent_items": ABSENCE,
     },
     beside={"features", "candidates"},
 )
@@ -74,13 +79,24 @@ class OperatorOperations:
     def _name(self, bandit: str) -> str:
         return f"{self._parent}/bandits/{bandit}"
 
-    def explain(self, bandit: str, recommendation_id: str) -> Operation[Explanation]:
-        """Ask why a slate was what it was."""
-        request = pb.ExplainRecommendationRequest(bandit=self._name(bandit), recommendation_id=recommendation_id)
+    def explain(self, bandit: str, recommendation_id: str, absent: Iterable[str]) -> Operation[Explanation]:
+        """Ask why a slate was what it was, and why it lacks some items."""
+        request = message(
+            pb.ExplainRecommendationRequest,
+            bandit=self._name(bandit),
+            recommendation_id=recommendation_id,
+            explain_item_ids=texts("absent", absent),
+        )
         return Operation(OperatorServiceStub, "ExplainRecommendation", request, _explanation)
 
     def top_slates(
-        self, bandit: str, context: Iterable[float], *, features: object, limit: int
+        self,
+        bandit: str,
+        context: Iterable[float],
+        *,
+        features: object,
+        limit: int,
+        rules: Iterable[Rule | str] | None,
     ) -> Operation[TopSlates]:
         """Ask for the best slates."""
         request = message(
@@ -89,8 +105,9 @@ class OperatorOperations:
             context=numbers("context", context),
             features=None if features is None else feature_values(features),
             limit=limit,
+            proposed=None if rules is None else rules_pb.SlateRules(rules=rule_messages("rules", rules)),
         )
-        return Operation(OperatorServiceStub, "ListTopSlates", request, _TOP_SLATES.read)
+        return Operation(OperatorServiceStub, "ListTopSlates", request, TOP_SLATES.read)
 
     def tenants(self, token: str) -> Operation[Page[str]]:
         """Return a page of tenants."""

@@ -16,6 +16,7 @@ from topk_bandit.domain.operators import (
     Reasons,
     SkippedEvent,
     StoreStatus,
+    TopSlates,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from topk_bandit.client.values import Recommendation
+    from topk_bandit.domain.rules import Absence
 
 __all__ = [
     "BanditOverview",
@@ -66,6 +68,8 @@ class Explanation:
         By the store's clock, in UTC.
     reasons
         None where the model is gone: `ModelSource.TRIMMED`.
+    absent_items
+        Those of the items that were asked about which the slate does not show, with the reason.
     """
 
     request_id: str
@@ -78,14 +82,7 @@ class Explanation:
     recommend_time: datetime
     model_source: ModelSource
     reasons: Reasons | None
-
-
-@dataclass(frozen=True, slots=True)
-class TopSlates:
-    """The slates that a model expects most of, best first, and the log position that it has learned up to."""
-
-    slates: tuple[RankedSlate, ...]
-    model_version: int
+    absent_items: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

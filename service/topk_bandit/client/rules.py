@@ -203,7 +203,7 @@ def allowed_of(ranking: Iterable[str], rules: object) -> tuple[str, ...]:
 
 def in_words(rule: Rule) -> str:
     """Return a rule in words, such as an answer has it."""
-    return domain.describe_rule(_declare("rule", rule)) + (" (may be relaxed)" if rule.may_relax else "")
+    return domain.describe_declared(SlateRule(_declare("rule", rule), rule.may_relax))
 
 
 def rule_of(declared: SlateRule) -> Rule:

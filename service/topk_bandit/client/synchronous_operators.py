@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TopSlates,
         Verification,
     )
+    from topk_bandit.client.rules import Rule
 
 __all__ = ["Operators"]
 
@@ -43,13 +44,20 @@ class Operators(BaseClient):
     @abstractmethod
     def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> Iterator[T]: ...
 
-    def explain(self, bandit: str, recommendation_id: str, *, timeout: float | None = None) -> Explanation:
+    def explain(
+        self, bandit: str, recommendation_id: str, *, absent: Iterable[str] = (), timeout: float | None = None
+    ) -> Explanation:
         """Return why a slate was what it was.
 
         The model that decided is folded again if it has learned more since: give that some seconds. `NotFound` if there
         is no such recommendation, `FailedPrecondition` (LOG_TRIMMED) if the log does not go back so far any more.
+
+        Parameters
+        ----------
+        absent
+            Items of which `absent_items` says why the slate does not show them: at most 100.
         """
-        return self._run(self._operators.explain(bandit, recommendation_id), timeout)
+        return self._run(self._operators.explain(bandit, recommendation_id, absent), timeout)
 
     def top_slates(
         self,
@@ -58,6 +66,7 @@ class Operators(BaseClient):
         *,
         features: object = None,
         limit: int = 10,
+        rules: Iterable[Rule | str] | None = None,
         timeout: float | None = None,
     ) -> TopSlates:
         """Return the slates of available items that the newest model expects most of.
@@ -68,8 +77,11 @@ class Operators(BaseClient):
             As for `recommend`.
         limit
             At most 100.
+        rules
+            Tried in place of the bandit's own, which stay as they are.
         """
-        return self._run(self._operators.top_slates(bandit, context, features=features, limit=limit), timeout)
+        asked = self._operators.top_slates(bandit, context, features=features, limit=limit, rules=rules)
+        return self._run(asked, timeout)
 
     def list_tenants(self, *, timeout: float | None = None) -> Iterator[str]:
         """Iterate over the ids of all tenants that have bandits or studies; `timeout` is for each page.

@@ -443,4 +443,5 @@ class BanditStats:
     shadow: ShadowStats
     lift: LiftStats | None
     log_reach: LogReach
+    rules: tuple[str, ...]
     exposures: tuple[ExposureStats, ...]

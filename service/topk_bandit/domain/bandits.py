@@ -903,6 +903,8 @@ class BanditStats:
         What was seen of each feature of the item schema, in its order.
     log_reach
         How far back the log can be read.
+    rules
+        Its own, in words.
     """
 
     log_position: int
@@ -957,4 +959,5 @@ class BanditStats:
     context_features: tuple[FeatureStats, ...]
     item_features: tuple[FeatureStats, ...]
     log_reach: LogReach
+    rules: tuple[str, ...]
     exposures: tuple[ExposureStats, ...] = ()

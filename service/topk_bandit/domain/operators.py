@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
+    from topk_bandit.domain.rules import Absence
 
 __all__ = [
     "BanditOverview",
@@ -26,6 +27,7 @@ __all__ = [
     "SkippedEvent",
     "StoreStatus",
     "TenantStats",
+    "TopSlates",
     "Verification",
     "WorkerStatus",
 ]
@@ -245,6 +247,8 @@ class Explanation:
         Where it stands in the log, and the store's clock then.
     reasons
         None where the source is TRIMMED.
+    absent
+        Items that were asked about and that the slate does not show; none where the source is TRIMMED.
     """
 
     request: RecommendationRequest
@@ -253,6 +257,30 @@ class Explanation:
     at_ms: int
     source: ModelSource
     reasons: Reasons | None
+    absent: tuple[Absence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopSlates:
+    """The slates that a model expects most of.
+
+    Attributes
+    ----------
+    slates
+        Best first.
+    model_version
+        The log position that the model has learned up to.
+    item_count
+        How many available items the rules leave.
+    rules, relaxed_rules
+        Those of the bandit, or the proposed ones, in words; and those that were given up.
+    """
+
+    slates: tuple[RankedSlate, ...]
+    model_version: int
+    item_count: int
+    rules: tuple[str, ...]
+    relaxed_rules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

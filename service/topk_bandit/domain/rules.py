@@ -39,6 +39,7 @@ __all__ = [
     "Rule",
     "SlateRule",
     "check_rules",
+    "describe_declared",
     "describe_rule",
 ]
 
@@ -210,6 +211,11 @@ def describe_rule(rule: Rule) -> str:
 
 def _describe_items(item_ids: Sequence[str]) -> str:
     return ", ".join(item_ids) if len(item_ids) <= 3 else f"{len(item_ids)} items"
+
+
+def describe_declared(declared: SlateRule) -> str:
+    """Return a rule as it was declared in words, for whoever looks a bandit up."""
+    return describe_rule(declared.rule) + (" (may be relaxed)" if declared.may_relax else "")
 
 
 def _describe_group(group: Group) -> str:

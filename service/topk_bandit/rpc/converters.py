@@ -63,6 +63,7 @@ __all__ = [
     "batch_of_requests",
     "batch_of_rewards",
     "context_from_proto",
+    "explained_items",
     "item_page",
     "item_retirement",
     "item_upsert",
@@ -109,13 +110,18 @@ def recommendation_request(
         baseline_item_ids=fields.item_ids("baseline_item_ids", request.baseline_item_ids),
         group_key=fields.opaque_id("group_key", request.group_key) if request.group_key else "",
         rules=rules_from_proto("rules", request.rules) if request.rules else (),
-        explain=_explained(request) if request.explain_item_ids else (),
+        explain=explained_items(request),
         known_features_only=request.known_features_only,
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
 
 
-def _explained(request: recommender_pb.RecommendRequest) -> tuple[str, ...]:
+def explained_items(
+    request: recommender_pb.RecommendRequest | operator_pb.ExplainRecommendationRequest,
+) -> tuple[str, ...]:
+    """Return the items of which is asked why a slate does not show them."""
+    if not request.explain_item_ids:
+        return ()
     fields.size("explain_item_ids", len(request.explain_item_ids), most=MAX_EXPLAINED)
     return fields.item_ids("explain_item_ids", request.explain_item_ids)
 

@@ -51,6 +51,7 @@ MOST_OF_FIELDS: dict[str, int] = {
     "Bandit.rules": MAX_RULES,
     "CategoricalFeature.values": MAX_CONTEXT_WIDTH,
     "ExcludedItems.item_ids": -(-MAX_EXCLUDED // MAX_RULES),  # of each of so many rules: they share what they exclude
+    "ExplainRecommendationRequest.explain_item_ids": MAX_EXPLAINED,
     "FeatureSchema.features": MAX_FEATURES,
     "ImportAnswersRequest.rows": MAX_ROWS,
     "ImportEventsRequest.lines": MAX_LINES,
@@ -84,6 +85,7 @@ MOST_OF_FIELDS: dict[str, int] = {
     "RewardPageRequest.bandits": MAX_PLACEMENTS,
     "RewardRequest.item_values": MAX_SLATE_SIZE,
     "RetireItemsRequest.item_ids": fields.MAX_ITEMS,
+    "SlateRules.rules": MAX_RULES,
     "Study.items": fields.MAX_ITEMS,
     "Study.queries": MAX_STUDY_QUERIES,
     "StudyItem.features": MAX_FEATURES,

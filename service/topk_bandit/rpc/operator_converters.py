@@ -10,12 +10,14 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 from topk_bandit.rpc import fields
-from topk_bandit.rpc.converters import PageRequest, context_from_proto, recommendation_to_proto
+from topk_bandit.rpc.converters import PageRequest, context_from_proto, explained_items, recommendation_to_proto
 from topk_bandit.rpc.features import features_to_proto
 from topk_bandit.rpc.line_imports import lines_sent
+from topk_bandit.rpc.rules import rules_from_proto
 from topk_bandit.v1 import operator_service_pb2 as pb
 from topk_bandit.wire.forms import duration, timestamp
-from topk_bandit.wire.operators import CALL, HISTORY_POINT, OVERVIEW, RANKED_SLATE, REASONS, SOURCES, STORE
+from topk_bandit.wire.operators import CALL, HISTORY_POINT, OVERVIEW, REASONS, SOURCES, STORE
+from topk_bandit.wire.rules import ABSENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
         EventPage,
         Explanation,
         HistoryPoint,
-        RankedSlate,
         StoreStatus,
         WorkerStatus,
     )
+    from topk_bandit.domain.rules import SlateRule
     from topk_bandit.store.line_imports import Lines
 
 __all__ = [
@@ -51,7 +53,6 @@ __all__ = [
     "tenant_page",
     "tenants_to_proto",
     "top_slates_request",
-    "top_slates_to_proto",
 ]
 
 _DEFAULT_SLATES = 10
@@ -66,10 +67,10 @@ _REASON_BYTES = 512
 """The largest start_position that a message can hold; stores take no larger ones."""
 
 
-def explanation_request(request: pb.ExplainRecommendationRequest) -> tuple[BanditName, str]:
-    """Return which recommendation of whom an ExplainRecommendation is about."""
+def explanation_request(request: pb.ExplainRecommendationRequest) -> tuple[BanditName, str, tuple[str, ...]]:
+    """Return which recommendation of whom an ExplainRecommendation is about, and which items it asks about."""
     name = fields.bandit_name("bandit", request.bandit)
-    return name, fields.opaque_id("recommendation_id", request.recommendation_id)
+    return name, fields.opaque_id("recommendation_id", request.recommendation_id), explained_items(request)
 
 
 def explanation_to_proto(explanation: Explanation) -> pb.ExplainRecommendationResponse:
@@ -86,6 +87,7 @@ def explanation_to_proto(explanation: Explanation) -> pb.ExplainRecommendationRe
         recommend_time=timestamp(explanation.at_ms),
         model_source=SOURCES.write(explanation.source),
         reasons=None if explanation.reasons is None else REASONS.write(explanation.reasons),
+        absent_items=map(ABSENCE.write, explanation.absent),
     )
 
 
@@ -94,16 +96,14 @@ def _own_slate(given: Recommendation) -> tuple[str, ...]:
     return given.best_slate if given.shadow is None else given.shadow.slate
 
 
-def top_slates_request(request: pb.ListTopSlatesRequest) -> tuple[BanditName, Context, int]:
-    """Return whose best slates a ListTopSlates asks for, at which context, and how many."""
+def top_slates_request(
+    request: pb.ListTopSlatesRequest,
+) -> tuple[BanditName, Context, int, tuple[SlateRule, ...] | None]:
+    """Return whose best slates a ListTopSlates asks for, at which context, how many, and under which rules."""
     name = fields.bandit_name("bandit", request.bandit)
     limit = fields.integer("limit", request.limit, low=0, high=_MOST_SLATES)
-    return name, context_from_proto("", request), limit or _DEFAULT_SLATES
-
-
-def top_slates_to_proto(version: int, slates: Sequence[RankedSlate]) -> pb.ListTopSlatesResponse:
-    """Return the reply to a ListTopSlates."""
-    return pb.ListTopSlatesResponse(slates=map(RANKED_SLATE.write, slates), model_version=version)
+    proposed = rules_from_proto("proposed.rules", request.proposed.rules) if request.HasField("proposed") else None
+    return name, context_from_proto("", request), limit or _DEFAULT_SLATES, proposed
 
 
 def tenant_page(request: pb.ListTenantsRequest) -> PageRequest:

@@ -8,7 +8,7 @@ from topk_bandit.rpc import fields
 from topk_bandit.rpc import operator_converters as converters
 from topk_bandit.v1 import operator_service_pb2 as pb
 from topk_bandit.v1 import operator_service_pb2_grpc as pb_grpc
-from topk_bandit.wire.operators import SKIPPED, TENANT_STATS, VERIFICATION
+from topk_bandit.wire.operators import SKIPPED, TENANT_STATS, TOP_SLATES, VERIFICATION
 
 if TYPE_CHECKING:
     from typing import Any
@@ -41,13 +41,13 @@ class OperatorServicer(pb_grpc.OperatorServiceServicer):
         self, request: pb.ExplainRecommendationRequest, _context: Context
     ) -> pb.ExplainRecommendationResponse:
         """Return why a slate was what it was."""
-        name, recommendation_id = converters.explanation_request(request)
-        return converters.explanation_to_proto(await self._use_cases.explain_recommendation(name, recommendation_id))
+        asked = converters.explanation_request(request)
+        return converters.explanation_to_proto(await self._use_cases.explain_recommendation(*asked))
 
     async def ListTopSlates(self, request: pb.ListTopSlatesRequest, _context: Context) -> pb.ListTopSlatesResponse:
         """Return the slates that a model thinks best."""
-        name, context, limit = converters.top_slates_request(request)
-        return converters.top_slates_to_proto(*await self._use_cases.list_top_slates(name, context, limit=limit))
+        name, context, limit, proposed = converters.top_slates_request(request)
+        return TOP_SLATES.write(await self._use_cases.list_top_slates(name, context, limit=limit, proposed=proposed))
 
     async def ListTenants(self, request: pb.ListTenantsRequest, _context: Context) -> pb.ListTenantsResponse:
         """Return a page of tenants."""

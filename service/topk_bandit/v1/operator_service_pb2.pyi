@@ -2,6 +2,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from topk_bandit.v1 import features_pb2 as _features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as _recommender_service_pb2
+from topk_bandit.v1 import rules_pb2 as _rules_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -22,15 +23,17 @@ MODEL_SOURCE_REPLAYED: ModelSource
 MODEL_SOURCE_TRIMMED: ModelSource
 
 class ExplainRecommendationRequest(_message.Message):
-    __slots__ = ("bandit", "recommendation_id")
+    __slots__ = ("bandit", "recommendation_id", "explain_item_ids")
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPLAIN_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     recommendation_id: str
-    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ...) -> None: ...
+    explain_item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., explain_item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExplainRecommendationResponse(_message.Message):
-    __slots__ = ("request_id", "context", "features", "candidate_item_ids", "recommendation", "best_item_ids", "log_position", "recommend_time", "model_source", "reasons")
+    __slots__ = ("request_id", "context", "features", "candidate_item_ids", "recommendation", "best_item_ids", "log_position", "recommend_time", "model_source", "reasons", "absent_items")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +51,7 @@ class ExplainRecommendationResponse(_message.Message):
     RECOMMEND_TIME_FIELD_NUMBER: _ClassVar[int]
     MODEL_SOURCE_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_ITEMS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     context: _containers.RepeatedScalarFieldContainer[float]
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
@@ -58,7 +62,8 @@ class ExplainRecommendationResponse(_message.Message):
     recommend_time: _timestamp_pb2.Timestamp
     model_source: ModelSource
     reasons: Reasons
-    def __init__(self, request_id: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., recommendation: _Optional[_Union[_recommender_service_pb2.RecommendResponse, _Mapping]] = ..., best_item_ids: _Optional[_Iterable[str]] = ..., log_position: _Optional[int] = ..., recommend_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., model_source: _Optional[_Union[ModelSource, str]] = ..., reasons: _Optional[_Union[Reasons, _Mapping]] = ...) -> None: ...
+    absent_items: _containers.RepeatedCompositeFieldContainer[_recommender_service_pb2.AbsentItem]
+    def __init__(self, request_id: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., recommendation: _Optional[_Union[_recommender_service_pb2.RecommendResponse, _Mapping]] = ..., best_item_ids: _Optional[_Iterable[str]] = ..., log_position: _Optional[int] = ..., recommend_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., model_source: _Optional[_Union[ModelSource, str]] = ..., reasons: _Optional[_Union[Reasons, _Mapping]] = ..., absent_items: _Optional[_Iterable[_Union[_recommender_service_pb2.AbsentItem, _Mapping]]] = ...) -> None: ...
 
 class Reasons(_message.Message):
     __slots__ = ("shown", "offset", "context_part", "items", "pairs", "beta", "chosen_again", "next_best")
@@ -119,7 +124,7 @@ class RankedSlate(_message.Message):
     def __init__(self, item_ids: _Optional[_Iterable[str]] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., upper_bound: _Optional[float] = ..., score: _Optional[float] = ...) -> None: ...
 
 class ListTopSlatesRequest(_message.Message):
-    __slots__ = ("bandit", "context", "features", "limit")
+    __slots__ = ("bandit", "context", "features", "limit", "proposed")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -131,19 +136,27 @@ class ListTopSlatesRequest(_message.Message):
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PROPOSED_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
     limit: int
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., limit: _Optional[int] = ...) -> None: ...
+    proposed: _rules_pb2.SlateRules
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., limit: _Optional[int] = ..., proposed: _Optional[_Union[_rules_pb2.SlateRules, _Mapping]] = ...) -> None: ...
 
 class ListTopSlatesResponse(_message.Message):
-    __slots__ = ("slates", "model_version")
+    __slots__ = ("slates", "model_version", "item_count", "rules", "relaxed_rules")
     SLATES_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    RELAXED_RULES_FIELD_NUMBER: _ClassVar[int]
     slates: _containers.RepeatedCompositeFieldContainer[RankedSlate]
     model_version: int
-    def __init__(self, slates: _Optional[_Iterable[_Union[RankedSlate, _Mapping]]] = ..., model_version: _Optional[int] = ...) -> None: ...
+    item_count: int
+    rules: _containers.RepeatedScalarFieldContainer[str]
+    relaxed_rules: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, slates: _Optional[_Iterable[_Union[RankedSlate, _Mapping]]] = ..., model_version: _Optional[int] = ..., item_count: _Optional[int] = ..., rules: _Optional[_Iterable[str]] = ..., relaxed_rules: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListTenantsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")

@@ -23,6 +23,12 @@ class SlateRule(_message.Message):
     may_relax: bool
     def __init__(self, exclude: _Optional[_Union[ExcludedItems, _Mapping]] = ..., filter: _Optional[str] = ..., pin: _Optional[_Union[PinnedItems, _Mapping]] = ..., count: _Optional[_Union[ItemCount, _Mapping]] = ..., apart: _Optional[_Union[ItemGroup, _Mapping]] = ..., exposure: _Optional[_Union[ItemExposure, _Mapping]] = ..., may_relax: bool = ...) -> None: ...
 
+class SlateRules(_message.Message):
+    __slots__ = ("rules",)
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[SlateRule]
+    def __init__(self, rules: _Optional[_Iterable[_Union[SlateRule, _Mapping]]] = ...) -> None: ...
+
 class ExcludedItems(_message.Message):
     __slots__ = ("item_ids",)
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]

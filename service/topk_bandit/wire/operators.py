@@ -16,6 +16,7 @@ from topk_bandit.domain.operators import (
     SkippedEvent,
     StoreStatus,
     TenantStats,
+    TopSlates,
     Verification,
 )
 from topk_bandit.v1 import operator_service_pb2 as pb
@@ -33,11 +34,13 @@ __all__ = [
     "SOURCES",
     "STORE",
     "TENANT_STATS",
+    "TOP_SLATES",
     "VERIFICATION",
 ]
 
 SOURCES = Enumeration(ModelSource, pb.ModelSource)
 RANKED_SLATE = Form(RankedSlate, pb.RankedSlate, names={"slate": "item_ids"})
+TOP_SLATES = Form(TopSlates, pb.ListTopSlatesResponse, parts={"slates": RANKED_SLATE})
 REASONS = Form(
     Reasons,
     pb.Reasons,
