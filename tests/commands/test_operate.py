@@ -21,7 +21,7 @@ from tests.rpc.certificates import write_pair
 from tests.rpc.harness import serving
 from tests.waiting import PATIENCE
 
-from topk_bandit.client import Client, RewardPoint
+from topk_bandit.client import Client, Exclude, Pin, RewardPoint
 from topk_bandit.commands import reaching
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.operate.answers import ANSWERS
@@ -80,6 +80,22 @@ def test_an_explanation_says_why_a_baseline_slate_was_shown(running: Running, as
     ask("bandits", "update", "acme/watched", "--control-share=0")
     assert explained(candidates=["a", "x"]) == ("the baseline slate, since too few candidates were left", "")
     ask("bandits", "delete", "acme/watched", "--yes")
+
+
+def test_an_explanation_says_why_items_are_absent_and_which_rules_were_given_up(running: Running, ask: Ask) -> None:
+    ask("bandits", "create", "acme/ruled", "--slate-size=2", "--item-capacity=9")
+    ask("items", "create", "acme/ruled", "a", "b", "c", "d")
+    rules = [Exclude(["d"]), Pin(1, ["none"], may_relax=True)]
+    given = running.recommend("ruled", rules=rules)
+    lines = ask("explain", "acme/ruled", given.id, "--absent=d", "--absent=none", f"--absent={given.items[0]}")
+    start = lines.index("absent item  why       rule")
+    assert [line.split(None, 2) for line in lines[start + 1 : start + 3]] == [
+        ["d", "excluded", "exclude d"],
+        ["none", "unknown", "-"],
+    ]
+    assert lines[start + 3] == ""
+    assert [line.split(None, 3)[3] for line in lines if line.startswith("rules given up")] == ["pin none at position 1"]
+    ask("bandits", "delete", "acme/ruled", "--yes")
 
 
 def test_what_is_answered_is_json_for_programs(running: Running, ask: Ask) -> None:
@@ -325,6 +341,10 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
         "filter price < 2 (may be relaxed)",
     ]
     assert ruled == ask("bandits", "get", "acme/made")
+    told = [line.split(None, 1) for line in ask("bandits", "stats", "acme/made")]
+    assert [words for name, words in told if name.startswith("rules")] == [
+        line.split(None, 1)[1] for line in ruled if line.startswith("rules")
+    ]
     rules.write_text('{"rules": []}')
     assert "rules" in [line.split()[0] for line in ask("bandits", "update", "acme/made", f"--rules={rules}")]
     assert "name no setting" in ask("bandits", "update", "acme/made", status=1)[0]

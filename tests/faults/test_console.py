@@ -6,6 +6,7 @@ import http.client
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -22,7 +23,20 @@ from tests.rpc.keys import key, ring, shown
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.client import Aggregation, Group, LiftVerdict, Stage
+from topk_bandit.client import (
+    Aggregation,
+    Client,
+    Count,
+    Exclude,
+    Filter,
+    Group,
+    Item,
+    LiftVerdict,
+    Pin,
+    Stage,
+    categorical,
+    numeric,
+)
 from topk_bandit.domain.access import Scope
 from topk_bandit.rpc.keys import print_keys
 
@@ -410,6 +424,189 @@ def test_it_says_if_slates_wait_too_long_or_not_long_enough(
     assert remark.startswith(said) if said else remark == "None."
 
 
+CHEAP, SOUPS = Filter("price < 20", may_relax=True), Count("category", "soup", at_most=1)
+IN_WORDS = ["at most 1 of category soup", "filter price < 20 (may be relaxed)"]
+AS_JSON = {
+    "rules": [
+        {"count": {"group": {"feature": "category", "value": "soup"}, "atMost": 1}},
+        {"filter": "price < 20", "mayRelax": True},
+    ]
+}
+MENU = "#/tenants/rules/bandits/menu"
+
+
+@contextmanager
+def menu(service: Service, secret: str | None = None) -> Iterator[Client]:
+    """Make a bandit with rules, and delete it."""
+    with Client(service.address, tenant="rules", timeout=PATIENCE, key=secret) as client:
+        schema = [numeric("price"), categorical("category", values=["soup", "cake"])]
+        client.create_bandit("menu", slate_size=2, item_capacity=9, item_schema=schema, rules=[SOUPS, CHEAP])
+        items = [
+            ("leek", 5, "soup"),
+            ("fish", 9, "soup"),
+            ("plum", 4, "cake"),
+            ("nut", 6, "cake"),
+            ("gold", 90, "cake"),
+        ]
+        client.upsert_items("menu", [Item(one, features={"price": price, "category": of}) for one, price, of in items])
+        try:
+            yield client
+        finally:
+            client.delete_bandit("menu")
+
+
+def test_it_shows_rules_and_which_were_given_up(shop: Shop, browser: Chrome) -> None:
+    with menu(shop.service) as client:
+        for _ in range(3):
+            client.recommend("menu")
+        client.recommend("menu", rules=[Pin(1, ["gold"])])
+        client.recommend("menu", rules=[Exclude(["leek"])])
+        opened(browser, shop.service, MENU)
+        told = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#rules .columns ol li")]
+        assert told == IN_WORDS
+        assert json.loads(text_of(browser, "#rules pre")) == AS_JSON
+        lately = facts(browser, "rules")
+        assert (lately["Newest slates of the log"], lately["With rules of their request"]) == ("5", "2")
+        assert (lately["Kept every rule"], lately["Gave up a rule"]) == ("4", "1")
+        [[rule, slates, _]] = rows(browser, "#rules [aria-label='Given up lately']")
+        assert (rule, slates) == ("filter price < 20", "1")
+        assert browser.get_log("browser") == []
+
+
+def test_it_says_why_items_are_absent(shop: Shop, browser: Chrome) -> None:
+    with menu(shop.service) as client:
+        slate = client.recommend("menu", rules=[Exclude(["leek"])])
+        relaxed = client.recommend("menu", rules=[Pin(1, ["gold"])])
+        opened(browser, shop.service, f"{MENU}/recommendations/{slate.id}")
+        assert facts(browser, "about")["Rules given up"] == "none"
+        other = next(iter({"fish", "plum", "nut"} - {*slate.items}))
+        browser.find_element(By.ID, "absent-items").send_keys(f"leek\ngold\nnothing\n{other}\n{slate.items[0]}")
+        browser.find_element(By.CSS_SELECTOR, "#why-not button").click()
+        until(lambda: len(rows(browser, "#why-not")) == 4, what="it is answered")
+        assert rows(browser, "#why-not")[:3] == [
+            ["leek", "a rule excludes it", "exclude leek"],
+            ["gold", "it does not meet a rule's filter", "filter price < 20"],
+            ["nothing", "the bandit does not have it", "\N{EN DASH}"],
+        ]
+        assert rows(browser, "#why-not")[3][0] == other
+        opened(browser, shop.service, f"{MENU}/recommendations/{relaxed.id}")
+        assert facts(browser, "about")["Rules given up"] == "filter price < 20"
+        assert browser.get_log("browser") == []
+
+
+def edit(browser: Chrome, text: str, button: str = "Check") -> str:
+    """Write rules into the form, press a button, and return what is said then."""
+    script = """const text = document.getElementById("rules-text");
+        document.getElementById("rules-edit").open = true;
+        text.value = arguments[0]; text.dispatchEvent(new Event("input", { bubbles: true }));"""
+    browser.execute_script(script, text)
+    press(browser, button)
+    return after_edit(browser)
+
+
+def press(browser: Chrome, button: str) -> None:
+    script = """const named = one => one.textContent === arguments[0];
+        [...document.querySelectorAll("#rules-edit button")].find(named).click();"""
+    browser.execute_script(script, button)
+
+
+def after_edit(browser: Chrome) -> str:
+    until(lambda: text_of(browser, "#rules-said p"), what="it is said")
+    return text_of(browser, "#rules-said p")
+
+
+def text_of(browser: Chrome, selector: str) -> str:
+    """Return the text of a part that the page may replace at any moment; empty if there is none."""
+    return str(browser.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
+
+
+def can_save(browser: Chrome) -> bool:
+    return browser.find_element(By.CSS_SELECTOR, "#rules-edit button[type=button]").is_enabled()
+
+
+def test_rules_are_checked_and_nothing_is_saved_without_keys(shop: Shop, browser: Chrome) -> None:
+    with menu(shop.service) as client:
+        opened(browser, shop.service, MENU)
+        assert not can_save(browser)
+        assert edit(browser, '{"rules": [{"filter": "price < 7"}]}') == (
+            "They leave 3 of 5 available items, and some slates keep them all."
+        )
+        assert can_save(browser)
+        assert [row[1] for row in rows(browser, "#rules-said")]
+        assert "no slate keeps rules[0]: filter price < 1" in edit(browser, '{"rules": [{"filter": "price < 1"}]}')
+        assert not can_save(browser)
+        clash = '{"rules": [{"pin": {"position": 1, "itemIds": ["gold"]}}, {"filter": "price < 7", "mayRelax": true}]}'
+        assert edit(browser, clash) == "No slate keeps all of them. Given up: filter price < 7."
+        assert "proposed.rules[0].filter: at character 1: items have no feature 'prize'" in edit(
+            browser, '{"rules": [{"filter": "prize < 7"}]}'
+        )
+        for wrong in ("{", "[]", "null", '{"rules": {}}', '{"rules": [], "more": 1}'):
+            assert edit(browser, wrong).startswith("This is no JSON of rules")
+            assert not can_save(browser)
+        assert edit(browser, '{"rules": []}').startswith("They leave 5 of 5")
+        browser.get_log("browser")  # a browser tells the console of every 400
+        press(browser, "Save")
+        until(lambda: "the service has no keys" in after_edit(browser), what="it is refused")
+        assert client.get_bandit("menu").rules == (SOUPS, CHEAP)
+        browser.get_log("browser")
+
+
+def test_an_operator_with_the_right_key_changes_rules(browser: Chrome, tmp_path: Path) -> None:
+    scopes = {"third": [Scope.OPERATE, Scope.MANAGE, Scope.RECOMMEND], "second": [Scope.OPERATE]}
+    keys = print_keys(ring(*(key(name, "rules", of) for name, of in scopes.items())))
+    (tmp_path / "keys.json").write_text(keys, encoding="utf-8")
+    with (
+        serving(tmp_path / "data", CONSOLE, f"--keys-file={tmp_path / 'keys.json'}") as locked,
+        menu(locked, shown("third")) as client,
+    ):
+        opened(browser, locked, MENU)
+        use(browser, shown("second"), tenant="rules")
+        until(lambda: said(browser) == "", what="it is let in")
+        wanted = '{"rules": [{"filter": "price < 7"}]}'
+        edit(browser, wanted)
+        press(browser, "Save")
+        until(lambda: "needs a key with the scope manage" in after_edit(browser), what="it is refused")
+        assert client.get_bandit("menu").rules == (SOUPS, CHEAP)
+        use(browser, shown("third"), tenant="rules")
+        opened(browser, locked, MENU)  # a view of its own: the one before may be replaced at any moment
+        edit(browser, wanted)
+        client.update_bandit("menu", rules=[SOUPS])
+        press(browser, "Save")
+        until(lambda: "changed elsewhere meanwhile" in after_edit(browser), what="it is refused")
+        assert client.get_bandit("menu").rules == (SOUPS,)
+        until(lambda: "price" not in text_of(browser, "#rules pre"), what="it is shown")
+        edit(browser, wanted)
+        press(browser, "Save")
+        until(lambda: after_edit(browser).startswith("Saved."), what="it is saved")
+        assert client.get_bandit("menu").rules == (Filter("price < 7"),)
+        until(
+            lambda: text_of(browser, "#rules .columns ol") == "filter price < 7",
+            what="it is shown in words",
+        )
+    browser.get_log("browser")
+
+
+def test_axe_finds_nothing_in_rules_at_both_widths(shop: Shop, browser: Chrome) -> None:
+    if not AXE.is_file():
+        leave_out("axe-core", "make axe")
+    with menu(shop.service) as client:
+        slate = client.recommend("menu", rules=[Pin(1, ["gold"])])
+        for width in ("desktop", "phone"):
+            if width == "phone":
+                emulate_phone(browser)
+            for place in (MENU, f"{MENU}/recommendations/{slate.id}"):
+                opened(browser, shop.service, place)
+                if place == MENU:
+                    edit(browser, json.dumps(AS_JSON))
+                for scheme in ("light", "dark"):
+                    emulate_scheme(browser, scheme)
+                    assert violations(browser) == []
+                if width == "phone":
+                    assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.get_log("browser")
+
+
 def test_names_are_text_and_no_markup(shop: Shop, browser: Chrome) -> None:
     opened(browser, shop.service, "#/tenants/acme/bandits/home")
     assert HOSTILE in [row[0] for row in rows(browser, "#shown")]
@@ -480,7 +677,8 @@ def use(browser: Chrome, text: str, *, tenant: str = "") -> None:
 
 
 def test_nothing_can_be_changed_there(shop: Shop) -> None:
-    for call in ("BanditService/DeleteBandit", "BanditService/CreateBandit", "OperatorService/ImportEvents"):
+    changes = ("DeleteBandit", "CreateBandit", "UpdateBandit", "UpsertItems", "ResetBandit")
+    for call in (*(f"BanditService/{change}" for change in changes), "OperatorService/ImportEvents"):
         assert refused_or_served(shop.service, "POST", f"/topk_bandit.v1.{call}").status == 404
     served = refused_or_served(shop.service, "POST", "/topk_bandit.v1.OperatorService/ListBanditOverviews",
         json.dumps({"parent": "tenants/*"}).encode())  # fmt: skip

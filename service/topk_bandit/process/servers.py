@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.hosts import is_loopback
 from topk_bandit.process.descriptors import most_connections
-from topk_bandit.rpc.http_interfaces import CALLS, CONSOLE
+from topk_bandit.rpc.http_interfaces import CALLS, CONSOLE, CONSOLE_WITH_RULES
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.peer_server import PeerServer
 from topk_bandit.rpc.server import Server
@@ -52,7 +52,8 @@ class Servers(NamedTuple):
         certificate: ServerCertificate | None,
     ) -> Servers:
         """Return the servers of these services; they are not started."""
-        addresses = {spec.http_address: CALLS, spec.console_address: CONSOLE}
+        console = CONSOLE_WITH_RULES if settings.knows_callers else CONSOLE
+        addresses = {spec.http_address: CALLS, spec.console_address: console}
         interfaces = {address: interface for address, interface in addresses.items() if address}
         connections = most_connections() // (1 + len(interfaces))
         grpc = Server(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.rpc.documents import Document
 
-__all__ = ["CALLS", "CONSOLE", "HttpInterface"]
+__all__ = ["CALLS", "CONSOLE", "CONSOLE_WITH_RULES", "HttpInterface"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ CONSOLE = HttpInterface(
     documents_of_console,
     frozenset(
         {
+            "/topk_bandit.v1.BanditService/GetBandit",
             "/topk_bandit.v1.BanditService/GetBanditStats",
             "/topk_bandit.v1.OperatorService/ExplainRecommendation",
             "/topk_bandit.v1.OperatorService/ExportEvents",
@@ -51,4 +52,9 @@ CONSOLE = HttpInterface(
             "/topk_bandit.v1.OperatorService/ListTopSlates",
         }
     ),
+)
+
+# And where callers are known, one of them that may can change a bandit's rules.
+CONSOLE_WITH_RULES = HttpInterface(
+    documents_of_console, frozenset({*(CONSOLE.paths or ()), "/topk_bandit.v1.BanditService/UpdateBandit"})
 )

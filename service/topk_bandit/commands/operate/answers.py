@@ -135,6 +135,7 @@ def _bandits(given: argparse.Namespace) -> Sequence[BanditOverview]:
 
 def _tell_stats(stats: BanditStats) -> Iterable[str]:
     fields = asdict(stats)
+    fields["rules"] = {str(number): rule for number, rule in enumerate(stats.rules, 1)} or None
     points = [(one["delay"], f"{one['share']:.1%}") for one in fields["reward_times"].pop("points")]
     yield from facts(flatten(fields))
     if points:
@@ -184,7 +185,7 @@ def _digests(found: Verification) -> Iterable[tuple[str, str]]:
 
 
 def _explanation(client: Client, bandit: str, given: argparse.Namespace) -> Explanation:
-    return client.explain(bandit, given.recommendation)
+    return client.explain(bandit, given.recommendation, absent=given.absent)
 
 
 ANSWERS: Mapping[str, Answer] = {

@@ -42,6 +42,8 @@ def add_commands(commands: _Commands) -> None:
     )
     _with_bandit(explain)
     explain.add_argument("recommendation", metavar="ID", help="what Recommend returned")
+    text = "an item of which to say why the slate does not show it; may be repeated"
+    explain.add_argument("--absent", action="append", default=[], metavar="ITEM", help=text)
     _finish(explain, "explain")
 
     _finish(_word(commands, "status", "tell how a worker and the store are, and how long calls took"), "status")

@@ -26,6 +26,9 @@ def tell(explanation: Explanation) -> Iterator[str]:
     """Yield the lines that tell of a recommendation, and why it was what it was."""
     reasons = explanation.reasons
     yield from facts(_describe_record(explanation))
+    if explanation.absent_items:
+        rows = [(one.item_id, one.reason.replace("_", " "), one.rule or "-") for one in explanation.absent_items]
+        yield from ("", *table(("absent item", "why", "rule"), rows))
     if reasons is None:
         return
     yield ""
@@ -50,6 +53,8 @@ def _describe_record(explanation: Explanation) -> Iterator[tuple[str, object]]:
     if explanation.candidates is not None:
         yield "candidates", f"{len(explanation.candidates)}, {given.passed_over} passed over"
     yield "slate", ", ".join(given.items)
+    if given.relaxed_rules:
+        yield "rules given up", "; ".join(given.relaxed_rules)
     yield "how", _mode(explanation.recommendation)
     if explanation.best_items:
         yield "best slate", ", ".join(explanation.best_items)

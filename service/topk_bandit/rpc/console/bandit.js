@@ -4,6 +4,7 @@ import { history, newestEvents, stats, topSlates } from "./calls.js";
 import { chart } from "./charts.js";
 import { element, facts, replace, section, soft, table } from "./elements.js";
 import { bytes, count, duration, instant, number, share } from "./figures.js";
+import { Rules } from "./rules.js";
 import { worth, worthRemarks } from "./worth.js";
 
 const MOST_ITEMS = 15, MOST_RECENT = 20;
@@ -176,12 +177,14 @@ export class Bandit {
       event.preventDefault();
       if (id.value.trim()) location.hash = `#/${name}/recommendations/${encodeURIComponent(id.value.trim())}`;
     };
+    this.rules = new Rules(name);
     this.places = Object.fromEntries(["over-time", "remarks", "figures", "worth", "rewards", "best", "shown", "newest"].map((place) => [place, element("div")]));
     parent.replaceChildren(
       element("h1", {}, this.title),
       section("Over time", "over-time", this.places["over-time"]),
       section("Remarks", "remarks", this.places.remarks),
       section("Now", "figures", this.places.figures),
+      this.rules.element,
       section("What it is worth", "worth", this.places.worth),
       section("By when rewards come", "rewards", this.places.rewards),
       section("Best slates", "best", this.places.best),
@@ -195,7 +198,10 @@ export class Bandit {
   async update(signal) {
     const [current, points] = await Promise.all([stats(this.name, signal), history(this.name, signal)]);
     const version = `${current.logPosition} ${current.modelVersion} ${current.pendingCount} ${current.lateRewardCount} ${current.memoryBytes}`;
-    if (version !== this.known) this.show(current, points);
+    if (version !== this.known) {
+      this.show(current, points);
+      await this.rules.show(current, signal);
+    }
     this.known = version;
     if (version === this.asked || performance.now() - this.askedAt < SELDOM) return;
     await this.ask(current, signal);
@@ -216,13 +222,15 @@ export class Bandit {
   async ask(current, signal) {
     const events = await newestEvents(this.name, Number(current.logPosition), signal);
     const recommended = events.filter(({ type }) => type === "recommended");
+    this.rules.showLately(recommended);
     if (recommended.length === 0) {
       for (const place of ["best", "shown", "newest"]) replace(this.places[place], soft("No slate was given out in the newest 1,000 events."));
       return;
     }
     replace(this.places.shown, ...mostShown(recommended));
     replace(this.places.newest, recent(this.name, recommended, events));
-    replace(this.places.best, ...(await this.best(asked(recommended.at(-1).request.context), signal)));
+    this.rules.context = asked(recommended.at(-1).request.context);
+    replace(this.places.best, ...(await this.best(this.rules.context, signal)));
   }
 
   // The best slates, or why there are none now: the worker takes few such calls at once, and too few items may be available.

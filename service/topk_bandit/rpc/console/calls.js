@@ -44,8 +44,15 @@ export const history = async (bandit, signal) =>
 export const topSlates = (bandit, asked, signal) =>
   call("OperatorService/ListTopSlates", { bandit, limit: 5, ...asked }, signal);
 
-export const explanation = (bandit, recommendationId, signal) =>
-  call("OperatorService/ExplainRecommendation", { bandit, recommendationId }, signal);
+export const settings = async (name, signal) => (await call("BanditService/GetBandit", { name }, signal)).bandit;
+
+// Only where the service knows its callers, and with a key that may.
+export const updateRules = async (name, rules, signal) =>
+  (await call("BanditService/UpdateBandit", { bandit: { name, rules }, updateMask: "rules" }, signal)).bandit;
+
+// Why a slate was what it was, and why it lacks some items.
+export const explanation = (bandit, recommendationId, signal, explainItemIds = []) =>
+  call("OperatorService/ExplainRecommendation", { bandit, recommendationId, explainItemIds }, signal);
 
 // A page of the log from a position on, with its events read.
 async function events(request, signal) {

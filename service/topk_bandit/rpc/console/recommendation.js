@@ -18,6 +18,15 @@ const SOURCES = {
   MODEL_SOURCE_REPLAYED: "the model that decided, folded again from the log",
   MODEL_SOURCE_TRIMMED: "gone: neither log nor snapshot goes back so far",
 };
+const ABSENCES = {
+  ABSENCE_REASON_UNKNOWN: "the bandit does not have it",
+  ABSENCE_REASON_UNAVAILABLE: "it was unavailable",
+  ABSENCE_REASON_NO_CANDIDATE: "it was not among the candidates of the request",
+  ABSENCE_REASON_EXCLUDED: "a rule excludes it",
+  ABSENCE_REASON_FILTERED: "it does not meet a rule's filter",
+  ABSENCE_REASON_RULE: "no slate that keeps the rules shows it",
+  ABSENCE_REASON_NOT_CHOSEN: "it could be shown: other slates were thought better, or another one was drawn",
+};
 const STEPS = {
   recommended: () => "recommended",
   activated: (event) => (event.instead ? `shown otherwise: ${event.shown.slate.join(", ")}` : "shown"),
@@ -98,12 +107,21 @@ function about(explained) {
     ["Best slate instead", explained.bestItemIds.join(", ") || "the same"],
     ["Context", shownFor(explained)],
     ["Candidates", explained.candidateItemIds.length ? explained.candidateItemIds.join(", ") : "every available item"],
+    ["Rules given up", recommendation.relaxedRules.join("; ") || "none"],
     ["Propensity", share(recommendation.propensity)],
     ["Regret bound", number(recommendation.regretBound)],
     ["Estimated regret", number(recommendation.estimatedRegret)],
     ["Decided at version", count(recommendation.modelVersion)],
     ["Model for the reasons", SOURCES[explained.modelSource] ?? explained.modelSource],
   ]);
+}
+
+// Why items are not in the slate.
+function whyNot({ absentItems, modelSource }, ids) {
+  if (modelSource === "MODEL_SOURCE_TRIMMED") return soft("The model that decided is gone.");
+  if (!absentItems.length) return soft(ids.length ? "The slate shows all of these." : "Name an item.");
+  const rows = absentItems.map(({ itemId, reason, rule }) => [itemId, ABSENCES[reason] ?? reason, rule || "–"]);
+  return table("Why items are absent", ["Item", "Why", "Rule"], rows);
 }
 
 export class Recommendation {
@@ -118,6 +136,12 @@ export class Recommendation {
     this.life = element("div");
     this.why = element("div");
     this.about = element("div");
+    this.absent = element("div", { role: "status" });
+    const items = element("textarea", { id: "absent-items", rows: "3", spellcheck: "false", autocomplete: "off" });
+    const ask = (event) => {
+      event.preventDefault();
+      this.askAbout(items.value.split("\n").map((one) => one.trim()).filter(Boolean));
+    };
     const bandit = name.split("/").filter((_, at) => at % 2).join("/");
     parent.replaceChildren(
       element("h1", {}, this.title),
@@ -125,6 +149,11 @@ export class Recommendation {
       section("What was shown", "about", this.about),
       section("Life", "life", this.life),
       section("Why this slate", "why", this.why),
+      section("Why not another item", "why-not",
+        element("form", { class: "editor", onsubmit: ask },
+          element("label", { for: "absent-items" }, "Ids of items, one a line"), items,
+          element("div", {}, element("button", {}, "Why not?"))),
+        this.absent),
     );
   }
 
@@ -136,6 +165,14 @@ export class Recommendation {
       this.why.replaceChildren(...(this.explained.reasons ? why(this.explained.reasons) : [soft("Its model is gone.")]).filter(Boolean));
     }
     await this.follow(signal);
+  }
+
+  async askAbout(ids) {
+    try {
+      this.absent.replaceChildren(whyNot(await explanation(this.name, this.id, undefined, ids), ids));
+    } catch (error) {
+      this.absent.replaceChildren(element("p", { class: "bad" }, error.code ? error.message : "The service does not answer."));
+    }
   }
 
   async follow(signal) {
