@@ -168,6 +168,8 @@ def test_a_study_is_returned_as_it_was_created(stub: PreferenceServiceStub, oper
     made.ClearField("queries")
     assert 0 < made.designed_item_count <= len(FEATURES)
     made.ClearField("designed_item_count")
+    assert made.model == pb.PREFERENCE_MODEL_PLACKETT_LUCE
+    made.ClearField("model")
     assert listed == made
 
 
@@ -246,6 +248,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": pb.ANSWER_KIND_RATINGS, "list_size": -1}, "study.list_size"),
     ({"budget": 0}, "study.budget"),
     ({"budget": 100_001}, "study.budget"),
+    ({"model": 99}, "study.model"),
+    ({"model": pb.PREFERENCE_MODEL_LEAST_SQUARES}, "study.model"),
+    ({"kind": pb.ANSWER_KIND_RATINGS, "model": pb.PREFERENCE_MODEL_PAIRWISE}, "study.model"),
+    ({"stream_rate": 0.1}, "study.stream_rate"),
+    ({"model": pb.PREFERENCE_MODEL_AGGREGATION_SQUARED, "stream_rate": 0.1}, "study.stream_rate"),
+    ({"model": pb.PREFERENCE_MODEL_STREAM_SQUARED, "stream_rate": 0.0}, "study.stream_rate"),
+    ({"model": pb.PREFERENCE_MODEL_STREAM_SQUARED, "stream_rate": math.nan}, "study.stream_rate"),
 ]
 
 

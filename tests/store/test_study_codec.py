@@ -22,6 +22,7 @@ from topk_bandit.domain.studies import (
     DesignFailed,
     DesignRestarted,
     PastAnswer,
+    PreferenceModel,
     QuestionAnswered,
     QuestionList,
     QuestionsAsked,
@@ -84,6 +85,8 @@ def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
         list_size=draw(st.integers(1, 12)),
         budget=draw(st.integers(1, 10**5)),
         features_alone=draw(st.booleans()),
+        model=draw(st.none() | st.sampled_from(PreferenceModel)),
+        stream_rate=draw(st.none() | st.floats(1e-6, 1e3)),
     )
 
 
@@ -123,10 +126,12 @@ def test_any_event_is_whole_after_a_round_trip(event: StudyEvent) -> None:
 
 
 def test_settings_of_a_design_for_own_parts_have_the_bytes_of_the_version_before() -> None:
-    """Which never knew of features_alone."""
+    """Which never knew of features_alone, nor of models."""
     settings = study_settings()
     stored = codec.encode_study_event(StudyCreated(settings), 1)
-    assert b"features_alone" not in stored
+    assert not any(name in stored for name in (b"features_alone", b"model", b"stream_rate"))
+    streamed = replace(settings, model=PreferenceModel.STREAM_LOGISTIC, stream_rate=0.5)
+    assert b'"model":"stream_logistic","stream_rate":0.5' in codec.encode_study_event(StudyCreated(streamed), 2)
     alone = replace(settings, features_alone=True)
     assert b'"features_alone":true' in codec.encode_study_event(StudyCreated(alone), 2)
     assert codec.settings_digest(alone) != codec.settings_digest(settings)

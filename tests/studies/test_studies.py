@@ -28,6 +28,7 @@ from topk_bandit.domain.studies import (
     DesignState,
     GivenRanking,
     GivenRatings,
+    PreferenceModel,
     StudyItem,
     StudyName,
     StudyQuery,
@@ -157,11 +158,20 @@ def test_a_design_of_features_alone_passes_over_items_that_others_ask_about() ->
     run(scenario)
 
 
-def test_a_design_of_features_alone_needs_data_version_2(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("field", "settings"),
+    [
+        ("features_alone", replace(PLAIN, features_alone=True)),
+        ("model", replace(PLAIN, model=PreferenceModel.PAIRWISE)),
+    ],
+)
+def test_newer_settings_need_data_version_2(
+    monkeypatch: pytest.MonkeyPatch, field: str, settings: StudySettings
+) -> None:
     async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
         studies, _designer = studies_of(store, executor)
-        with pytest.raises(NotReadyError, match=r"^study.features_alone needs data version 2") as refused:
-            await studies.create_study(TASTE, replace(PLAIN, features_alone=True))
+        with pytest.raises(NotReadyError, match=rf"^study.{field} needs data version 2") as refused:
+            await studies.create_study(TASTE, settings)
         assert refused.value.reason == "DATA_VERSION"
         with pytest.raises(NotFoundError):
             await studies.get_study(TASTE)

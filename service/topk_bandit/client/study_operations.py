@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from topk_bandit.client.study_values import (
     Design,
     ImportedAnswers,
     ItemPreference,
+    PreferenceModel,
     Preferences,
     QueryPreferences,
     Question,
@@ -30,8 +32,8 @@ from topk_bandit.client.study_values import (
 )
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
-from topk_bandit.wire.forms import TIME, Form
-from topk_bandit.wire.studies import KINDS, OUTCOMES, PROGRESS, STATES
+from topk_bandit.wire.forms import TIME, Form, Pair
+from topk_bandit.wire.studies import KINDS, MODEL_SCORE, MODELS, OUTCOMES, PROGRESS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,10 +46,18 @@ __all__ = ["StudyOperations", "merged_answers", "merged_imports", "merged_prefer
 
 _MAX_BATCH = 1000
 
+_MODEL = Pair(MODELS.write, MODELS.values.get)
 _STUDY = Form(
     Study,
     pb.Study,
-    parts={"name": LAST_ID, "answer_kind": KINDS, "state": STATES, "design": PROGRESS, "create_time": TIME},
+    parts={
+        "name": LAST_ID,
+        "answer_kind": KINDS,
+        "state": STATES,
+        "design": PROGRESS,
+        "create_time": TIME,
+        "model": _MODEL,
+    },
     beside={"items", "queries"},
 )
 _DESIGN = Form(Design, pb.DesignMetadata, parts={"study": LAST_ID, "progress": PROGRESS}, beside={"result", "error"})
@@ -56,7 +66,10 @@ _QUESTIONS = Form(Questions, pb.NextQuestionsResponse, parts={"questions": _QUES
 _ITEM_PREFERENCE = Form(ItemPreference, pb.ItemPreference, names={"id": "item_id"})
 _OF_QUERY = Form(QueryPreferences, pb.QueryPreferences, names={"query": "query_id"}, parts={"items": _ITEM_PREFERENCE})
 _PREFERENCES = Form(
-    Preferences, pb.GetPreferencesResponse, names={"queries": "preferences"}, parts={"queries": _OF_QUERY}
+    Preferences,
+    pb.GetPreferencesResponse,
+    names={"queries": "preferences"},
+    parts={"queries": _OF_QUERY, "model": _MODEL, "scores": MODEL_SCORE},
 )
 _IMPORTED = Form(ImportedLines, pb.ImportStudyResponse)
 
@@ -91,6 +104,8 @@ class StudyOperations:
         queries: Mapping[str, Iterable[float]] | None,
         item_schema: Iterable[Feature] | None,
         features_alone: bool,
+        model: PreferenceModel | str | None,
+        stream_rate: float | None,
     ) -> Operation[Design]:
         """Create a study."""
         if answer_kind not in KINDS.numbers:
@@ -105,6 +120,8 @@ class StudyOperations:
             list_size=list_size,
             budget=budget,
             features_alone=features_alone,
+            model=_model_number(model),
+            stream_rate=stream_rate,
         )
         return Operation(PreferenceServiceStub, "CreateStudy", pb.CreateStudyRequest(study=made), _design)
 
@@ -178,9 +195,17 @@ class StudyOperations:
         request = pb.GetAnswerImportRequest(study=self._name(study), import_id=import_id)
         return Operation(PreferenceServiceStub, "GetAnswerImport", request, lambda response: response.next_row)
 
-    def preferences(self, study: str, token: str) -> Operation[Page[Preferences]]:
-        """Return a page of preferences."""
-        request = pb.GetPreferencesRequest(study=self._name(study), page_token=token)
+    def preferences(
+        self, study: str, token: str, *, model: PreferenceModel | str | None = None, compare: bool = False
+    ) -> Operation[Page[Preferences]]:
+        """Return a page of preferences; models are compared with the first one."""
+        request = message(
+            pb.GetPreferencesRequest,
+            study=self._name(study),
+            page_token=token,
+            model=_model_number(model),
+            compare=compare and not token,
+        )
         return Operation(PreferenceServiceStub, "GetPreferences", request, _preferences)
 
     def lines(self, study: str, cursor: str) -> Operation[Page[str]]:
@@ -198,6 +223,14 @@ class StudyOperations:
             study=self._name(study), import_id=import_id, first_line=first_line, lines=lines
         )
         return Operation(PreferenceServiceStub, "ImportStudy", request, _IMPORTED.read)
+
+
+def _model_number(model: PreferenceModel | str | None) -> Any:  # noqa: ANN401, the wire's enumeration
+    if model is None:
+        return 0
+    if model not in MODELS.numbers:
+        raise refuse("model", model)
+    return MODELS.numbers[PreferenceModel(model)]
 
 
 def _items(items: Mapping[str, Any] | Iterable[str], *, named: bool) -> list[pb.StudyItem]:
@@ -311,6 +344,6 @@ def _preferences(response: pb.GetPreferencesResponse) -> Page[Preferences]:
 
 
 def merged_preferences(pages: Sequence[Preferences]) -> Preferences:
-    """Return what all pages have together, with the counts of the last one."""
+    """Return what all pages have together, with the counts of the last one and the scores of the first."""
     queries = tuple(of_query for page in pages for of_query in page.queries)
-    return Preferences(queries, answered_count=pages[-1].answered_count, gathered=pages[-1].gathered)
+    return replace(pages[-1], queries=queries, scores=pages[0].scores, compared_count=pages[0].compared_count)

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from topk_bandit.domain.studies import AnswerKind, AnswerOutcome, DesignProgress, DesignState
+from topk_bandit.domain.studies import (
+    AnswerKind,
+    AnswerOutcome,
+    DesignProgress,
+    DesignState,
+    ModelScore,
+    PreferenceModel,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,7 +30,9 @@ __all__ = [
     "GivenAnswer",
     "ImportedAnswers",
     "ItemPreference",
+    "ModelScore",
     "PastAnswer",
+    "PreferenceModel",
     "Preferences",
     "QueryPreferences",
     "Question",
@@ -56,6 +65,10 @@ class Study:
     designed_item_count
         How many items are in any list of the design: the others are never asked about. 0 before there is a design, and
         in lists of studies.
+    model
+        How utilities are learned; None in lists of studies.
+    stream_rate
+        Of a model that is a stream; None for the service's own, and in lists of studies.
     """
 
     name: str
@@ -74,6 +87,8 @@ class Study:
     queries: Mapping[str, tuple[float, ...]]
     features_alone: bool = False
     designed_item_count: int = 0
+    model: PreferenceModel | None = None
+    stream_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +231,21 @@ class Preferences:
         How many answers it comes from, imported ones included.
     gathered
         How much of the information they gathered, 0 to 1.
+    model
+        What utilities were learned by.
+    scores
+        How well each model that the answers allow predicts those that it did not learn from, best first; empty unless
+        models were to be compared, and for fewer than 10 answers.
+    compared_count
+        How many answers were predicted for them.
     """
 
     queries: tuple[QueryPreferences, ...]
     answered_count: int
     gathered: float
+    model: PreferenceModel | None = None
+    scores: tuple[ModelScore, ...] = ()
+    compared_count: int = 0
 
     @property
     def items(self) -> tuple[ItemPreference, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         GivenAnswer,
         ImportedAnswers,
         PastAnswer,
+        PreferenceModel,
         Preferences,
         Questions,
         Study,
@@ -56,6 +57,8 @@ class Studies(BaseClient):
         queries: Mapping[str, Iterable[float]] | None = None,
         item_schema: Iterable[Feature] | None = None,
         features_alone: bool = False,
+        model: PreferenceModel | str | None = None,
+        stream_rate: float | None = None,
         timeout: float | None = None,
     ) -> Design:
         """Create a study and begin its design, or return the design of the equal one that is there.
@@ -77,6 +80,11 @@ class Studies(BaseClient):
             Ask for what features tell alone: then many items may never be asked about, and what is particular to them
             stays unknown. By default a design of at most 300 items is for their own parts, too: each is asked about as
             soon as the budget has about four places for it.
+        model
+            How utilities are learned, such as "variational_tilted"; see `PreferenceModel`. None: "plackett_luce", and
+            "least_squares" for ratings.
+        stream_rate
+            How fast the steps of "stream_squared" and "stream_logistic" shrink; None is 0.1.
         """
         operation = self._studies.create_study(
             study,
@@ -87,6 +95,8 @@ class Studies(BaseClient):
             queries=queries,
             item_schema=item_schema,
             features_alone=features_alone,
+            model=model,
+            stream_rate=stream_rate,
         )
         return self._run(operation, timeout)
 
@@ -215,7 +225,26 @@ class Studies(BaseClient):
         """Return with which row an import of answers goes on; 0 for one that has not begun."""
         return self._run(self._studies.get_answer_import(study, import_id), timeout)
 
-    def get_preferences(self, study: str, *, timeout: float | None = None) -> Preferences:
-        """Return what the answers say of each item, for each query; `timeout` is for each page of it."""
-        pages = list(self._pages(lambda token: self._studies.preferences(study, token), timeout))
-        return merged_preferences(pages)
+    def get_preferences(
+        self,
+        study: str,
+        *,
+        model: PreferenceModel | str | None = None,
+        compare: bool = False,
+        timeout: float | None = None,
+    ) -> Preferences:
+        """Return what the answers say of each item, for each query; `timeout` is for each page of it.
+
+        Parameters
+        ----------
+        model
+            How to learn from the answers; None is the study's own model.
+        compare
+            Also return how well each model that the answers allow predicts answers that it did not learn from. This may
+            take some seconds.
+        """
+
+        def page_after(token: str) -> Operation[Page[Preferences]]:
+            return self._studies.preferences(study, token, model=model, compare=compare)
+
+        return merged_preferences(list(self._pages(page_after, timeout)))

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
+    "DEFAULT_STREAM_RATE",
+    "LARGEST_STREAM_RATE",
     "MAX_BUDGET",
     "MAX_LIST_SIZE",
     "MAX_STUDY_MAGNITUDE",
+    "MODELS_OF",
+    "SMALLEST_STREAM_RATE",
+    "STREAMS",
     "Answer",
     "AnswerKind",
     "AnswerOutcome",
@@ -34,7 +42,9 @@ __all__ = [
     "GivenRatings",
     "ItemPreference",
     "LoggedStudyEvent",
+    "ModelScore",
     "PastAnswer",
+    "PreferenceModel",
     "Preferences",
     "QueryPreferences",
     "Question",
@@ -84,6 +94,43 @@ class AnswerKind(StrEnum):
     PAIR = "pair"
 
 
+class PreferenceModel(StrEnum):
+    """How utilities are learned from answers; see ``preferences.study_models``."""
+
+    PLACKETT_LUCE = "plackett_luce"
+    VARIATIONAL_TILTED = "variational_tilted"
+    VARIATIONAL_QUADRATIC = "variational_quadratic"
+    PAIRWISE = "pairwise"
+    AGGREGATION_SQUARED = "aggregation_squared"
+    AGGREGATION_LOGISTIC = "aggregation_logistic"
+    STREAM_SQUARED = "stream_squared"
+    STREAM_LOGISTIC = "stream_logistic"
+    LEAST_SQUARES = "least_squares"
+
+
+_OF_ORDERS = tuple(model for model in PreferenceModel if model is not PreferenceModel.LEAST_SQUARES)
+
+MODELS_OF: Mapping[AnswerKind, tuple[PreferenceModel, ...]] = {
+    AnswerKind.RATINGS: (
+        PreferenceModel.LEAST_SQUARES,
+        PreferenceModel.AGGREGATION_SQUARED,
+        PreferenceModel.STREAM_SQUARED,
+    ),
+    AnswerKind.RANKING: _OF_ORDERS,
+    AnswerKind.CHOICE: _OF_ORDERS,
+    AnswerKind.PAIR: _OF_ORDERS,
+}
+"""The models that learn from answers of a kind; the first is that of a study without a choice."""
+
+STREAMS = (PreferenceModel.STREAM_SQUARED, PreferenceModel.STREAM_LOGISTIC)
+"""The models that take one step for each pair."""
+
+SMALLEST_STREAM_RATE = 1e-6
+LARGEST_STREAM_RATE = 1e3
+DEFAULT_STREAM_RATE = 0.1
+"""How fast the steps of a stream shrink: step t has a size of 2 / (rate t + 2 C)."""
+
+
 @dataclass(frozen=True, slots=True)
 class StudyItem:
     """An item that people are asked about, with its features: no item of a study has any, or all have as many."""
@@ -116,6 +163,10 @@ class StudySettings:
         How many questions are asked at most.
     features_alone
         Whether the design is for what features tell alone, so that many items may never be asked about.
+    model
+        One of `MODELS_OF` the kind of answer; None is the first of these.
+    stream_rate
+        Of a model that is a stream; None is `DEFAULT_STREAM_RATE`.
     """
 
     items: tuple[StudyItem, ...]
@@ -124,6 +175,13 @@ class StudySettings:
     list_size: int
     budget: int
     features_alone: bool = False
+    model: PreferenceModel | None = None
+    stream_rate: float | None = None
+
+    @property
+    def chosen_model(self) -> PreferenceModel:
+        """The model that the study learns by."""
+        return self.model or MODELS_OF[self.answer_kind][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +472,23 @@ class QueryPreferences:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelScore:
+    """How well a model predicts answers that it did not learn from, in nats an answer.
+
+    Attributes
+    ----------
+    behind, behind_standard_error
+        By how much the best model's mean is larger, 0 for that one.
+    """
+
+    model: PreferenceModel
+    log_probability: float
+    standard_error: float
+    behind: float
+    behind_standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
 class Preferences:
     """What was learned, for some of the queries.
 
@@ -425,9 +500,18 @@ class Preferences:
         As in `QuestionBatch`; 0 without a design.
     total
         How many queries there are, 1 in a study without queries.
+    model
+        What utilities were learned by.
+    scores
+        Of the models that the answers allow, best first; empty unless they were to be compared.
+    compared
+        How many answers were predicted for them.
     """
 
     answered: int
     gathered: float
     total: int
     queries: tuple[QueryPreferences, ...]
+    model: PreferenceModel
+    scores: tuple[ModelScore, ...] = ()
+    compared: int = 0

@@ -123,7 +123,7 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         """Return the preferences that follow from the answers."""
         name, page = converters.preferences_page(request)
         preferences = await self._use_cases.get_preferences(
-            name, after=page.after, queries=page.queries, items=page.items
+            name, after=page.after, queries=page.queries, items=page.items, model=page.model, compare=page.compare
         )
         return converters.preferences_to_proto(preferences, after=page.after)
 

@@ -11,15 +11,20 @@ from grpc import StatusCode
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import (
+    LARGEST_STREAM_RATE,
     MAX_BUDGET,
     MAX_LIST_SIZE,
     MAX_STUDY_MAGNITUDE,
+    MODELS_OF,
+    SMALLEST_STREAM_RATE,
+    STREAMS,
     AnswerKind,
     AnswerOutcome,
     DesignState,
     GivenChoice,
     GivenRanking,
     GivenRatings,
+    PreferenceModel,
     StudyItem,
     StudyQuery,
     StudySettings,
@@ -30,7 +35,7 @@ from topk_bandit.rpc.failures import Failure, internal_failure, status
 from topk_bandit.rpc.study_features import encode_named, refuse_named
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.wire.forms import timestamp
-from topk_bandit.wire.studies import ITEM, KINDS, OUTCOMES, PREFERENCES, PROGRESS, QUERY, STATES
+from topk_bandit.wire.studies import ITEM, KINDS, MODELS, OUTCOMES, PREFERENCES, PROGRESS, QUERY, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +112,33 @@ def study_creation(request: pb.CreateStudyRequest) -> tuple[StudyName, StudySett
         list_size=_list_size(study, kind),
         budget=fields.integer("study.budget", study.budget, low=1, high=MAX_BUDGET),
         features_alone=study.features_alone,
+        model=_model(study, kind),
+        stream_rate=_stream_rate(study),
     )
+
+
+def _model(study: pb.Study, kind: AnswerKind) -> PreferenceModel | None:
+    """Return the model of a study; None is the first that its answers allow, whether it was named or not."""
+    model, allowed = _read_model("study.model", study.model), MODELS_OF[kind]
+    if model is not None and model not in allowed:
+        raise InvalidArgumentError("study.model", f"must be one of {', '.join(allowed)} for {kind}, not {model}")
+    return None if model is allowed[0] else model
+
+
+def _read_model(path: str, number: int) -> PreferenceModel | None:
+    """Return the model of a number of the wire; None for zero."""
+    if number and number not in MODELS.values:
+        raise InvalidArgumentError(path, f"must be one of {', '.join(PreferenceModel)}, not {number}")
+    return MODELS.values.get(number)
+
+
+def _stream_rate(study: pb.Study) -> float | None:
+    path = "study.stream_rate"
+    if not study.HasField("stream_rate"):
+        return None
+    if MODELS.values.get(study.model) not in STREAMS:
+        raise InvalidArgumentError(path, f"is of a model that is a stream: {', '.join(STREAMS)}")
+    return fields.number(path, study.stream_rate, low=SMALLEST_STREAM_RATE, high=LARGEST_STREAM_RATE)
 
 
 def _items(study: pb.Study) -> tuple[StudyItem, ...]:
@@ -188,6 +219,9 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None, *
     )
     if settings is not None:
         study.features_alone, study.designed_item_count = settings.features_alone, designed_items
+        study.model = MODELS.write(settings.chosen_model)
+        if settings.stream_rate is not None:
+            study.stream_rate = settings.stream_rate
         study.items.extend(map(ITEM.write, settings.items))
         study.queries.extend(map(QUERY.write, settings.queries))
     return study
@@ -304,11 +338,16 @@ def outcome_to_proto(outcome: AnswerOutcome | status_pb2.Status) -> pb.AnswerRes
 
 @dataclass(frozen=True, slots=True)
 class QueryPage:
-    """Queries asked for: up to `queries` of them, with up to `items` items together, from number `after` on."""
+    """Queries asked for: up to `queries` of them, with up to `items` items together, from number `after` on.
+
+    `model` is by which model, None for the study's, and `compare` whether models are to be compared.
+    """
 
     after: int
     queries: int
     items: int
+    model: PreferenceModel | None
+    compare: bool
 
 
 def preferences_page(request: pb.GetPreferencesRequest) -> tuple[StudyName, QueryPage]:
@@ -318,7 +357,9 @@ def preferences_page(request: pb.GetPreferencesRequest) -> tuple[StudyName, Quer
     after = fields.page_token("page_token", request.page_token) or "0"
     if not (after.isdecimal() and len(after) <= len(str(MAX_STUDY_QUERIES))):
         raise fields.unknown_token("page_token", request.page_token)
-    return name, QueryPage(after=int(after), queries=size, items=_ITEMS_PER_PAGE)
+    model = _read_model("model", request.model)
+    page = QueryPage(after=int(after), queries=size, items=_ITEMS_PER_PAGE, model=model, compare=request.compare)
+    return name, page
 
 
 def preferences_to_proto(preferences: Preferences, *, after: int) -> pb.GetPreferencesResponse:

@@ -32,12 +32,13 @@ __all__ = [
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _RULES = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _RULES = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
-designs are for features alone. And with rules of slates, in settings and requests, and those that were relaxed.
+designs are for features alone, or that have a model of their own. And with rules of slates, in settings and requests,
+and those that were relaxed.
 """
 
 NEWEST = 2
@@ -85,6 +86,8 @@ def check_study_version(settings: StudySettings, version: int) -> None:
     """Refuse settings of a study that a data version can't say, as `check_data_version` does."""
     if settings.features_alone:
         _check_in_force("study.features_alone", _FEATURES_ALONE, version)
+    if settings.model is not None or settings.stream_rate is not None:
+        _check_in_force("study.model", _MODELS, version)
 
 
 def check_item_values(version: int, *item_values: Mapping[str, float] | ItemValues | None) -> None:

@@ -26,6 +26,7 @@ from topk_bandit.domain.studies import (
     DesignProgress,
     DesignRestarted,
     PastAnswer,
+    PreferenceModel,
     QuestionAnswered,
     QuestionList,
     QuestionsAsked,
@@ -149,7 +150,11 @@ class _Features(Layout):
 
 
 def _settings_document(settings: StudySettings) -> Document:
-    alone: Document = {"features_alone": True} if settings.features_alone else {}
+    chosen: Document = {
+        **({"features_alone": True} if settings.features_alone else {}),
+        **({"model": settings.model} if settings.model else {}),
+        **({} if settings.stream_rate is None else {"stream_rate": plain(settings.stream_rate)}),
+    }
     return {
         "items": [item.item_id for item in settings.items],
         "item_features": _features_document([item.features for item in settings.items]),
@@ -158,7 +163,7 @@ def _settings_document(settings: StudySettings) -> Document:
         "answer_kind": settings.answer_kind,
         "list_size": settings.list_size,
         "budget": settings.budget,
-        **alone,
+        **chosen,
     }
 
 
@@ -171,6 +176,8 @@ class _Settings(Layout):
     list_size: int
     budget: int
     features_alone: Literal[True] | UnsetType = UNSET
+    model: PreferenceModel | UnsetType = UNSET
+    stream_rate: float | UnsetType = UNSET
 
     def read(self) -> StudySettings:
         items = map(StudyItem, self.items, self.item_features.rows(len(self.items)))
@@ -182,6 +189,8 @@ class _Settings(Layout):
             list_size=self.list_size,
             budget=self.budget,
             features_alone=self.features_alone is True,
+            model=None if self.model is UNSET else self.model,
+            stream_rate=None if self.stream_rate is UNSET else self.stream_rate,
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,7 +22,14 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.quotas import Quota
-from topk_bandit.domain.studies import AnswerOutcome, DesignCancelled, DesignState, QuestionBatch, StudyName
+from topk_bandit.domain.studies import (
+    MODELS_OF,
+    AnswerOutcome,
+    DesignCancelled,
+    DesignState,
+    QuestionBatch,
+    StudyName,
+)
 from topk_bandit.store.data_versions import check_study_version
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
 from topk_bandit.studies.exports import read_study_page
@@ -39,8 +47,15 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import Prior
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.domain.quotas import Quotas
-    from topk_bandit.domain.studies import Answer, GivenAnswer, Preferences, StudySettings
-    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.domain.studies import (
+        Answer,
+        GivenAnswer,
+        ModelScore,
+        PreferenceModel,
+        Preferences,
+        StudySettings,
+    )
+    from topk_bandit.preferences.study_models import LearnedUtilities
     from topk_bandit.store.line_imports import Lines, Receipt
     from topk_bandit.store.log import ImportOutcome, ImportProgress
     from topk_bandit.store.study_log import AskOutcome, StudyRecord, StudyStore
@@ -215,20 +230,43 @@ class Studies:
         """Return how far an import of answers is."""
         return await self._store.find_import(name, import_id)
 
-    async def get_preferences(self, name: StudyName, *, after: int, queries: int, items: int) -> Preferences:
+    async def get_preferences(
+        self,
+        name: StudyName,
+        *,
+        after: int,
+        queries: int,
+        items: int,
+        model: PreferenceModel | None = None,
+        compare: bool = False,
+    ) -> Preferences:
         """Return what was learned, from query number `after` on.
 
         Parameters
         ----------
         queries, items
             For how many queries at most, with how many items together; but at least for one query.
+        model
+            By which model; None is the study's own.
+        compare
+            Whether to compare all models that the answers allow.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Naming ``model``: it does not learn from the study's kind of answers.
         """
         async with self._cache.use(name) as entry:
+            _check_model(entry, model)
             prepared = entry.prepare_analysis()
-        analysis, learned = await self._learn(entry, prepared)
-        return await self._in_thread(
-            partial(make_preferences, analysis, learned, after=after, queries=queries, items=items)
+        analysis, learned = await self._learn(entry, prepared, model)
+        found = await self._in_thread(
+            partial(make_preferences, analysis, learned, by=model, after=after, queries=queries, items=items)
         )
+        if not compare:
+            return found
+        scores, compared = await self._compare(entry, analysis)
+        return replace(found, scores=scores, compared=compared)
 
     async def prior(self, tenant: str, study: str, *, context_dim: int) -> Prior:
         """Return what a study hands to a bandit of the same tenant whose contexts have `context_dim` numbers.
@@ -287,22 +325,37 @@ class Studies:
         ]
 
     async def _learn(
-        self, entry: CachedStudy, prepared: Callable[[], StudyAnalysis]
-    ) -> tuple[StudyAnalysis, UtilityPosterior]:
+        self, entry: CachedStudy, prepared: Callable[[], StudyAnalysis], model: PreferenceModel | None = None
+    ) -> tuple[StudyAnalysis, LearnedUtilities]:
         """Return an analysis and what it learns, computed only if other answers were learned from before.
 
         The study may be used meanwhile.
         """
         analysis = await self._in_thread(prepared)
-        model = analysis.model
-        key = model.incarnation, len(model.answers), len(model.imported)
+        chosen = model or analysis.model.settings.chosen_model
         async with entry.learning:
-            if entry.learned is None or entry.learned[0] != key:
-                entry.learned = key, await self._in_thread(analysis.learn)
-            return analysis, entry.learned[1]
+            learned = entry.learned_from(analysis.model)
+            if chosen not in learned.utilities:
+                learned.utilities[chosen] = await self._in_thread(partial(analysis.learn, chosen))
+            return analysis, learned.utilities[chosen]
+
+    async def _compare(self, entry: CachedStudy, analysis: StudyAnalysis) -> tuple[tuple[ModelScore, ...], int]:
+        """Return what `StudyAnalysis.compare` does, computed only if other answers were compared before."""
+        async with entry.comparing:
+            learned = entry.learned_from(analysis.model)
+            if learned.scores is None:
+                learned.scores = await self._in_thread(analysis.compare)
+            return learned.scores
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _check_model(entry: CachedStudy, model: PreferenceModel | None) -> None:
+    allowed = MODELS_OF[entry.model.settings.answer_kind]
+    if model is not None and model not in allowed:
+        names = ", ".join(allowed)
+        raise InvalidArgumentError("model", f"must be one that the study's answers allow: {names}; not {model}")
 
 
 def _read(

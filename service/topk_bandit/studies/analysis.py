@@ -14,17 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
-from topk_bandit.domain.studies import AnswerKind, ChoiceAnswer, RankingAnswer, RatingsAnswer
-from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.domain.studies import MODELS_OF, AnswerKind, ChoiceAnswer, RankingAnswer, RatingsAnswer
 from topk_bandit.preferences.designs.optimal import SubsetDesign
+from topk_bandit.preferences.held_out import compare_models
 from topk_bandit.preferences.questions import choose_next_lists, count_answers
+from topk_bandit.preferences.study_models import RatedLists, fit
+from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from topk_bandit.domain.studies import Answer, QuestionList
-    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.domain.studies import Answer, ModelScore, PreferenceModel, QuestionList
     from topk_bandit.preferences.questions import QuestionPool
+    from topk_bandit.preferences.study_models import LearnedUtilities, StudyAnswers
+    from topk_bandit.preferences.tiers import Tiers
     from topk_bandit.studies.model import StudyModel
 
 __all__ = ["Gathered", "StudyAnalysis", "count_imported"]
@@ -32,7 +35,7 @@ __all__ = ["Gathered", "StudyAnalysis", "count_imported"]
 Gathered: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]
 """How many answers are about each list of the design, and the information of all others."""
 
-_Kind = TypeVar("_Kind", RatingsAnswer, RankingAnswer, ChoiceAnswer)
+_Kind = TypeVar("_Kind", bound="Answer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +72,36 @@ class StudyAnalysis:
             list_size=self.model.settings.list_size,
         )
 
-    def learn(self) -> UtilityPosterior:
-        """Return what the answers show of utilities.
+    def learn(self, model: PreferenceModel | None = None) -> LearnedUtilities:
+        """Return what the answers show of utilities, by a model or by the study's own.
 
         Raises
         ------
         NotReadyError
-            PREFERENCES_UNDETERMINED: they do not determine utilities.
+            PREFERENCES_UNDETERMINED: they do not determine utilities. MODEL_TOO_SLOW: the model would take minutes.
         """
+        settings = self.model.settings
         try:
-            return self.pool.learn(self._read_answers())
+            return fit(
+                model or settings.chosen_model, self.pool, self._read_answers(), stream_rate=settings.stream_rate
+            )
         except InvalidArgumentError as error:
-            raise NotReadyError("PREFERENCES_UNDETERMINED", f"the answers do not tell utilities: {error}") from error
+            raise _explain(error) from error
+
+    def compare(self) -> tuple[tuple[ModelScore, ...], int]:
+        """Return how well each model that the answers allow predicts them; see `held_out.compare_models`.
+
+        Raises
+        ------
+        NotReadyError
+            As `learn` has it.
+        """
+        settings = self.model.settings
+        models = MODELS_OF[settings.answer_kind]
+        try:
+            return compare_models(models, self.pool, self._read_answers(), stream_rate=settings.stream_rate)
+        except InvalidArgumentError as error:
+            raise _explain(error) from error
 
     @cached_property
     def _design(self) -> SubsetDesign:
@@ -102,25 +123,33 @@ class StudyAnalysis:
         """Return how often each list of the design occurs."""
         return np.bincount(np.fromiter(lists, dtype=np.int64), minlength=len(self._rows))
 
-    def _read_answers(self) -> Orderings | Ratings:
+    def _read_answers(self) -> StudyAnswers:
         """Return the answers in the form that preference models take."""
         n_rows = len(self.pool.span.coordinates)
         imported = self.model.imported.merge().values()
         shown = [self._rows[number] for number in self._answered_lists]
         shown += _rows_of(self.pool, (past.shown for past in imported))
         answers = [*self.model.answers.merge().values(), *(past.answer for past in imported)]
-        match self.model.settings.answer_kind:
-            case AnswerKind.RATINGS:
-                values = [value for answer in answers for value in _expect(answer, RatingsAnswer).values]
-                return Ratings.of([row for rows in shown for row in rows], values, n_items=n_rows)
-            case AnswerKind.RANKING:
-                orders = [_expect(answer, RankingAnswer).places for answer in answers]
-                ranked = [[rows[place] for place in places] for rows, places in zip(shown, orders, strict=True)]
-                return Orderings.from_rankings(ranked, n_items=n_rows)
-            case AnswerKind.CHOICE | AnswerKind.PAIR:
-                places = [_expect(answer, ChoiceAnswer).place for answer in answers]
-                chosen = [rows[place] for rows, place in zip(shown, places, strict=True)]
-                return Orderings.from_choices(chosen, shown, n_items=n_rows)
+        if self.model.settings.answer_kind is AnswerKind.RATINGS:
+            return RatedLists(shown, [_expect(answer, RatingsAnswer).values for answer in answers], n_rows)
+        return TieredAnswers.of(list(map(_tiers_of, answers, shown)), n_items=n_rows)
+
+
+def _tiers_of(answer: Answer, rows: Sequence[int]) -> Tiers:
+    """Return the rows of an answer in tiers, best first."""
+    match answer:
+        case RankingAnswer(places):
+            return [[rows[place]] for place in places]
+        case ChoiceAnswer(place):
+            return [[rows[place]], [row for row in rows if row != rows[place]]]
+        case _:
+            raise CorruptDataError(f"a study that takes orders has {answer!r}")
+
+
+def _explain(error: InvalidArgumentError) -> NotReadyError:
+    if error.field == "model":
+        return NotReadyError("MODEL_TOO_SLOW", error.problem)
+    return NotReadyError("PREFERENCES_UNDETERMINED", f"the answers do not tell utilities: {error}")
 
 
 def _rows_of(pool: QuestionPool, lists: Iterable[QuestionList]) -> list[list[int]]:

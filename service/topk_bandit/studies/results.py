@@ -18,8 +18,8 @@ from topk_bandit.studies.pool import features_of_items
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.studies import StudyName
-    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.domain.studies import PreferenceModel, StudyName
+    from topk_bandit.preferences.study_models import LearnedUtilities
     from topk_bandit.preferences.utilities import Utilities
     from topk_bandit.studies.analysis import StudyAnalysis
     from topk_bandit.studies.model import StudyModel
@@ -28,22 +28,32 @@ __all__ = ["check_is_prior", "make_preferences", "make_prior"]
 
 
 def make_preferences(
-    analysis: StudyAnalysis, learned: UtilityPosterior, *, after: int, queries: int, items: int
+    analysis: StudyAnalysis,
+    learned: LearnedUtilities,
+    *,
+    by: PreferenceModel | None = None,
+    after: int,
+    queries: int,
+    items: int,
 ) -> Preferences:
-    """Return what was learned, from query number `after` on; see `Studies.get_preferences`."""
+    """Return what was learned by a model or the study's own, from query number `after` on.
+
+    See `Studies.get_preferences`.
+    """
     model = analysis.model
     item_ids = [item.item_id for item in model.settings.items]
     query_ids = [query.query_id for query in model.settings.queries] or [""]
     end = after + max(1, min(queries, items // len(item_ids)))
-    utilities = analysis.pool.predict_utilities(learned)[after:end]
+    shown = query_ids[after:end]
     return Preferences(
         answered=model.answer_count,
         gathered=analysis.measure_efficiency() if model.design else 0.0,
         total=len(query_ids),
         queries=tuple(
-            QueryPreferences(query, _sort_items(item_ids, of_query))
-            for query, of_query in zip(query_ids[after:end], utilities, strict=True)
+            QueryPreferences(query, _sort_items(item_ids, learned.of_query(number)))
+            for number, query in enumerate(shown, start=after)
         ),
+        model=by or model.settings.chosen_model,
     )
 
 
@@ -72,22 +82,21 @@ def check_is_prior(name: StudyName, model: StudyModel, *, context_dim: int) -> N
         raise InvalidArgumentError("prior_study", problem)
 
 
-def make_prior(study: str, analysis: StudyAnalysis, learned: UtilityPosterior) -> Prior:
+def make_prior(study: str, analysis: StudyAnalysis, learned: LearnedUtilities) -> Prior:
     """Return what a study hands to a bandit; see `Studies.prior`."""
     model = analysis.model
     make = _make_slopes if model.settings.queries else _make_constants
     return Prior(study, model.answer_count, make(analysis, learned))
 
 
-def _make_constants(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple[ItemUtility, ...]:
-    [utilities] = analysis.pool.predict_utilities(learned)
-    items, means = analysis.model.settings.items, utilities.mean.tolist()
+def _make_constants(analysis: StudyAnalysis, learned: LearnedUtilities) -> tuple[ItemUtility, ...]:
+    items, means = analysis.model.settings.items, learned.of_query(0).mean.tolist()
     return tuple(ItemUtility(item.item_id, constant) for item, constant in zip(items, means, strict=True))
 
 
-def _make_slopes(analysis: StudyAnalysis, learned: UtilityPosterior) -> tuple[ItemUtility, ...]:
+def _make_slopes(analysis: StudyAnalysis, learned: LearnedUtilities) -> tuple[ItemUtility, ...]:
     items, features = analysis.model.settings.items, features_of_items(analysis.model.settings)
-    weights = (analysis.pool.span.basis @ learned.posterior.mean).reshape(-1, features.shape[1])
+    weights = (analysis.pool.span.basis @ learned.weights).reshape(-1, features.shape[1])
     slopes = ((features - features.mean(axis=0)) @ weights.T).tolist()
-    own = (learned.own.mean - learned.own.mean.mean()).tolist()  # what an item has for every query alike
+    own = (learned.own - learned.own.mean()).tolist()  # what an item has for every query alike
     return tuple(ItemUtility(item.item_id, *row) for item, *row in zip(items, own, map(tuple, slopes), strict=True))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,35 @@ from topk_bandit.studies.pool import build_pool
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from topk_bandit.domain.studies import StudyName
-    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.domain.studies import ModelScore, PreferenceModel, StudyName
     from topk_bandit.preferences.questions import QuestionPool
+    from topk_bandit.preferences.study_models import LearnedUtilities
     from topk_bandit.store.study_log import StudyLogSlice, StudyRecord, StudyStore
     from topk_bandit.studies.analysis import Gathered
     from topk_bandit.studies.model import StudyModel
 
-__all__ = ["CachedStudy", "StudyCache"]
+__all__ = ["CachedStudy", "Learned", "StudyCache"]
 
 EVENTS_PER_READ = 1024
+
+
+@dataclass(slots=True)
+class Learned:
+    """What was learned from as many answers as `key` says, as far as it was asked for.
+
+    Attributes
+    ----------
+    key
+        Incarnation, and numbers of answers and of imported ones.
+    utilities
+        By model.
+    scores
+        How well models predict the answers, and how many were predicted; None before that was asked for.
+    """
+
+    key: tuple[str, int, int]
+    utilities: dict[PreferenceModel, LearnedUtilities] = field(default_factory=dict)
+    scores: tuple[tuple[ModelScore, ...], int] | None = None
 
 
 class CachedStudy:
@@ -42,15 +62,15 @@ class CachedStudy:
         Held by whoever uses the study.
     learning
         Held while utilities are learned from the answers, so that this is done once.
-    learned
-        Incarnation, numbers of answers and of imported ones, and what they show of utilities; None before that was
-        asked for.
+    comparing
+        Held while models are compared, likewise.
     """
 
     def __init__(self, name: StudyName, store: StudyStore) -> None:
         self.in_use = asyncio.Lock()
         self.learning = asyncio.Lock()
-        self.learned: tuple[tuple[str, int, int], UtilityPosterior] | None = None
+        self.comparing = asyncio.Lock()
+        self._learned: Learned | None = None
         self._name = name
         self._store = store
         self._model: StudyModel | None = None
@@ -76,6 +96,13 @@ class CachedStudy:
     def is_empty(self) -> bool:
         """Whether nothing was folded yet."""
         return self._model is None
+
+    def learned_from(self, model: StudyModel) -> Learned:
+        """Return what was learned from a model's answers so far; that from others is forgotten."""
+        key = model.incarnation, len(model.answers), len(model.imported)
+        if self._learned is None or self._learned.key != key:
+            self._learned = Learned(key)
+        return self._learned
 
     def prepare_analysis(self) -> Callable[[], StudyAnalysis]:
         """Return a function that makes the analysis of the study as it is now.

@@ -10,6 +10,19 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class PreferenceModel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PREFERENCE_MODEL_UNSPECIFIED: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_PLACKETT_LUCE: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_VARIATIONAL_TILTED: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_VARIATIONAL_QUADRATIC: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_PAIRWISE: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_AGGREGATION_SQUARED: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_AGGREGATION_LOGISTIC: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_STREAM_SQUARED: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_STREAM_LOGISTIC: _ClassVar[PreferenceModel]
+    PREFERENCE_MODEL_LEAST_SQUARES: _ClassVar[PreferenceModel]
+
 class AnswerKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ANSWER_KIND_UNSPECIFIED: _ClassVar[AnswerKind]
@@ -31,6 +44,16 @@ class AnswerOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ANSWER_OUTCOME_UNSPECIFIED: _ClassVar[AnswerOutcome]
     ANSWER_OUTCOME_ACCEPTED: _ClassVar[AnswerOutcome]
     ANSWER_OUTCOME_DUPLICATE: _ClassVar[AnswerOutcome]
+PREFERENCE_MODEL_UNSPECIFIED: PreferenceModel
+PREFERENCE_MODEL_PLACKETT_LUCE: PreferenceModel
+PREFERENCE_MODEL_VARIATIONAL_TILTED: PreferenceModel
+PREFERENCE_MODEL_VARIATIONAL_QUADRATIC: PreferenceModel
+PREFERENCE_MODEL_PAIRWISE: PreferenceModel
+PREFERENCE_MODEL_AGGREGATION_SQUARED: PreferenceModel
+PREFERENCE_MODEL_AGGREGATION_LOGISTIC: PreferenceModel
+PREFERENCE_MODEL_STREAM_SQUARED: PreferenceModel
+PREFERENCE_MODEL_STREAM_LOGISTIC: PreferenceModel
+PREFERENCE_MODEL_LEAST_SQUARES: PreferenceModel
 ANSWER_KIND_UNSPECIFIED: AnswerKind
 ANSWER_KIND_RATINGS: AnswerKind
 ANSWER_KIND_RANKING: AnswerKind
@@ -46,7 +69,7 @@ ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
 ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
 
 class Study(_message.Message):
-    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema", "features_alone", "designed_item_count")
+    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema", "features_alone", "designed_item_count", "model", "stream_rate")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +87,8 @@ class Study(_message.Message):
     ITEM_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     FEATURES_ALONE_FIELD_NUMBER: _ClassVar[int]
     DESIGNED_ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    STREAM_RATE_FIELD_NUMBER: _ClassVar[int]
     name: str
     items: _containers.RepeatedCompositeFieldContainer[StudyItem]
     queries: _containers.RepeatedCompositeFieldContainer[StudyQuery]
@@ -81,7 +106,9 @@ class Study(_message.Message):
     item_schema: _features_pb2.FeatureSchema
     features_alone: bool
     designed_item_count: int
-    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., features_alone: bool = ..., designed_item_count: _Optional[int] = ...) -> None: ...
+    model: PreferenceModel
+    stream_rate: float
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., features_alone: bool = ..., designed_item_count: _Optional[int] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., stream_rate: _Optional[float] = ...) -> None: ...
 
 class StudyItem(_message.Message):
     __slots__ = ("item_id", "features", "named_features")
@@ -313,26 +340,50 @@ class GetAnswerImportResponse(_message.Message):
     def __init__(self, next_row: _Optional[int] = ...) -> None: ...
 
 class GetPreferencesRequest(_message.Message):
-    __slots__ = ("study", "page_size", "page_token")
+    __slots__ = ("study", "page_size", "page_token", "model", "compare")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_FIELD_NUMBER: _ClassVar[int]
     study: str
     page_size: int
     page_token: str
-    def __init__(self, study: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    model: PreferenceModel
+    compare: bool
+    def __init__(self, study: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., compare: bool = ...) -> None: ...
 
 class GetPreferencesResponse(_message.Message):
-    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered")
+    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered", "model", "scores", "compared_count")
     PREFERENCES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
     GATHERED_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_COUNT_FIELD_NUMBER: _ClassVar[int]
     preferences: _containers.RepeatedCompositeFieldContainer[QueryPreferences]
     next_page_token: str
     answered_count: int
     gathered: float
-    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ...) -> None: ...
+    model: PreferenceModel
+    scores: _containers.RepeatedCompositeFieldContainer[ModelScore]
+    compared_count: int
+    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., scores: _Optional[_Iterable[_Union[ModelScore, _Mapping]]] = ..., compared_count: _Optional[int] = ...) -> None: ...
+
+class ModelScore(_message.Message):
+    __slots__ = ("model", "log_probability", "standard_error", "behind", "behind_standard_error")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    LOG_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_STANDARD_ERROR_FIELD_NUMBER: _ClassVar[int]
+    model: PreferenceModel
+    log_probability: float
+    standard_error: float
+    behind: float
+    behind_standard_error: float
+    def __init__(self, model: _Optional[_Union[PreferenceModel, str]] = ..., log_probability: _Optional[float] = ..., standard_error: _Optional[float] = ..., behind: _Optional[float] = ..., behind_standard_error: _Optional[float] = ...) -> None: ...
 
 class QueryPreferences(_message.Message):
     __slots__ = ("query_id", "items")

@@ -8,6 +8,8 @@ from topk_bandit.domain.studies import (
     DesignProgress,
     DesignState,
     ItemPreference,
+    ModelScore,
+    PreferenceModel,
     Preferences,
     QueryPreferences,
     Question,
@@ -18,9 +20,21 @@ from topk_bandit.domain.studies import (
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.wire.forms import Enumeration, Form
 
-__all__ = ["ITEM", "KINDS", "OUTCOMES", "PREFERENCES", "PROGRESS", "QUERY", "QUESTIONS", "STATES"]
+__all__ = [
+    "ITEM",
+    "KINDS",
+    "MODELS",
+    "MODEL_SCORE",
+    "OUTCOMES",
+    "PREFERENCES",
+    "PROGRESS",
+    "QUERY",
+    "QUESTIONS",
+    "STATES",
+]
 
 KINDS = Enumeration(AnswerKind, pb.AnswerKind)
+MODELS = Enumeration(PreferenceModel, pb.PreferenceModel)
 STATES = Enumeration(DesignState, pb.StudyState)
 OUTCOMES = Enumeration(AnswerOutcome, pb.AnswerOutcome)
 PROGRESS = Form(DesignProgress, pb.DesignProgress)
@@ -28,10 +42,11 @@ ITEM = Form(StudyItem, pb.StudyItem)
 QUERY = Form(StudyQuery, pb.StudyQuery)
 QUESTIONS = Form(QuestionBatch, pb.NextQuestionsResponse, parts={"questions": Form(Question, pb.Question)})
 _OF_QUERY = Form(QueryPreferences, pb.QueryPreferences, parts={"items": Form(ItemPreference, pb.ItemPreference)})
+MODEL_SCORE = Form(ModelScore, pb.ModelScore, parts={"model": MODELS})
 PREFERENCES = Form(
     Preferences,
     pb.GetPreferencesResponse,
     names={"queries": "preferences"},
-    parts={"queries": _OF_QUERY},
+    parts={"queries": _OF_QUERY, "model": MODELS, "scores": MODEL_SCORE},
     beside={"total"},
 )

@@ -97,6 +97,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_described(tmp_path / "nowhere.csv", kind="item")
 
 
+def ranked(query: int, *items: int) -> Answered:
+    return Answered(query, tuple((item,) for item in items))
+
+
 def answers(
     path: Path, items: Described, queries: Described | None = None, kind: AnswerKind = AnswerKind.RANKING
 ) -> list[Answered]:
@@ -105,15 +109,15 @@ def answers(
 
 def test_answers_are_read_best_first(tmp_path: Path, items: Described, queries: Described) -> None:
     plain = written(tmp_path, "answers.csv", "item_1,item_2,item_3\ncocoa,tea,coffee\ntea,coffee,\n")
-    assert answers(plain, items) == [Answered(0, (2, 0, 1)), Answered(0, (0, 1))]
+    assert answers(plain, items) == [ranked(0, 2, 0, 1), ranked(0, 0, 1)]
     asked = written(tmp_path, "asked.csv", "query,item_1,item_2\nsummer,tea,cocoa\n")
-    assert answers(asked, items, queries, AnswerKind.PAIR) == [Answered(1, (0, 2))]
+    assert answers(asked, items, queries, AnswerKind.PAIR) == [ranked(1, 0, 2)]
     chosen = written(tmp_path, "chosen.csv", "chosen,item_1,item_2,item_3\ncocoa,tea,coffee,cocoa\n")
-    assert answers(chosen, items, kind=AnswerKind.CHOICE) == [Answered(0, (2, 0, 1))]
+    assert answers(chosen, items, kind=AnswerKind.CHOICE) == [Answered(0, ((2,), (0, 1)))]
 
 
 def test_columns_are_found_by_their_names_in_any_order_beside_others(tmp_path: Path, items: Described) -> None:
-    expected = [Answered(0, (2, 0, 1)), Answered(0, (0, 1, 2))]
+    expected = [ranked(0, 2, 0, 1), ranked(0, 0, 1, 2)]
     for header, rows in (
         ("item_1,item_2,item_3", "cocoa,tea,coffee\ntea,coffee,cocoa"),
         ("item_3,item_1,item_2", "coffee,cocoa,tea\ncocoa,tea,coffee"),
@@ -171,10 +175,10 @@ def test_lines_are_those_of_the_file(tmp_path: Path, items: Described) -> None:
 
 def test_ratings_are_read_by_their_places(tmp_path: Path, items: Described, queries: Described) -> None:
     path = written(tmp_path, "answers.csv", "query,item,rating\nsummer,cocoa,-1.5\n")
-    assert answers(path, items, queries, AnswerKind.RATINGS) == [Answered(1, (2,), -1.5)]
+    assert answers(path, items, queries, AnswerKind.RATINGS) == [Answered(1, ((2,),), (-1.5,))]
     wide = "item_1,rating_1,item_2,rating_2,item_3,rating_3\ntea,1,,,cocoa,3\n"
     path = written(tmp_path, "answers.csv", wide)
-    assert answers(path, items, kind=AnswerKind.RATINGS) == [Answered(0, (0,), 1.0), Answered(0, (2,), 3.0)]
+    assert answers(path, items, kind=AnswerKind.RATINGS) == [Answered(0, ((0, 2),), (1.0, 3.0))]
     for text, problem in (
         ("item,rating\ncocoa,inf\n", "line 2, column 'rating': expected a finite number"),
         ("item,rating\ncocoa,-1e7\n", f"line 2, column 'rating': {OUT_OF_RANGE}, got '-1e7'"),
@@ -193,7 +197,7 @@ def test_questions_can_be_read_back_as_answers(tmp_path: Path, items: Described,
     write_questions(path, [(1, (2, 0)), (0, (1, 2))], items=items, queries=queries)
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines == ["question,query,item_1,item_2", "1,summer,cocoa,tea", "2,winter,coffee,cocoa"]
-    assert answers(path, items, queries) == [Answered(1, (2, 0)), Answered(0, (1, 2))]
+    assert answers(path, items, queries) == [ranked(1, 2, 0), ranked(0, 1, 2)]
 
 
 def test_preferences_are_written_best_first(tmp_path: Path, items: Described) -> None:
@@ -260,10 +264,10 @@ def test_a_column_that_seems_to_say_what_was_chosen_is_never_passed_over_unasked
             answers(path, items, kind=kind)
         assert f"column {name!r}: {said}: {remedy}, or pass it over: --ignore {name}" in str(caught.value)
     read = partial(read_answers, path, items=items, queries=None)
-    assert read(Named.of([f"chosen={name}"]), kind=AnswerKind.PAIR)[0] == [Answered(0, (2, 0))]
-    assert read(Named.of([], [name]), kind=AnswerKind.PAIR)[0] == [Answered(0, (0, 2))]
+    assert read(Named.of([f"chosen={name}"]), kind=AnswerKind.PAIR)[0] == [ranked(0, 2, 0)]
+    assert read(Named.of([], [name]), kind=AnswerKind.PAIR)[0] == [ranked(0, 0, 2)]
     chosen = written(tmp_path, "answers.csv", f"item_1,item_2,{name},chosen\ntea,cocoa,tea,cocoa\n")
-    assert answers(chosen, items, kind=AnswerKind.PAIR) == [Answered(0, (2, 0))]
+    assert answers(chosen, items, kind=AnswerKind.PAIR) == [ranked(0, 2, 0)]
 
 
 def test_a_column_of_losers_or_ranks_is_no_column_of_what_was_chosen(tmp_path: Path, items: Described) -> None:
@@ -272,7 +276,7 @@ def test_a_column_of_losers_or_ranks_is_no_column_of_what_was_chosen(tmp_path: P
         with pytest.raises(InvalidArgumentError, match=f"write the items best first, or pass it over: --ignore {name}"):
             answers(path, items, kind=AnswerKind.PAIR)
     path = written(tmp_path, "answers.csv", "item_1,item_2,ResponseId,window\ntea,cocoa,R_1,7\n")
-    assert answers(path, items, kind=AnswerKind.PAIR) == [Answered(0, (0, 2))]
+    assert answers(path, items, kind=AnswerKind.PAIR) == [ranked(0, 0, 2)]
 
 
 def test_a_choice_is_never_passed_over_where_people_rank(tmp_path: Path, items: Described) -> None:
@@ -303,10 +307,10 @@ def test_features_are_those_of_all_rows(tmp_path: Path) -> None:
 def test_orders_of_preflib_are_complete_where_the_file_says_so(tmp_path: Path, items: Described) -> None:
     names = "# alternative name 1: tea\n# ALTERNATIVE NAME 2: coffee\n# Alternative Name 3: cocoa\n"
     whole = written(tmp_path, "votes.soc", f"{names}2: 3,1,2\n")
-    assert answers(whole, items) == [Answered(0, (2, 0, 1))] * 2
+    assert answers(whole, items) == [ranked(0, 2, 0, 1)] * 2
     some = written(tmp_path, "votes.soi", f"# NUMBER VOTERS: 7\n{names}4: 2\n2: 3,1\n1: 1\n")
     found, read = read_answers(some, Named(), kind=AnswerKind.RANKING, items=items, queries=None)
-    assert found == [Answered(0, (2, 0))] * 2
+    assert found == [ranked(0, 2, 0)] * 2
     assert list(read.remarks("an answer")) == ["5 rows say nothing, because they order one item: they are left out"]
     for text, problem in (
         (f"{names}1: 3,1\n", "expected all 3 items, got 2"),

@@ -7,8 +7,14 @@ from pathlib import Path
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_check, add_columns
-from topk_bandit.commands.numbers import count, natural, whole
-from topk_bandit.domain.studies import MAX_BUDGET, AnswerKind
+from topk_bandit.commands.numbers import count, natural, real, whole
+from topk_bandit.domain.studies import (
+    LARGEST_STREAM_RATE,
+    MAX_BUDGET,
+    SMALLEST_STREAM_RATE,
+    AnswerKind,
+    PreferenceModel,
+)
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 
@@ -90,6 +96,24 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
     if answers:
         parser.add_argument("--answers", type=Path, required=True, metavar="FILE", help="what people answered")
         add_columns(parser)
+        parser.add_argument(
+            "--model",
+            type=PreferenceModel,
+            choices=list(PreferenceModel),
+            metavar="MODEL",
+            help=f"how to learn: {', '.join(PreferenceModel)} (default: plackett_luce; ratings: least_squares)",
+        )
+        parser.add_argument(
+            "--stream-rate",
+            type=real(SMALLEST_STREAM_RATE, LARGEST_STREAM_RATE),
+            metavar="RATE",
+            help="how fast the steps of a stream_... model shrink (default: 0.1)",
+        )
+        parser.add_argument(
+            "--compare",
+            action="store_true",
+            help="show how well each model predicts answers that it did not learn from",
+        )
     if questions:
         parser.add_argument(
             "--size", type=count, default=3, metavar="COUNT", help="items in a list (default: 3; a pair: 2)"

@@ -16,12 +16,14 @@ from topk_bandit.commands.study.files import (
     write_preferences,
     write_questions,
 )
-from topk_bandit.commands.study.pictures import draw, table
+from topk_bandit.commands.study.pictures import describe_best, draw, scores_table, table
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
-from topk_bandit.domain.studies import AnswerKind
-from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.domain.studies import MODELS_OF, STREAMS, AnswerKind
 from topk_bandit.preferences.designs.optimal import Feedback
+from topk_bandit.preferences.held_out import FEWEST_COMPARED, compare_models
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists, count_answers
+from topk_bandit.preferences.study_models import RatedLists, fit
+from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
     import argparse
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.commands.study.files import Answered
+    from topk_bandit.domain.studies import PreferenceModel
     from topk_bandit.preferences.designs.optimal import Progress as DesignProgress
     from topk_bandit.preferences.designs.optimal import SubsetDesign
+    from topk_bandit.preferences.study_models import StudyAnswers
 
     IntArray = NDArray[np.int64]
 
@@ -97,10 +101,14 @@ class _Study:
 
     def learn(self, answers: Sequence[Answered]) -> None:
         """Write and show the utilities that answers tell of."""
+        model = self._choose_model()
+        said, rate = self._as_arrays(answers), self._given.stream_rate
         self._make_folder()
         with self._console.status(f"Learning from {len(answers)} answers ..."):
-            found = self._pool.learn(self._as_arrays(answers))
-            utilities = self._pool.predict_utilities(found)
+            found = fit(model, self._pool, said, stream_rate=rate)
+            utilities = [found.of_query(query) for query in range(self._pool.n_queries)]
+        if self._given.compare:
+            self._compare(said)
         titles = self._queries.ids if self._queries else (f"{len(answers)} answers",)
         self._write(
             "preferences.csv",
@@ -112,6 +120,28 @@ class _Study:
             self._console.print(f"no figure: {error}", highlight=False, markup=False, soft_wrap=True)
         for of_query, title in list(zip(utilities, titles, strict=True))[:_SHOWN]:
             self._console.print(table(of_query, self._items.ids, title=title))
+
+    def _choose_model(self) -> PreferenceModel:
+        """Return the model that was named, or the first that the answers allow."""
+        allowed = MODELS_OF[self._kind]
+        model: PreferenceModel = self._given.model or allowed[0]
+        if model not in allowed:
+            raise InvalidArgumentError("--model", f"for {self._kind} expected one of {', '.join(allowed)}, got {model}")
+        if self._given.stream_rate is not None and model not in STREAMS and not self._given.compare:
+            raise InvalidArgumentError("--stream-rate", f"is of a model that is a stream: {', '.join(STREAMS)}")
+        return model
+
+    def _compare(self, answers: StudyAnswers) -> None:
+        """Show how well each model predicts answers that it did not learn from."""
+        with self._console.status("Comparing models ..."):
+            scores, count = compare_models(
+                MODELS_OF[self._kind], self._pool, answers, stream_rate=self._given.stream_rate
+            )
+        if not scores:
+            self._console.print(f"Models need {FEWEST_COMPARED} answers to be compared.", highlight=False)
+            return
+        self._console.print(scores_table(scores, count))
+        self._console.print(describe_best(scores), highlight=False, soft_wrap=True)
 
     def list_size(self) -> int:
         """Return how many items a list to ask about has; `InvalidArgumentError` is raised if there are fewer."""
@@ -169,15 +199,17 @@ class _Study:
             return self._pool.design(list_size=size, budget=budget, rng=rng, watch=show)
 
     def _rows(self, answers: Sequence[Answered]) -> list[list[int]]:
-        return [[answer.query * self._pool.n_items + item for item in answer.items] for answer in answers]
+        return [[row for tier in self._tiers(answer) for row in tier] for answer in answers]
 
-    def _as_arrays(self, answers: Sequence[Answered]) -> Orderings | Ratings:
-        rows, count = self._rows(answers), len(self._pool.groups)
+    def _tiers(self, answer: Answered) -> list[list[int]]:
+        first = answer.query * self._pool.n_items
+        return [[first + item for item in tier] for tier in answer.tiers]
+
+    def _as_arrays(self, answers: Sequence[Answered]) -> StudyAnswers:
+        count = len(self._pool.groups)
         if self._kind is AnswerKind.RATINGS:
-            return Ratings.of([row[0] for row in rows], [answer.rating for answer in answers], n_items=count)
-        if self._kind is AnswerKind.CHOICE:
-            return Orderings.from_choices([row[0] for row in rows], rows, n_items=count)
-        return Orderings.from_rankings(rows, n_items=count)
+            return RatedLists(self._rows(answers), [answer.ratings for answer in answers], count)
+        return TieredAnswers.of([self._tiers(answer) for answer in answers], n_items=count)
 
     def _write(self, name: str, write: Callable[[Path], None]) -> None:
         path = self._given.out / name

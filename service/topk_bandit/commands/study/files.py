@@ -65,11 +65,14 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer: indices of its query (0 without queries) and of its items, and the rating if it is one."""
+    """One answer: indices of its query (0 without queries) and of its items in tiers, best first.
+
+    Ratings have one tier, with as many numbers.
+    """
 
     query: int
-    items: tuple[int, ...]
-    rating: float = 0.0
+    tiers: tuple[tuple[int, ...], ...]
+    ratings: tuple[float, ...] = ()
 
 
 def read_described(path: Path, *, kind: str) -> Described:
@@ -125,7 +128,7 @@ def _check_no_row_numbers(path: Path, name: str, column: Sequence[float]) -> Non
 def read_answers(
     path: Path, flags: Named, *, kind: AnswerKind, items: Described, queries: Described | None
 ) -> tuple[list[Answered], Found]:
-    """Return the answers of a file, and what else there is in it; a row of several ratings is one answer each.
+    """Return the answers of a file, and what else there is in it.
 
     Raises
     ------
@@ -140,7 +143,7 @@ def read_answers(
     reading = Reading(path.name, lambda: read_rows(path, orders=True, ignored=flags.ignored), columns)
     found = reading.look_through(skips=False)
     indices = _ItemIndices(_index_by_id(items), None if queries is None else _index_by_id(queries))
-    answers = [one for row in reading.rows() for one in indices.find(row.place, reading.read(row))]
+    answers = [indices.find(row.place, reading.read(row), kind) for row in reading.rows()]
     return answers, found
 
 
@@ -151,17 +154,18 @@ class _ItemIndices:
     items: Mapping[str, int]
     queries: Mapping[str, int] | None
 
-    def find(self, place: str, answer: PastAnswer) -> list[Answered]:
+    def find(self, place: str, answer: PastAnswer, kind: AnswerKind) -> Answered:
         """Return an answer by indices."""
-        query = self._query(place, answer.query)
-        if isinstance(answer.answer, dict):
-            return [Answered(query, (self._item(place, item),), rating) for item, rating in answer.answer.items()]
-        shown = answer.answer if isinstance(answer.answer, list) else self._chosen_first(answer)
-        return [Answered(query, tuple(self._item(place, item) for item in shown))]
+        query, said = self._query(place, answer.query), answer.answer
+        if isinstance(said, dict):
+            return Answered(query, (self._items(place, said),), tuple(said.values()))
+        if kind is AnswerKind.RANKING:
+            return Answered(query, tuple((item,) for item in self._items(place, said)))
+        others = (item for item in answer.shown if item != said)
+        return Answered(query, ((self._item(place, str(said)),), self._items(place, others)))
 
-    @staticmethod
-    def _chosen_first(answer: PastAnswer) -> list[str]:
-        return [str(answer.answer), *(item for item in answer.shown if item != answer.answer)]
+    def _items(self, place: str, items: Iterable[str]) -> tuple[int, ...]:
+        return tuple(self._item(place, item) for item in items)
 
     def _item(self, place: str, item: str) -> int:
         if item not in self.items:

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from topk_bandit.domain.studies import ModelScore
     from topk_bandit.preferences.utilities import Utilities
 
-__all__ = ["draw", "table"]
+__all__ = ["describe_best", "draw", "scores_table", "table"]
 
 _MOST_ITEMS = 30
 _MOST_PANELS = 6
 _BAR = 24
+_CLEAR = 2.0
+"""A difference of so many standard errors shows that a model is worse."""
 
 
 def table(learned: Utilities, items: Sequence[str], *, title: str) -> Table:
@@ -41,6 +44,24 @@ def table(learned: Utilities, items: Sequence[str], *, title: str) -> Table:
     if len(items) > len(shown):
         drawn.caption = f"and {len(items) - len(shown)} more"
     return drawn
+
+
+def scores_table(scores: Sequence[ModelScore], count: int) -> Table:
+    """Return how well models predict so many answers, best first."""
+    drawn = Table(title=Text(f"{count} answers held out", style="table.title"), box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("model", "nats an answer", "± se", "behind", "± se "):
+        drawn.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
+    for one in scores:
+        behind = (f"{one.behind:.4f}", f"{one.behind_standard_error:.4f}") if one.behind else ("", "")
+        drawn.add_row(one.model, f"{one.log_probability:+.4f}", f"{one.standard_error:.4f}", *behind)
+    return drawn
+
+
+def describe_best(scores: Sequence[ModelScore]) -> str:
+    """Return which model explains answers best, and which are not shown to be worse."""
+    near = [one.model for one in scores[1:] if one.behind < _CLEAR * one.behind_standard_error]
+    line = f"{scores[0].model} explains the answers best."
+    return f"{line} Not shown to be worse: {', '.join(near)}." if near else line
 
 
 def draw(path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titles: Sequence[str]) -> None:

@@ -1,0 +1,230 @@
+"""Each model of a study by its name: what it learns of the items and queries of a study from the same answers.
+
+All models take a study's coordinates (`designs.spans`), and give each row a utility with a standard deviation:
+
+- ``PLACKETT_LUCE`` and ``LEAST_SQUARES``: `inference.learn_utilities`, with items' own parts.
+- ``PAIRWISE``: the same for all pairs that the answers order, as if each had been asked about by itself
+  (Bradley-Terry). The pairs of one answer are not independent, so standard deviations are too small.
+- ``VARIATIONAL_...``: `variational.fit` of the weights and the own parts of items in questions, under the most probable
+  prior of ``PLACKETT_LUCE``.
+- ``AGGREGATION_...``: `aggregation.fit` of these pairs with the values 1, or of the differences of ratings.
+- ``STREAM_...``: `Online`, one step for each pair in the order of the answers. It has no spread, so that of
+  `aggregation.fit` with as much of a ridge stands for it.
+
+Utilities of the squared loss are not in the unit of Plackett-Luce's: no item is worth much more than 1 above another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.studies import DEFAULT_STREAM_RATE, PreferenceModel
+from topk_bandit.preferences.answers import Orderings, Ratings
+from topk_bandit.preferences.models import aggregation, variational
+from topk_bandit.preferences.models.comparisons import Comparisons, Loss
+from topk_bandit.preferences.models.variational import Bound
+from topk_bandit.preferences.tiers import TieredAnswers
+from topk_bandit.preferences.utilities import Gaussian, Utilities
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topk_bandit.preferences.answers import IntArray
+    from topk_bandit.preferences.inference import UtilityPosterior
+    from topk_bandit.preferences.questions import QuestionPool
+    from topk_bandit.preferences.utilities import FloatArray
+
+__all__ = ["LearnedUtilities", "RatedLists", "StudyAnswers", "fit"]
+
+_RIDGE_RATIO = 0.1
+"""The ridge of weights over that of residuals, as `aggregation.fit` has it by default."""
+
+_LOSSES = {
+    PreferenceModel.AGGREGATION_SQUARED: Loss.SQUARED,
+    PreferenceModel.AGGREGATION_LOGISTIC: Loss.LOGISTIC,
+    PreferenceModel.STREAM_SQUARED: Loss.SQUARED,
+    PreferenceModel.STREAM_LOGISTIC: Loss.LOGISTIC,
+}
+_BOUNDS = {
+    PreferenceModel.VARIATIONAL_TILTED: Bound.TILTED,
+    PreferenceModel.VARIATIONAL_QUADRATIC: Bound.QUADRATIC,
+}
+_MOST_WORK = {Bound.TILTED: 2e10, Bound.QUADRATIC: 2e9}
+"""Rows of answers times directions squared: a sweep takes about twice as many operations, and there are 8 or 100."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatedLists:
+    """Ratings, list by list.
+
+    Attributes
+    ----------
+    lists, values
+        The rows that were rated together, none twice, and their ratings; A lists.
+    n_items
+        Rows are in [0, n_items).
+    """
+
+    lists: Sequence[Sequence[int]]
+    values: Sequence[Sequence[float]]
+    n_items: int
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+    def take(self, numbers: Sequence[int] | IntArray) -> RatedLists:
+        """Return some of the lists, in this order."""
+        return RatedLists([self.lists[n] for n in numbers], [self.values[n] for n in numbers], self.n_items)
+
+    def to_ratings(self) -> Ratings:
+        """Return all ratings by themselves."""
+        items = [item for one in self.lists for item in one]
+        return Ratings.of(items, [value for one in self.values for value in one], n_items=self.n_items)
+
+
+StudyAnswers: TypeAlias = TieredAnswers | RatedLists
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedUtilities:
+    """What a model learned of a study's rows.
+
+    Attributes
+    ----------
+    utilities
+        Of the Q N rows, query by query.
+    weights
+        Of the coordinates, shape (r,).
+    own
+        What each item has for every query alike, beside its features, shape (N,).
+    """
+
+    utilities: Utilities
+    weights: FloatArray
+    own: FloatArray
+
+    def of_query(self, query: int) -> Utilities:
+        """Return the utilities of all items for one query."""
+        n = len(self.own)
+        rows = slice(query * n, (query + 1) * n)
+        return Utilities(self.utilities.mean[rows], self.utilities.standard_deviation[rows])
+
+
+def fit(
+    model: PreferenceModel, pool: QuestionPool, answers: StudyAnswers, *, stream_rate: float | None = None
+) -> LearnedUtilities:
+    """Return what a model learns from answers about rows of a pool.
+
+    Parameters
+    ----------
+    stream_rate
+        The ridge of residuals of a stream: step t has a size of 2 / (rate t + 2 C). None: `DEFAULT_STREAM_RATE`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming ``model``: it does not learn from such answers, or from so many about so many items. Else as
+        `inference.learn_utilities` does.
+    """
+    if isinstance(answers, RatedLists) and model is PreferenceModel.LEAST_SQUARES:
+        return _of_posterior(pool, pool.learn(answers.to_ratings()))
+    if model in _LOSSES:
+        return _aggregate(model, pool, answers, DEFAULT_STREAM_RATE if stream_rate is None else stream_rate)
+    if isinstance(answers, RatedLists) or model is PreferenceModel.LEAST_SQUARES:
+        raise InvalidArgumentError("model", f"{model} does not learn from such answers")
+    if model is PreferenceModel.PAIRWISE:
+        return _of_posterior(pool, pool.learn(Orderings.from_pairs(answers.to_pairs()[0], n_items=answers.n_items)))
+    orderings, _ = answers.to_orderings()
+    if model is PreferenceModel.PLACKETT_LUCE:
+        return _of_posterior(pool, pool.learn(orderings))
+    return _fit_variational(pool, orderings, _BOUNDS[model])
+
+
+def _of_posterior(pool: QuestionPool, posterior: UtilityPosterior) -> LearnedUtilities:
+    of_queries = pool.predict_utilities(posterior)
+    utilities = Utilities(
+        np.concatenate([one.mean for one in of_queries]), np.concatenate([one.standard_deviation for one in of_queries])
+    )
+    return LearnedUtilities(utilities, posterior.posterior.mean, posterior.own.mean)
+
+
+def _fit_variational(pool: QuestionPool, orderings: Orderings, bound: Bound) -> LearnedUtilities:
+    """Return the variational posterior of beta = (theta, own parts of all items), under the prior that fits best."""
+    rows, n = pool.span.coordinates, pool.n_items
+    laplace = pool.learn(orderings)
+    with_own = laplace.own_variance > 0.0
+    asked = np.unique(pool.items[orderings.items]) if with_own else np.zeros(0, dtype=np.int64)
+    directions = rows.shape[1] + len(asked)
+    work = len(orderings.items) * float(directions) ** 2
+    if work > _MOST_WORK[bound]:
+        problem = f"variational_{bound} is too slow for {orderings.n_answers} orders with {directions} directions"
+        raise InvalidArgumentError("model", f"{problem}: plackett_luce is not")
+    own_rows = (pool.items[:, None] == asked[None, :]).astype(np.float64)
+    variances = np.repeat([laplace.prior_variance, laplace.own_variance], [rows.shape[1], len(asked)])
+    prior = Gaussian(np.zeros(directions), np.diag(variances))
+    found = variational.fit(np.hstack([rows, own_rows]), orderings, prior=prior, bound=bound).posterior
+    r = rows.shape[1]
+    mean, covariance = np.zeros(r + n), np.diag(np.repeat([0.0, laplace.own_variance], [r, n]))
+    places = np.concatenate([np.arange(r), r + asked])
+    mean[places] = found.mean
+    covariance[np.ix_(places, places)] = found.covariance
+    # Only differences can be learned: own parts are about the mean of all.
+    centred = np.eye(r + n)
+    centred[r:, r:] -= 1.0 / n
+    mean, covariance = centred @ mean, centred @ covariance @ centred.T
+    whole = np.hstack([rows, np.eye(n)[pool.items]])
+    return LearnedUtilities(Gaussian(mean, covariance).utilities(whole), mean[:r], mean[r:])
+
+
+def _aggregate(
+    model: PreferenceModel, pool: QuestionPool, answers: StudyAnswers, stream_rate: float
+) -> LearnedUtilities:
+    loss, rows = _LOSSES[model], pool.span.coordinates
+    comparisons, unit = _compare(answers, loss)
+    if model in {PreferenceModel.AGGREGATION_SQUARED, PreferenceModel.AGGREGATION_LOGISTIC}:
+        found = aggregation.fit(rows, comparisons, loss=loss)
+        utilities, weights, residuals = found.utilities(rows), found.weights, found.residuals
+    else:
+        ridges = {"weights_ridge": _RIDGE_RATIO * stream_rate, "residual_ridge": stream_rate}
+        state = aggregation.Online.start(rows, loss=loss, **ridges).observe(comparisons)
+        half = 0.5 * max(len(comparisons), 1)
+        batch = aggregation.fit(rows, comparisons, loss=loss, **{name: half * one for name, one in ridges.items()})
+        utilities = Utilities(state.scores, batch.utilities(rows).standard_deviation)
+        weights, residuals = state.mean[: rows.shape[1]] / np.sqrt(_RIDGE_RATIO), state.mean[rows.shape[1] :]
+    own = residuals.reshape(pool.n_queries, pool.n_items).mean(axis=0)
+    mean, level = unit * utilities.mean, _level(answers, unit * utilities.mean)
+    if isinstance(answers, TieredAnswers):
+        of_queries = mean.reshape(pool.n_queries, -1)
+        mean = (of_queries - of_queries.mean(axis=1, keepdims=True)).reshape(-1)
+    return LearnedUtilities(Utilities(level + mean, unit * utilities.standard_deviation), unit * weights, unit * own)
+
+
+def _compare(answers: StudyAnswers, loss: Loss) -> tuple[Comparisons, float]:
+    """Return the pairs with what is known of their differences, and the unit that this is in."""
+    if isinstance(answers, TieredAnswers):
+        pairs, _ = answers.to_pairs()
+        return Comparisons.of(pairs[:, ::-1], np.ones(len(pairs)), n_items=answers.n_items), 1.0
+    if loss is not Loss.SQUARED:
+        raise InvalidArgumentError("model", "the logistic loss does not learn from ratings")
+    found, differences = [], []
+    for rows, values in zip(answers.lists, answers.values, strict=True):
+        for first in range(len(rows)):
+            for second in range(first + 1, len(rows)):
+                found.append((rows[first], rows[second]))
+                differences.append(values[second] - values[first])
+    differences_of = np.array(differences, dtype=np.float64)
+    unit = float(np.sqrt(np.mean(differences_of**2))) if found else 1.0
+    unit = unit or 1.0
+    return Comparisons.of(np.array(found, dtype=np.int64), differences_of / unit, n_items=answers.n_items), unit
+
+
+def _level(answers: StudyAnswers, scores: FloatArray) -> float:
+    """Return how far ratings are above scores on average; 0 for other answers."""
+    if isinstance(answers, TieredAnswers) or not len(answers):
+        return 0.0
+    rated = answers.to_ratings()
+    return float(np.mean(rated.values - scores[rated.items]))
