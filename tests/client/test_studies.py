@@ -15,9 +15,11 @@ from topk_bandit.client import (
     AlreadyExists,
     AnswerKind,
     AnswerOutcome,
+    BestWorst,
     Cancelled,
     Client,
     DeadlineExceeded,
+    Declined,
     DesignState,
     FailedPrecondition,
     ImportedAnswers,
@@ -25,6 +27,7 @@ from topk_bandit.client import (
     NotFound,
     PastAnswer,
     ResourceExhausted,
+    Tiers,
     boolean,
     categorical,
     numeric,
@@ -258,6 +261,44 @@ def test_choices_and_ratings_from_elsewhere(client: EitherClient) -> None:
     for of_query in client.get_preferences("taste").queries:
         expected = {item.id: item.utility for item in of_query.items}
         assert expected["i1"] > expected["i2"] + 1.0
+
+
+def test_answers_as_people_give_them(client: EitherClient) -> None:
+    created(client)
+    client.wait_for_design("taste")
+    questions = client.next_questions("taste", 6).questions
+    said = [
+        Tiers([[questions[0].items[0]]]),
+        Tiers([questions[1].items[:2], questions[1].items[2:]]),
+        BestWorst(questions[2].items[1], questions[2].items[0]),
+        Declined(),
+        Declined("none_of_these"),
+        questions[5].items,
+    ]
+    answers = {one.id: answer for one, answer in zip(questions, said, strict=True)}
+    assert client.submit_answers("taste", answers).outcomes == dict.fromkeys(answers, AnswerOutcome.ACCEPTED)
+    same = {questions[2].id: (questions[2].items[1], questions[2].items[2], questions[2].items[0])}
+    assert client.submit_answers("taste", same).outcomes == {questions[2].id: AnswerOutcome.DUPLICATE}
+    bad = {
+        questions[0].id: BestWorst("nothing", questions[0].items[0]),
+        questions[1].id: Tiers([questions[1].items, [questions[1].items[0]]]),
+    }
+    refused = client.submit_answers("taste", bad).errors
+    assert [error.field for error in refused.values()] == [
+        "answers[0].best_worst.best_item_id",
+        "answers[1].tiers.tiers[1].item_ids[0]",
+    ]
+    past = [
+        PastAnswer(Tiers([["i1"], ["i2", "i3"]])),
+        PastAnswer(BestWorst("i1", "i3"), shown=("i1", "i2", "i3", "i4")),
+        PastAnswer(Declined("skipped"), shown=("i1", "i2")),
+    ]
+    assert client.import_answers("taste", past, import_id="old").accepted == 3
+    learned = client.get_preferences("taste")
+    assert (learned.answered_count, learned.skipped_count, learned.none_of_these_count) == (6, 2, 1)
+    assert client.get_study("taste").answered_count == 6
+    with pytest.raises(InvalidArgument, match="reason"):
+        client.submit_answers("taste", {questions[3].id: Declined("later")})
 
 
 DESCRIBED: dict[str, dict[str, object]] = {

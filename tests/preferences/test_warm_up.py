@@ -14,7 +14,10 @@ from numba.core.dispatcher import Dispatcher
 from topk_bandit.preferences.warm_up import warm_up
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
+from topk_bandit.domain.studies import MODELS_OF, AnswerKind
+from topk_bandit.preferences.held_out import compare_models
 from topk_bandit.preferences.inference import learn_utilities
+from topk_bandit.preferences.tiers import TieredAnswers
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 
 
@@ -41,6 +44,9 @@ for feedback in Feedback:
         rows = pool.span.coordinates
         learn_utilities(rows, Orderings.from_choices([0, 4], [[0, 1, 2], [3, 4]], n_items=27))
         learn_utilities(rows, Ratings.of([0, 5], [1.0, 2.0], n_items=27))
+        if feedback is Feedback.RANKING:
+            answers = TieredAnswers.of([[[0, 4], [2]], [[7], [3], [5, 6]]] * 6, n_items=27)
+            assert len(compare_models(MODELS_OF[AnswerKind.CHOICE], pool, answers)[0]) == 8
 after = known()
 assert after == before, {one: count for one, count in after.items() if count != before[one]}
 """

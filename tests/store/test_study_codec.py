@@ -17,6 +17,8 @@ from topk_bandit.domain.studies import (
     AnswerKind,
     AnswersImported,
     ChoiceAnswer,
+    DeclinedAnswer,
+    DeclineReason,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
@@ -33,6 +35,7 @@ from topk_bandit.domain.studies import (
     StudyItem,
     StudyQuery,
     StudySettings,
+    TiersAnswer,
 )
 from topk_bandit.store import study_codec as codec
 
@@ -106,6 +109,8 @@ any_answers = st.one_of(
     st.builds(RatingsAnswer, st.lists(finite, max_size=4).map(tuple)),
     st.builds(RankingAnswer, st.lists(places, max_size=4).map(tuple)),
     st.builds(ChoiceAnswer, places),
+    st.builds(TiersAnswer, st.lists(st.lists(places, max_size=3).map(tuple), max_size=3).map(tuple)),
+    st.builds(DeclinedAnswer, st.sampled_from(DeclineReason)),
 )
 events = st.one_of(
     st.builds(StudyCreated, settings_of_any_kind()),

@@ -24,10 +24,14 @@ from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.studies import (
     AnswerKind,
     AnswerOutcome,
+    DeclineReason,
     DesignProgress,
     DesignState,
+    GivenDecline,
+    GivenPastAnswer,
     GivenRanking,
     GivenRatings,
+    GivenTiers,
     PreferenceModel,
     StudyItem,
     StudyName,
@@ -36,6 +40,7 @@ from topk_bandit.domain.studies import (
 )
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.redis.keys import KeySpace
+from topk_bandit.studies.imports import RowsOfAnswers
 from topk_bandit.studies.model import begin, fold
 
 if TYPE_CHECKING:
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from topk_bandit.studies.administration import Studies
     from topk_bandit.studies.designer import Designer
 
+SKIPPED = DeclineReason.SKIPPED
 TASTE = StudyName("shop", "taste")
 RNG = np.random.default_rng(12)
 ITEMS = RNG.normal(size=(10, 3))
@@ -176,6 +182,25 @@ def test_newer_settings_need_data_version_2(
         with pytest.raises(NotFoundError):
             await studies.get_study(TASTE)
         await opened(studies)
+
+    monkeypatch.setattr("topk_bandit.store.memory.studies.NEWEST", 1)
+    run(scenario)
+
+
+def test_newer_answers_need_data_version_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(store: StudyStore, executor: ThreadPoolExecutor, _: StoreClock) -> None:
+        studies, _designer = studies_of(store, executor)
+        await opened(studies)
+        first, second = (await studies.next_questions(TASTE, count=2, request_id="r")).questions
+        given = [(first.question_id, GivenTiers((first.item_ids[:1],))), (second.question_id, GivenDecline(SKIPPED))]
+        refusals = await studies.submit_answers(TASTE, given)
+        assert [getattr(one, "reason", None) for one in refusals] == ["DATA_VERSION"] * 2
+        [whole] = await studies.submit_answers(TASTE, [(first.question_id, GivenRanking(first.item_ids))])
+        assert whole is AnswerOutcome.ACCEPTED
+        row = GivenPastAnswer("", first.item_ids, GivenDecline(SKIPPED))
+        with pytest.raises(NotReadyError, match="a declined answer needs data version 2"):
+            await studies.import_answers(TASTE, RowsOfAnswers("old", 0, (row,)))
+        assert (await studies.get_study(TASTE))[0].imported == 0
 
     monkeypatch.setattr("topk_bandit.store.memory.studies.NEWEST", 1)
     run(scenario)

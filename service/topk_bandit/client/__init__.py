@@ -59,6 +59,9 @@ from topk_bandit.client.study_values import (
     AnswerKind,
     AnswerOutcome,
     AnswersOutcome,
+    BestWorst,
+    Declined,
+    DeclineReason,
     Design,
     DesignProgress,
     DesignState,
@@ -73,6 +76,7 @@ from topk_bandit.client.study_values import (
     Question,
     Questions,
     Study,
+    Tiers,
 )
 from topk_bandit.client.synchronous import Client
 from topk_bandit.client.synchronous_outbox import Outbox
@@ -132,6 +136,7 @@ __all__ = [
     "BanditSettings",
     "BanditStats",
     "BatchOutcome",
+    "BestWorst",
     "BreakerPolicy",
     "CallStatus",
     "Cancelled",
@@ -139,6 +144,8 @@ __all__ = [
     "ClientError",
     "Count",
     "DeadlineExceeded",
+    "DeclineReason",
+    "Declined",
     "Design",
     "DesignProgress",
     "DesignState",
@@ -215,6 +222,7 @@ __all__ = [
     "Storefront",
     "Study",
     "TenantStats",
+    "Tiers",
     "Tls",
     "TopSlates",
     "Unauthenticated",

@@ -20,6 +20,9 @@ from topk_bandit.client.study_values import (
     AnswerKind,
     AnswerOutcome,
     AnswersOutcome,
+    BestWorst,
+    Declined,
+    DeclineReason,
     Design,
     ImportedAnswers,
     ItemPreference,
@@ -29,11 +32,12 @@ from topk_bandit.client.study_values import (
     Question,
     Questions,
     Study,
+    Tiers,
 )
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 from topk_bandit.wire.forms import TIME, Form, Pair
-from topk_bandit.wire.studies import KINDS, MODEL_SCORE, MODELS, OUTCOMES, PROGRESS, STATES
+from topk_bandit.wire.studies import DECLINE_REASONS, KINDS, MODEL_SCORE, MODELS, OUTCOMES, PROGRESS, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -280,6 +284,17 @@ def _design(operation: Any) -> Design:  # noqa: ANN401, google.longrunning.opera
 
 def _answer(question_id: str, answer: GivenAnswer) -> pb.Answer:
     path = f'answers["{question_id}"]'
+    if isinstance(answer, Tiers):
+        tiers = [pb.Tier(item_ids=texts(f"{path}.tiers", tier)) for tier in answer.tiers]
+        return message(pb.Answer, path, question_id=question_id, tiers=pb.TiersAnswer(tiers=tiers))
+    if isinstance(answer, BestWorst):
+        ends = message(pb.BestWorstAnswer, path, best_item_id=answer.best, worst_item_id=answer.worst)
+        return message(pb.Answer, path, question_id=question_id, best_worst=ends)
+    if isinstance(answer, Declined):
+        if answer.reason not in DECLINE_REASONS.numbers:
+            raise refuse(f"{path}.reason", answer.reason)
+        reason = DECLINE_REASONS.numbers[DeclineReason(answer.reason)]
+        return message(pb.Answer, path, question_id=question_id, declined=pb.DeclinedAnswer(reason=reason))
     if isinstance(answer, str):
         return message(pb.Answer, path, question_id=question_id, chosen_item_id=answer)
     if isinstance(answer, Mapping):
@@ -295,15 +310,8 @@ def _rating(path: str, item_id: str, value: float) -> pb.ItemRating:
 
 def _past_answer(past: PastAnswer) -> pb.PastAnswer:
     said = _answer("", past.answer)
-    row = message(pb.PastAnswer, query_id=past.query, item_ids=texts("item_ids", past.shown))
-    match said.WhichOneof("answer"):
-        case "ratings":
-            row.ratings.CopyFrom(said.ratings)
-        case "ranking":
-            row.ranking.CopyFrom(said.ranking)
-        case _:
-            row.chosen_item_id = said.chosen_item_id
-    return row
+    answer = {field.name: value for field, value in said.ListFields() if field.name != "question_id"}
+    return message(pb.PastAnswer, query_id=past.query, item_ids=texts("item_ids", past.shown), **answer)
 
 
 def _count_imported(count: int, response: pb.ImportAnswersResponse) -> ImportedAnswers:

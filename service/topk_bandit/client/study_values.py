@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from topk_bandit.domain.studies import (
     AnswerKind,
     AnswerOutcome,
+    DeclineReason,
     DesignProgress,
     DesignState,
     ModelScore,
@@ -24,6 +25,9 @@ __all__ = [
     "AnswerKind",
     "AnswerOutcome",
     "AnswersOutcome",
+    "BestWorst",
+    "DeclineReason",
+    "Declined",
     "Design",
     "DesignProgress",
     "DesignState",
@@ -38,10 +42,41 @@ __all__ = [
     "Question",
     "Questions",
     "Study",
+    "Tiers",
 ]
 
-GivenAnswer: TypeAlias = str | Sequence[str] | Mapping[str, float]
-"""The chosen item's id, of a choice or a pair; item ids, best first; or ratings by item id."""
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """An order of items in which several may share a place.
+
+    Attributes
+    ----------
+    tiers
+        Item ids of each tier, best tier first. Items shown that are in none are below all others, in no order: the best
+        two of a list are ``Tiers([["tea"], ["milk"]])``.
+    """
+
+    tiers: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class BestWorst:
+    """The ids of the best and of the worst item; all others are between them, in no order."""
+
+    best: str
+    worst: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Somebody said nothing of the items: "skipped", or "none_of_these". It is counted, and never learned from."""
+
+    reason: DeclineReason | str = DeclineReason.SKIPPED
+
+
+GivenAnswer: TypeAlias = str | Sequence[str] | Mapping[str, float] | Tiers | BestWorst | Declined
+"""The chosen item's id, of a choice or a pair; item ids, best first; ratings by item id; or what a class says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +209,7 @@ class PastAnswer:
     answer
         What was said, as `Client.submit_answers` takes it.
     shown
-        Item ids, in any order; needed for choices and pairs only.
+        Item ids, in any order; not needed for rankings and ratings, and for tiers that name all items.
     query
         Id of what the items were seen for; empty in a study without queries.
     """
@@ -238,6 +273,8 @@ class Preferences:
         models were to be compared, and for fewer than 10 answers.
     compared_count
         How many answers were predicted for them.
+    skipped_count, none_of_these_count
+        How many answers were declined, and why.
     """
 
     queries: tuple[QueryPreferences, ...]
@@ -246,6 +283,8 @@ class Preferences:
     model: PreferenceModel | None = None
     scores: tuple[ModelScore, ...] = ()
     compared_count: int = 0
+    skipped_count: int = 0
+    none_of_these_count: int = 0
 
     @property
     def items(self) -> tuple[ItemPreference, ...]:

@@ -28,6 +28,8 @@ __all__ = [
     "AnswerOutcome",
     "AnswersImported",
     "ChoiceAnswer",
+    "DeclineReason",
+    "DeclinedAnswer",
     "DesignCancelled",
     "DesignChosen",
     "DesignEnd",
@@ -36,10 +38,13 @@ __all__ = [
     "DesignRestarted",
     "DesignState",
     "GivenAnswer",
+    "GivenBestWorst",
     "GivenChoice",
+    "GivenDecline",
     "GivenPastAnswer",
     "GivenRanking",
     "GivenRatings",
+    "GivenTiers",
     "ItemPreference",
     "LoggedStudyEvent",
     "ModelScore",
@@ -62,6 +67,7 @@ __all__ = [
     "StudyQuery",
     "StudySettings",
     "StudyShape",
+    "TiersAnswer",
 ]
 
 MAX_BUDGET = 100_000
@@ -270,7 +276,31 @@ class ChoiceAnswer:
     place: int
 
 
-Answer: TypeAlias = RatingsAnswer | RankingAnswer | ChoiceAnswer
+@dataclass(frozen=True, slots=True)
+class TiersAnswer:
+    """The places of the list shown in tiers, best first: items of one tier are in no order.
+
+    Each place is in one tier. What a ranking or a choice says as well is one of these instead.
+    """
+
+    tiers: tuple[tuple[int, ...], ...]
+
+
+class DeclineReason(StrEnum):
+    """Why a person gave no answer that items can be learned from."""
+
+    SKIPPED = "skipped"
+    NONE_OF_THESE = "none_of_these"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclinedAnswer:
+    """A question that was put to somebody who said nothing of its items: it is counted, and never learned from."""
+
+    reason: DeclineReason
+
+
+Answer: TypeAlias = RatingsAnswer | RankingAnswer | ChoiceAnswer | TiersAnswer | DeclinedAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +456,29 @@ class GivenChoice:
     item_id: str
 
 
-GivenAnswer: TypeAlias = GivenRatings | GivenRanking | GivenChoice
+@dataclass(frozen=True, slots=True)
+class GivenTiers:
+    """Tiers as they arrive: item ids, best tier first; what was shown and is in none is below all, in no order."""
+
+    tiers: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBestWorst:
+    """The best and the worst item as they arrive; the others are between them, in no order."""
+
+    best: str
+    worst: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenDecline:
+    """A declined answer as it arrives."""
+
+    reason: DeclineReason
+
+
+GivenAnswer: TypeAlias = GivenRatings | GivenRanking | GivenChoice | GivenTiers | GivenBestWorst | GivenDecline
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,7 +547,7 @@ class Preferences:
     Attributes
     ----------
     answered
-        How many answers it comes from, imported ones included.
+        How many answers it comes from, imported ones included, and declined ones left out.
     gathered
         As in `QuestionBatch`; 0 without a design.
     total
@@ -506,6 +558,8 @@ class Preferences:
         Of the models that the answers allow, best first; empty unless they were to be compared.
     compared
         How many answers were predicted for them.
+    skipped, none_of_these
+        How many answers were declined, and why.
     """
 
     answered: int
@@ -515,3 +569,5 @@ class Preferences:
     model: PreferenceModel
     scores: tuple[ModelScore, ...] = ()
     compared: int = 0
+    skipped: int = 0
+    none_of_these: int = 0

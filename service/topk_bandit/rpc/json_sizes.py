@@ -92,6 +92,8 @@ MOST_OF_FIELDS: dict[str, int] = {
     "StudyItem.named_features": MAX_FEATURES,
     "StudyQuery.features": MAX_FEATURES,
     "SubmitAnswersRequest.answers": MAX_ANSWERS,
+    "Tier.item_ids": 1,  # of each of so many tiers: they share the items of one answer
+    "TiersAnswer.tiers": MAX_LIST_SIZE,
     "UpsertItemsRequest.items": fields.MAX_ITEMS,
 }
 """How many entries each repeated field of a request may have; what has more is refused by its converter."""

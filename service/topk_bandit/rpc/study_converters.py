@@ -20,10 +20,14 @@ from topk_bandit.domain.studies import (
     STREAMS,
     AnswerKind,
     AnswerOutcome,
+    DeclineReason,
     DesignState,
+    GivenBestWorst,
     GivenChoice,
+    GivenDecline,
     GivenRanking,
     GivenRatings,
+    GivenTiers,
     PreferenceModel,
     StudyItem,
     StudyQuery,
@@ -35,7 +39,17 @@ from topk_bandit.rpc.failures import Failure, internal_failure, status
 from topk_bandit.rpc.study_features import encode_named, refuse_named
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.wire.forms import timestamp
-from topk_bandit.wire.studies import ITEM, KINDS, MODELS, OUTCOMES, PREFERENCES, PROGRESS, QUERY, STATES
+from topk_bandit.wire.studies import (
+    DECLINE_REASONS,
+    ITEM,
+    KINDS,
+    MODELS,
+    OUTCOMES,
+    PREFERENCES,
+    PROGRESS,
+    QUERY,
+    STATES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -309,7 +323,7 @@ def below_answer(index: int, error: InvalidArgumentError) -> InvalidArgumentErro
     return InvalidArgumentError(f"answers[{index}].{error.field}", error.problem)
 
 
-def given_answer(answer: pb.Answer | pb.PastAnswer) -> GivenAnswer | None:
+def given_answer(answer: pb.Answer | pb.PastAnswer) -> GivenAnswer | None:  # noqa: PLR0911, one for each kind
     """Return what was said, None if nothing was."""
     match answer.WhichOneof("answer"):
         case "ratings":
@@ -318,8 +332,20 @@ def given_answer(answer: pb.Answer | pb.PastAnswer) -> GivenAnswer | None:
             return GivenRanking(tuple(answer.ranking.item_ids))
         case "chosen_item_id":
             return GivenChoice(answer.chosen_item_id)
+        case "tiers":
+            return GivenTiers(tuple(tuple(tier.item_ids) for tier in answer.tiers.tiers))
+        case "best_worst":
+            return GivenBestWorst(answer.best_worst.best_item_id, answer.best_worst.worst_item_id)
+        case "declined":
+            return GivenDecline(_reason(answer.declined.reason))
         case _:
             return None
+
+
+def _reason(number: int) -> DeclineReason:
+    if number not in DECLINE_REASONS.values:
+        raise InvalidArgumentError("declined.reason", f"must be skipped or none_of_these, not {number}")
+    return DECLINE_REASONS.values[number]
 
 
 def _rating(index: int, rating: pb.ItemRating) -> tuple[str, float]:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.stages import Group, Stage
+from topk_bandit.domain.studies import ChoiceAnswer, DeclinedAnswer, RankingAnswer, RatingsAnswer, TiersAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topk_bandit.domain.bandits import BanditSettings, ItemValues, Recommendation, RecommendationRequest
-    from topk_bandit.domain.studies import StudySettings
+    from topk_bandit.domain.studies import Answer, StudySettings
 
 __all__ = [
     "FIRST",
     "NEWEST",
     "OLDEST",
+    "check_answer",
     "check_data_version",
     "check_item_values",
     "check_recommendation",
@@ -32,13 +34,13 @@ __all__ = [
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _RULES = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
-designs are for features alone, or that have a model of their own. And with rules of slates, in settings and requests,
-and those that were relaxed.
+designs are for features alone, or that have a model of their own, and with answers in tiers or declined. And with
+rules of slates, in settings and requests, and those that were relaxed.
 """
 
 NEWEST = 2
@@ -88,6 +90,17 @@ def check_study_version(settings: StudySettings, version: int) -> None:
         _check_in_force("study.features_alone", _FEATURES_ALONE, version)
     if settings.model is not None or settings.stream_rate is not None:
         _check_in_force("study.model", _MODELS, version)
+
+
+def check_answer(answer: Answer, version: int) -> None:
+    """Refuse an answer that a data version can't say, as `check_data_version` does."""
+    match answer:
+        case TiersAnswer():
+            _check_in_force("an answer in tiers", _TIERS, version)
+        case DeclinedAnswer():
+            _check_in_force("a declined answer", _TIERS, version)
+        case RatingsAnswer() | RankingAnswer() | ChoiceAnswer():
+            pass
 
 
 def check_item_values(version: int, *item_values: Mapping[str, float] | ItemValues | None) -> None:

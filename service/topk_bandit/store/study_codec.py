@@ -20,6 +20,8 @@ from topk_bandit.domain.studies import (
     AnswerKind,
     AnswersImported,
     ChoiceAnswer,
+    DeclinedAnswer,
+    DeclineReason,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
@@ -38,6 +40,7 @@ from topk_bandit.domain.studies import (
     StudyQuery,
     StudySettings,
     StudyShape,
+    TiersAnswer,
 )
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.documents import (
@@ -228,12 +231,18 @@ def _answer_document(answer: Answer) -> Document:
             return {"ranking": places}
         case ChoiceAnswer(place):
             return {"choice": place}
+        case TiersAnswer(tiers):
+            return {"tiers": tiers}
+        case DeclinedAnswer(reason):
+            return {"declined": reason}
 
 
 class _Answer(Layout):
     ratings: tuple[float, ...] | UnsetType = UNSET
     ranking: tuple[int, ...] | UnsetType = UNSET
     choice: int | UnsetType = UNSET
+    tiers: tuple[tuple[int, ...], ...] | UnsetType = UNSET
+    declined: DeclineReason | UnsetType = UNSET
 
     def read(self) -> Answer:
         answers: list[Answer] = [
@@ -242,7 +251,13 @@ class _Answer(Layout):
         return answers[0] if len(answers) == 1 else refuse("answer", f"{len(answers)} of a kind")
 
 
-_ANSWERS: tuple[Callable[..., Answer], ...] = (RatingsAnswer, RankingAnswer, ChoiceAnswer)
+_ANSWERS: tuple[Callable[..., Answer], ...] = (
+    RatingsAnswer,
+    RankingAnswer,
+    ChoiceAnswer,
+    TiersAnswer,
+    DeclinedAnswer,
+)
 
 
 def _past_answer_document(past: PastAnswer) -> Document:

@@ -30,7 +30,7 @@ from topk_bandit.domain.studies import (
     QuestionBatch,
     StudyName,
 )
-from topk_bandit.store.data_versions import check_study_version
+from topk_bandit.store.data_versions import check_answer, check_study_version
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
 from topk_bandit.studies.exports import read_study_page
 from topk_bandit.studies.given_answers import read_answer
@@ -224,6 +224,8 @@ class Studies:
         """
         async with self._cache.use(name) as entry:
             part, event = await self._in_thread(partial(read_import, entry.model.settings, sent))
+            for one in event.answers:
+                check_answer(one.answer, self._store.data_version)
             return await self._store.record_import(entry.record, part, event)
 
     async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
@@ -316,7 +318,8 @@ class Studies:
         async with self._cache.use(name, newest=False) as entry:
             if any(question_id not in entry.model.numbers for question_id, _ in answers):
                 await entry.fold_new_events()
-            read = [_read(entry, name, question_id, given) for question_id, given in answers]
+            version = self._store.data_version
+            read = [_read(entry, name, question_id, given, version) for question_id, given in answers]
             good = [one for one in read if not isinstance(one, TopkBanditError)]
             statuses = iter(await self._store.record_answers(entry.record, good))
         return [
@@ -359,7 +362,7 @@ def _check_model(entry: CachedStudy, model: PreferenceModel | None) -> None:
 
 
 def _read(
-    entry: CachedStudy, name: StudyName, question_id: str, given: GivenAnswer | None
+    entry: CachedStudy, name: StudyName, question_id: str, given: GivenAnswer | None, version: int
 ) -> tuple[int, Answer] | TopkBanditError:
     """Return the question's number with the answer as the log keeps it, or the error in it."""
     model = entry.model
@@ -368,9 +371,11 @@ def _read(
         return NotFoundError(f"{name}/questions/{question_id}")
     shown = model.question(number).item_ids
     try:
-        return number, read_answer(given, shown, kind=model.settings.answer_kind)
-    except InvalidArgumentError as error:
+        answer = read_answer(given, shown, kind=model.settings.answer_kind)
+        check_answer(answer, version)
+    except (InvalidArgumentError, NotReadyError) as error:
         return error
+    return number, answer
 
 
 def _interpret(status: AnswerStatus, name: StudyName, question_id: str) -> AnswerOutcome | TopkBanditError:

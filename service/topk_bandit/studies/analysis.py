@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
-from topk_bandit.domain.studies import MODELS_OF, AnswerKind, ChoiceAnswer, RankingAnswer, RatingsAnswer
+from topk_bandit.domain.studies import (
+    MODELS_OF,
+    AnswerKind,
+    ChoiceAnswer,
+    DeclinedAnswer,
+    RankingAnswer,
+    RatingsAnswer,
+    TiersAnswer,
+)
 from topk_bandit.preferences.designs.optimal import SubsetDesign
 from topk_bandit.preferences.held_out import compare_models
 from topk_bandit.preferences.questions import choose_next_lists, count_answers
@@ -22,9 +30,9 @@ from topk_bandit.preferences.study_models import RatedLists, fit
 from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from topk_bandit.domain.studies import Answer, ModelScore, PreferenceModel, QuestionList
+    from topk_bandit.domain.studies import Answer, ModelScore, PastAnswer, PreferenceModel, QuestionList
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.study_models import LearnedUtilities, StudyAnswers
     from topk_bandit.preferences.tiers import Tiers
@@ -115,9 +123,9 @@ class StudyAnalysis:
 
     @cached_property
     def _answered_lists(self) -> list[int]:
-        """The number of the list that each answer is about."""
+        """The number of the list that each answer is about, without declined ones."""
         questions = self.model.questions.merge()
-        return [questions[number].list_number for number in self.model.answers]
+        return [questions[number].list_number for number in _without_declined(self.model.answers.merge())]
 
     def _count(self, lists: Iterable[int]) -> NDArray[np.int64]:
         """Return how often each list of the design occurs."""
@@ -126,10 +134,10 @@ class StudyAnalysis:
     def _read_answers(self) -> StudyAnswers:
         """Return the answers in the form that preference models take."""
         n_rows = len(self.pool.span.coordinates)
-        imported = self.model.imported.merge().values()
+        imported = _learned_from(self.model)
         shown = [self._rows[number] for number in self._answered_lists]
         shown += _rows_of(self.pool, (past.shown for past in imported))
-        answers = [*self.model.answers.merge().values(), *(past.answer for past in imported)]
+        answers = [*_without_declined(self.model.answers.merge()).values(), *(past.answer for past in imported)]
         if self.model.settings.answer_kind is AnswerKind.RATINGS:
             return RatedLists(shown, [_expect(answer, RatingsAnswer).values for answer in answers], n_rows)
         return TieredAnswers.of(list(map(_tiers_of, answers, shown)), n_items=n_rows)
@@ -142,8 +150,19 @@ def _tiers_of(answer: Answer, rows: Sequence[int]) -> Tiers:
             return [[rows[place]] for place in places]
         case ChoiceAnswer(place):
             return [[rows[place]], [row for row in rows if row != rows[place]]]
+        case TiersAnswer(tiers):
+            return [[rows[place] for place in tier] for tier in tiers]
         case _:
             raise CorruptDataError(f"a study that takes orders has {answer!r}")
+
+
+def _without_declined(answers: Mapping[int, Answer]) -> dict[int, Answer]:
+    return {number: answer for number, answer in answers.items() if not isinstance(answer, DeclinedAnswer)}
+
+
+def _learned_from(model: StudyModel) -> list[PastAnswer]:
+    """Return the answers from elsewhere, without declined ones."""
+    return [past for past in model.imported.merge().values() if not isinstance(past.answer, DeclinedAnswer)]
 
 
 def _explain(error: InvalidArgumentError) -> NotReadyError:
@@ -159,7 +178,7 @@ def _rows_of(pool: QuestionPool, lists: Iterable[QuestionList]) -> list[list[int
 
 def count_imported(model: StudyModel, pool: QuestionPool) -> Gathered:
     """Return what answers from elsewhere are about: see `preferences.questions.count_answers`."""
-    shown = (past.shown for past in model.imported.merge().values())
+    shown = (past.shown for past in _learned_from(model))
     return count_answers(pool, _design_of_rows(model, pool), _rows_of(pool, shown))
 
 

@@ -16,6 +16,7 @@ from topk_bandit.domain.studies import (
     AnswersImported,
     GivenRanking,
     GivenRatings,
+    GivenTiers,
     PastAnswer,
     QuestionList,
 )
@@ -88,6 +89,8 @@ def _find_shown(row: GivenPastAnswer) -> tuple[str, Sequence[str]]:
             return "ranking.item_ids", item_ids
         case GivenRatings(ratings) if not row.item_ids:
             return "ratings.ratings", [item_id for item_id, _ in ratings]
+        case GivenTiers(tiers) if not row.item_ids:
+            return "tiers.tiers", [item_id for tier in tiers for item_id in tier]
         case _:
             return "item_ids", row.item_ids
 

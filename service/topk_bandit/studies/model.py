@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
     AnswersImported,
+    DeclinedAnswer,
+    DeclineReason,
     DesignCancelled,
     DesignChosen,
     DesignFailed,
@@ -21,11 +24,12 @@ from topk_bandit.domain.studies import (
     QuestionAnswered,
     QuestionsAsked,
     StudyCreated,
+    TiersAnswer,
 )
 from topk_bandit.studies.growing import GrowingMap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from topk_bandit.domain.studies import Answer, LoggedStudyEvent, PastAnswer, StudyDesign, StudySettings
 
@@ -60,6 +64,8 @@ class StudyModel:
         By the number of their question, in the order in which they came.
     imported
         Answers that were given elsewhere, by their number, from 1 for the first that came.
+    skipped, none_of_these
+        How many of all answers were declined, and why.
     """
 
     incarnation: str
@@ -70,6 +76,8 @@ class StudyModel:
     numbers: GrowingMap[str, int] = field(default_factory=GrowingMap)
     answers: GrowingMap[int, Answer] = field(default_factory=GrowingMap)
     imported: GrowingMap[int, PastAnswer] = field(default_factory=GrowingMap)
+    skipped: int = 0
+    none_of_these: int = 0
 
     @property
     def version(self) -> int:
@@ -88,7 +96,7 @@ class StudyModel:
     @property
     def answer_count(self) -> int:
         """How many answers utilities are learned from."""
-        return len(self.answers) + len(self.imported)
+        return len(self.answers) + len(self.imported) - self.skipped - self.none_of_these
 
     @property
     def chosen_design(self) -> StudyDesign:
@@ -101,6 +109,12 @@ class StudyModel:
     def designed_items(self) -> int:
         """How many items are in any list of the design; 0 before there is one."""
         return len({item for one in self.design.lists for item in one.items}) if self.design else 0
+
+    def newer_answers(self) -> Iterator[Answer]:
+        """Yield the answers that older data versions can't say."""
+        for answer in chain(self.answers.values(), (one.answer for one in self.imported.values())):
+            if isinstance(answer, TiersAnswer | DeclinedAnswer):
+                yield answer
 
     def knows_request(self, request_id: str) -> bool:
         """Return whether questions were asked under this request id; a request has at least one question."""
@@ -149,9 +163,10 @@ def _apply(model: StudyModel, logged: LoggedStudyEvent) -> StudyModel:
         case QuestionsAsked(request_id, lists):
             return _add_questions(replace(model, last=logged), request_id, lists)
         case QuestionAnswered(question, answer):
-            return _add_answer(replace(model, last=logged), question, answer)
+            return _count_declined(_add_answer(replace(model, last=logged), question, answer), [answer])
         case AnswersImported(answers=answers):
-            return _add_imported(replace(model, last=logged), answers)
+            counted = _count_declined(replace(model, last=logged), [one.answer for one in answers])
+            return _add_imported(counted, answers)
         case DesignRestarted() | DesignCancelled() | DesignFailed():
             return replace(model, last=logged)
 
@@ -173,6 +188,15 @@ def _add_answer(model: StudyModel, question: int, answer: Answer) -> StudyModel:
     if question not in model.questions:
         raise CorruptDataError(f"event {model.version} answers question {question}, which was not asked")
     return replace(model, answers=model.answers.add({question: answer}))
+
+
+def _count_declined(model: StudyModel, answers: Sequence[Answer]) -> StudyModel:
+    reasons = [answer.reason for answer in answers if isinstance(answer, DeclinedAnswer)]
+    if not reasons:
+        return model
+    skipped = reasons.count(DeclineReason.SKIPPED)
+    none = model.none_of_these + len(reasons) - skipped
+    return replace(model, skipped=model.skipped + skipped, none_of_these=none)
 
 
 def _add_imported(model: StudyModel, answers: Sequence[PastAnswer]) -> StudyModel:

@@ -54,6 +54,8 @@ def make_preferences(
             for number, query in enumerate(shown, start=after)
         ),
         model=by or model.settings.chosen_model,
+        skipped=model.skipped,
+        none_of_these=model.none_of_these,
     )
 
 

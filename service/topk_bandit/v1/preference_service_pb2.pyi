@@ -39,6 +39,12 @@ class StudyState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STUDY_STATE_CANCELLED: _ClassVar[StudyState]
     STUDY_STATE_FAILED: _ClassVar[StudyState]
 
+class DeclineReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DECLINE_REASON_UNSPECIFIED: _ClassVar[DeclineReason]
+    DECLINE_REASON_SKIPPED: _ClassVar[DeclineReason]
+    DECLINE_REASON_NONE_OF_THESE: _ClassVar[DeclineReason]
+
 class AnswerOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ANSWER_OUTCOME_UNSPECIFIED: _ClassVar[AnswerOutcome]
@@ -64,6 +70,9 @@ STUDY_STATE_DESIGNING: StudyState
 STUDY_STATE_READY: StudyState
 STUDY_STATE_CANCELLED: StudyState
 STUDY_STATE_FAILED: StudyState
+DECLINE_REASON_UNSPECIFIED: DeclineReason
+DECLINE_REASON_SKIPPED: DeclineReason
+DECLINE_REASON_NONE_OF_THESE: DeclineReason
 ANSWER_OUTCOME_UNSPECIFIED: AnswerOutcome
 ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
 ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
@@ -246,16 +255,48 @@ class SubmitAnswersRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("question_id", "ratings", "ranking", "chosen_item_id")
+    __slots__ = ("question_id", "ratings", "ranking", "chosen_item_id", "tiers", "best_worst", "declined")
     QUESTION_ID_FIELD_NUMBER: _ClassVar[int]
     RATINGS_FIELD_NUMBER: _ClassVar[int]
     RANKING_FIELD_NUMBER: _ClassVar[int]
     CHOSEN_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    BEST_WORST_FIELD_NUMBER: _ClassVar[int]
+    DECLINED_FIELD_NUMBER: _ClassVar[int]
     question_id: str
     ratings: RatingsAnswer
     ranking: RankingAnswer
     chosen_item_id: str
-    def __init__(self, question_id: _Optional[str] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ...) -> None: ...
+    tiers: TiersAnswer
+    best_worst: BestWorstAnswer
+    declined: DeclinedAnswer
+    def __init__(self, question_id: _Optional[str] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ..., tiers: _Optional[_Union[TiersAnswer, _Mapping]] = ..., best_worst: _Optional[_Union[BestWorstAnswer, _Mapping]] = ..., declined: _Optional[_Union[DeclinedAnswer, _Mapping]] = ...) -> None: ...
+
+class TiersAnswer(_message.Message):
+    __slots__ = ("tiers",)
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    tiers: _containers.RepeatedCompositeFieldContainer[Tier]
+    def __init__(self, tiers: _Optional[_Iterable[_Union[Tier, _Mapping]]] = ...) -> None: ...
+
+class Tier(_message.Message):
+    __slots__ = ("item_ids",)
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class BestWorstAnswer(_message.Message):
+    __slots__ = ("best_item_id", "worst_item_id")
+    BEST_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    WORST_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    best_item_id: str
+    worst_item_id: str
+    def __init__(self, best_item_id: _Optional[str] = ..., worst_item_id: _Optional[str] = ...) -> None: ...
+
+class DeclinedAnswer(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: DeclineReason
+    def __init__(self, reason: _Optional[_Union[DeclineReason, str]] = ...) -> None: ...
 
 class RatingsAnswer(_message.Message):
     __slots__ = ("ratings",)
@@ -304,18 +345,24 @@ class ImportAnswersRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., import_id: _Optional[str] = ..., first_row: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[PastAnswer, _Mapping]]] = ...) -> None: ...
 
 class PastAnswer(_message.Message):
-    __slots__ = ("query_id", "item_ids", "ratings", "ranking", "chosen_item_id")
+    __slots__ = ("query_id", "item_ids", "ratings", "ranking", "chosen_item_id", "tiers", "best_worst", "declined")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     RATINGS_FIELD_NUMBER: _ClassVar[int]
     RANKING_FIELD_NUMBER: _ClassVar[int]
     CHOSEN_ITEM_ID_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    BEST_WORST_FIELD_NUMBER: _ClassVar[int]
+    DECLINED_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     ratings: RatingsAnswer
     ranking: RankingAnswer
     chosen_item_id: str
-    def __init__(self, query_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ...) -> None: ...
+    tiers: TiersAnswer
+    best_worst: BestWorstAnswer
+    declined: DeclinedAnswer
+    def __init__(self, query_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ..., tiers: _Optional[_Union[TiersAnswer, _Mapping]] = ..., best_worst: _Optional[_Union[BestWorstAnswer, _Mapping]] = ..., declined: _Optional[_Union[DeclinedAnswer, _Mapping]] = ...) -> None: ...
 
 class ImportAnswersResponse(_message.Message):
     __slots__ = ("next_row", "outcome")
@@ -354,7 +401,7 @@ class GetPreferencesRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., compare: bool = ...) -> None: ...
 
 class GetPreferencesResponse(_message.Message):
-    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered", "model", "scores", "compared_count")
+    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered", "model", "scores", "compared_count", "skipped_count", "none_of_these_count")
     PREFERENCES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -362,6 +409,8 @@ class GetPreferencesResponse(_message.Message):
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
     COMPARED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NONE_OF_THESE_COUNT_FIELD_NUMBER: _ClassVar[int]
     preferences: _containers.RepeatedCompositeFieldContainer[QueryPreferences]
     next_page_token: str
     answered_count: int
@@ -369,7 +418,9 @@ class GetPreferencesResponse(_message.Message):
     model: PreferenceModel
     scores: _containers.RepeatedCompositeFieldContainer[ModelScore]
     compared_count: int
-    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., scores: _Optional[_Iterable[_Union[ModelScore, _Mapping]]] = ..., compared_count: _Optional[int] = ...) -> None: ...
+    skipped_count: int
+    none_of_these_count: int
+    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., scores: _Optional[_Iterable[_Union[ModelScore, _Mapping]]] = ..., compared_count: _Optional[int] = ..., skipped_count: _Optional[int] = ..., none_of_these_count: _Optional[int] = ...) -> None: ...
 
 class ModelScore(_message.Message):
     __slots__ = ("model", "log_probability", "standard_error", "behind", "behind_standard_error")

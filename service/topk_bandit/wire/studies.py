@@ -5,6 +5,7 @@ from __future__ import annotations
 from topk_bandit.domain.studies import (
     AnswerKind,
     AnswerOutcome,
+    DeclineReason,
     DesignProgress,
     DesignState,
     ItemPreference,
@@ -21,6 +22,7 @@ from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.wire.forms import Enumeration, Form
 
 __all__ = [
+    "DECLINE_REASONS",
     "ITEM",
     "KINDS",
     "MODELS",
@@ -33,6 +35,7 @@ __all__ = [
     "STATES",
 ]
 
+DECLINE_REASONS = Enumeration(DeclineReason, pb.DeclineReason)
 KINDS = Enumeration(AnswerKind, pb.AnswerKind)
 MODELS = Enumeration(PreferenceModel, pb.PreferenceModel)
 STATES = Enumeration(DesignState, pb.StudyState)

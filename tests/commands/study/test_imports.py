@@ -212,6 +212,104 @@ def test_a_dry_run_knows_what_the_study_takes(
     assert "2 answers can be imported, 1 can't; nothing was sent" in printed
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        pytest.param(
+            "ranking",
+            [
+                {"items": ["i3", "i1", "i4"], "places": [1, 2, 2]},
+                {"item_1": "i4", "item_2": "i1", "item_3": "i3", "place_1": 2, "place_2": 2, "place_3": 1},
+                {"item_1": "i4", "item_2": "i3", "item_3": "i1", "place_1": "", "place_2": 1, "place_3": ""},
+                {"items": ["i1", "i3", "i4"], "best_item": "i3"},
+            ],
+            id="the best one",
+        ),
+        pytest.param(
+            "ranking",
+            [
+                {"items": ["i3", "i1", "i4"]},
+                {"items": ["i3", "i4", "i1"], "places": [1, 3, 2]},
+                {"items": ["i1", "i4", "i3"], "best_item": "i3", "worst_item": "i4"},
+            ],
+            id="whole",
+        ),
+        pytest.param(
+            "choice",
+            [{"items": ["i3", "i1", "i4"]}, {"items": ["i1", "i3", "i4"], "best_item": "i3"}],
+            id="choice",
+        ),
+        pytest.param(
+            "pair",
+            [{"items": ["i3", "i1"], "places": [1, 1]}, {"items": ["i1", "i3"], "places": [4, 4]}],
+            id="tie",
+        ),
+        pytest.param(
+            "ranking",
+            [{"items": ["i1", "i3", "i4"], "worst_item": "i4"}, {"items": ["i3", "i1", "i4"], "places": [1, 1, 2]}],
+            id="the worst one",
+        ),
+    ],
+)
+def test_answers_of_people_are_the_same_however_a_row_says_them(
+    server: RunningServer, client: Client, tmp_path: Path, kind: str, rows: list[dict[str, Any]], suffix: str
+) -> None:
+    for number, row in enumerate(rows):
+        # All under one id: a file that says something else would be refused.
+        path = write(tmp_path / f"{number}.{suffix}", [row])
+        assert called(server, path, kind, "--import-id", "same") == 0
+    assert client.get_preferences(kind).answered_count == 1
+
+
+def test_declined_answers_are_taken_and_counted(server: RunningServer, client: Client, tmp_path: Path) -> None:
+    ranked = [{"items": ["i3", "i1"], "declined": ""}, {"items": ["i3", "i1"], "declined": "skipped"}]
+    ranked.append({"items": ["i4", "i1"], "declined": "none_of_these"})
+    assert called(server, write(tmp_path / "a.csv", ranked), "ranking") == 0
+    learned = client.get_preferences("ranking")
+    assert (learned.answered_count, learned.skipped_count, learned.none_of_these_count) == (1, 1, 1)
+    rated = [{"item": "i4", "rating": 1, "declined": ""}, {"item": "i3", "rating": "", "declined": "skipped"}]
+    assert called(server, write(tmp_path / "b.csv", rated), "ratings") == 0
+    learned = client.get_preferences("ratings")
+    assert (learned.answered_count, learned.skipped_count) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"declined": "later"}, "column 'declined': expected skipped or none_of_these, got 'later'"),
+        ({"best_item": "i7"}, "column 'best_item': 'i7' is none of the row's items"),
+        ({"best_item": "i1", "worst_item": "i1"}, "column 'worst_item': 'i1' is the best item, too"),
+        ({"places": [1, "x", 2]}, "column 'places'"),
+        ({"best_item": "i1", "places": [1, 2, 3]}, "column 'best_item': is there beside another answer"),
+        ({"place_4": 1}, "column 'place_4': is there, but item_4 is missing"),
+    ],
+)
+def test_a_bad_answer_of_people_is_named_by_its_column(
+    server: RunningServer,
+    client: Client,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    row: dict[str, Any],
+    problem: str,
+) -> None:
+    assert called(server, write(tmp_path / "a.jsonl", [{"items": ["i1", "i2", "i3"], **row}]), "ranking") == 1
+    assert f"a.jsonl, line 1, {problem}" in capsys.readouterr().err
+    assert client.get_study("ranking").imported_count == 0
+
+
+def test_orders_of_preflib_may_have_ties(server: RunningServer, client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "votes.toi"
+    names = "".join(f"# ALTERNATIVE NAME {number}: i{number}\n" for number in range(1, 5))
+    path.write_text(f"# NUMBER VOTERS: 6\n{names}3: 3,{{1, 4}},2\n1: {{1,2}}\n2: {{3}},{{1}}\n", encoding="utf-8")
+    assert called(server, path, "ranking") == 0
+    assert client.get_study("ranking").imported_count == 5
+    learned = client.get_preferences("ranking").items
+    assert (learned[0].id, learned[-1].id) == ("i3", "i2")
+    path.write_text(f"{names}1: 3,{{1, 4,2\n", encoding="utf-8")
+    assert called(server, path, "ranking") == 1
+
+
 def test_orders_of_preflib_are_answers_as_often_as_they_were_given(
     server: RunningServer, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

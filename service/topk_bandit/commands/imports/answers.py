@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.client import AnswerKind, PastAnswer
+from topk_bandit.client import AnswerKind, BestWorst, Declined, DeclineReason, PastAnswer, Tiers
 from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MAX_STUDY_MAGNITUDE
@@ -59,8 +59,10 @@ class AnswerColumns(Cells):
         if kind is AnswerKind.RATINGS:
             items |= {"item", "ratings"}
             known |= items | {"rating", *(f"rating_{number}" for number in numbers)}
-        elif kind is not AnswerKind.RANKING:
-            known |= {"chosen"}
+        else:
+            known |= {"best_item", "worst_item", "places", *(f"place_{number}" for number in numbers)}
+            known |= set() if kind is AnswerKind.RANKING else {"chosen"}
+        known |= {"declined"}
         return cls(flags=flags, known=known, required=(items,), kind=kind, size=size)
 
     def check_columns(self, columns: Collection[str]) -> list[str]:
@@ -74,7 +76,8 @@ class AnswerColumns(Cells):
         """
         strangers = Cells.check_columns(self, columns)
         self.check_no_counts(strangers, what="people answered so", each="answer")
-        is_said = "chosen" in self.known and self.has_column(dict.fromkeys(columns), "chosen")
+        said = {"chosen", "best_item", "places", "place_1"} & self.known
+        is_said = any(self.has_column(dict.fromkeys(columns), name) for name in said)
         if self.kind is AnswerKind.RATINGS or is_said:
             return strangers
         says = next((name for name in strangers if _words_of(name)), None)
@@ -89,14 +92,18 @@ class AnswerColumns(Cells):
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
         named = self.take(values)
         query = self.convert("query", named.get("query"), read_label) or ""
-        if self.kind is AnswerKind.RATINGS:
+        declined = self.convert("declined", named.get("declined"), _read_reason)
+        if self.kind is AnswerKind.RATINGS and declined is None:
             return PastAnswer(self._ratings(named), query=query)
-        items = self._items(named)
+        items = [self.text("item", named["item"])] if "item" in named else self._items(named)
         if not items:
             raise self.error("items", "is missing")
-        if len(items) < _FEWEST:
-            raise self.error("items", f"expected at least {_FEWEST} items, got {len(items)}{list_hint(items)}")
+        fewest = 1 if self.kind is AnswerKind.RATINGS else _FEWEST
+        if len(items) < fewest:
+            raise self.error("items", f"expected at least {fewest} items, got {len(items)}{list_hint(items)}")
         self._check_different(items)
+        if declined is not None:
+            return PastAnswer(Declined(declined), items, query)
         return PastAnswer(*self._answer(values, named, items), query)
 
     def _items(self, named: Mapping[str, Any]) -> list[str]:
@@ -106,6 +113,14 @@ class AnswerColumns(Cells):
     def _answer(
         self, values: Mapping[str, Any], named: Mapping[str, Any], items: list[str]
     ) -> tuple[GivenAnswer, Sequence[str]]:
+        ends = [name for name in ("best_item", "worst_item") if name in named]
+        has_places = "places" in named or bool(self.numbered(named, "place", self.size))
+        if len([form for form in (ends, has_places, "chosen" in named) if form]) > 1:
+            raise self.error(ends[0] if ends else "places", "is there beside another answer: say it in one way")
+        if has_places:
+            return self._tiers(named, items), items
+        if ends:
+            return self._best_worst(named, items), items
         if self.kind is AnswerKind.RANKING:
             return items, ()
         chosen = self.convert("chosen", named.get("chosen"), read_label)
@@ -114,6 +129,38 @@ class AnswerColumns(Cells):
         if chosen is None and self.has_column(values, "chosen"):
             raise self.error("chosen", "is missing")
         return chosen or items[0], items
+
+    def _tiers(self, named: Mapping[str, Any], items: list[str]) -> Tiers:
+        """Return items by their places: those of one place are tied, and those without are below all."""
+        by_number = self.numbered(named, "place", self.size)
+        if "places" in named:
+            whole = self.parts(named, "places", "place", self.size)
+            by_number = {
+                number: place for number, place in enumerate(whole, start=1) if place is not None and place != ""
+            }
+        if beyond := [number for number in by_number if number > len(items)]:
+            raise self.error(f"place_{beyond[0]}", f"is there, but item_{beyond[0]} is missing")
+        tiers: dict[float, list[str]] = {}
+        for number, place in by_number.items():
+            name = "places" if "places" in named else f"place_{number}"
+            tiers.setdefault(self.number(name, place), []).append(items[number - 1])
+        return Tiers([tiers[place] for place in sorted(tiers)])
+
+    def _best_worst(self, named: Mapping[str, Any], items: list[str]) -> GivenAnswer:
+        """Return the best and the worst item, or the best ones above all others, or all others above the worst."""
+        found = {}
+        for name in ("best_item", "worst_item"):
+            if name in named:
+                found[name] = self.text(name, named[name])
+                if found[name] not in items:
+                    problem = f"{found[name]!r:.60} is none of the row's items: write the id of one of them"
+                    raise self.error(name, problem)
+        best, worst = found.get("best_item"), found.get("worst_item")
+        if best is not None and worst is not None:
+            if best == worst:
+                raise self.error("worst_item", f"{worst!r:.60} is the best item, too")
+            return BestWorst(best, worst)
+        return Tiers([[best]] if best is not None else [[item for item in items if item != worst]])
 
     def _rating(self, name: str, value: Any) -> float:  # noqa: ANN401, whatever a file has
         return self.require(name, value, read_study_number)
@@ -176,6 +223,14 @@ def _words_of(column: str) -> frozenset[str]:
     """Return the words in the name of a column that say which item people preferred."""
     words = frozenset(word.lower() for word in _WORD.findall(column))
     return words & (_CHOSEN | _ORDERED) or (words & _SAID if len(words) == 1 else frozenset())
+
+
+def _read_reason(value: Any) -> DeclineReason | None:  # noqa: ANN401, whatever a file has
+    """Return why an answer was declined; None if it was not."""
+    text = read_label(value)
+    if text is not None and text not in set(DeclineReason):
+        raise ValueError(f"expected {' or '.join(DeclineReason)}, got {text!r:.60}")
+    return None if text is None else DeclineReason(text)
 
 
 def read_study_number(value: Any) -> float | None:  # noqa: ANN401, whatever a file has

@@ -26,6 +26,8 @@ _COMPLETE = (".soc", ".toc")
 _NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+([0-9]+)\s*:\s*(.*?)\s*", re.IGNORECASE)
 _NUMBER_OF = re.compile(r"#\s*NUMBER (VOTERS|ALTERNATIVES|UNIQUE ORDERS)\s*:\s*([0-9]{1,18})\s*", re.IGNORECASE)
 _ORDER = re.compile(r"\s*([0-9]{1,9})\s*:\s*(\S.*?)\s*")
+_TIER = re.compile(r"\{[^{}]*\}|[^\s,{}][^,{}]*")
+_TIERS = re.compile(r"(?:\s*\{[^{}]*\}\s*|[^,{}]+)(?:,(?:\s*\{[^{}]*\}\s*|[^,{}]+))*")
 _MOST_AT_ONCE = 1_000_000
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _OLD = re.compile(r"\s*[0-9]+\s*")
@@ -34,7 +36,7 @@ _OLD = re.compile(r"\s*[0-9]+\s*")
 def read_preflib(path: Path) -> Iterator[FileRow]:
     """Return each order as often as it was given; an item is named as the file names it, else by its number.
 
-    An order of one item says nothing.
+    An order of one item says nothing, nor one whose items are all of equal rank.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
                 contents.take_comment(place, line)
             elif line.strip():
                 count, row = contents.take_order(place, line)
-                is_silent = isinstance(row, dict) and len(row["items"]) == 1
+                is_silent = isinstance(row, dict) and len(set(row.get("places", row["items"]))) == 1
                 yield from (FileRow(place, row, is_silent) for _ in range(count))
     if number:
         check_end(path, number)
@@ -124,10 +126,14 @@ def _read_order(line: str, names: Mapping[str, str]) -> tuple[int, Mapping[str, 
     count, order = int(match[1]), match[2]
     if not 1 <= count <= _MOST_AT_ONCE:
         return 1, InvalidArgumentError("row", f"expected an order that 1 to {_MOST_AT_ONCE} people gave, got {count}")
-    if "{" in order or "}" in order:
-        return count, InvalidArgumentError("row", f"has items of equal rank, which no model takes: {order!r:.60}")
-    numbers = [one.strip() for one in order.split(",")]
+    if not _TIERS.fullmatch(order):
+        return count, InvalidArgumentError("row", f"expected items, those of equal rank in braces: {order!r:.60}")
+    tiers = [[one.strip() for one in tier.strip("{}").split(",")] for tier in _TIER.findall(order)]
+    numbers = [one for tier in tiers for one in tier]
     unknown = next((one for one in numbers if not _NUMBER.fullmatch(one) or (names and one not in names)), None)
     if unknown is not None:
         return count, InvalidArgumentError("row", f"there is no item {unknown!r:.60}")
-    return count, {"items": [names.get(one, one) for one in numbers]}
+    row: dict[str, Any] = {"items": [names.get(one, one) for one in numbers]}
+    if len(tiers) < len(numbers):
+        row["places"] = [place for place, tier in enumerate(tiers, start=1) for _ in tier]
+    return count, row

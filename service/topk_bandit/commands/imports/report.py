@@ -206,7 +206,7 @@ def first_answers_table(answers: Sequence[PastAnswer]) -> Table:
     """Return the first answers as they will be learned."""
     table = Table("query", "answer", "shown", title="The first answers as they will be learned")
     for one in answers[:ROWS_SHOWN]:
-        answer = one.answer if isinstance(one.answer, dict | str) else ", ".join(one.answer)
+        answer = ", ".join(one.answer) if isinstance(one.answer, list | tuple) else one.answer
         _add_row(table, one.query, str(answer), ", ".join(one.shown))
     return table
 

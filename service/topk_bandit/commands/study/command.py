@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,7 +98,10 @@ class _Study:
         answers, found = read_answers(path, flags, kind=self._kind, items=self._items, queries=self._queries)
         for line in found.remarks("an answer"):
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-        return answers
+        declined = Counter(answer.declined for answer in answers if answer.declined)
+        for reason, count in declined.items():
+            self._console.print(f"{count} answers are {reason}: they are not learned from.", highlight=False)
+        return [answer for answer in answers if answer.declined is None]
 
     def learn(self, answers: Sequence[Answered]) -> None:
         """Write and show the utilities that answers tell of."""

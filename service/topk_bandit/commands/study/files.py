@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.client import AnswerKind
+from topk_bandit.client import AnswerKind, BestWorst, Declined, DeclineReason, Tiers
 from topk_bandit.commands.imports.answers import AnswerColumns, read_study_number
 from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
@@ -67,12 +67,13 @@ class Described:
 class Answered:
     """One answer: indices of its query (0 without queries) and of its items in tiers, best first.
 
-    Ratings have one tier, with as many numbers.
+    Ratings have one tier, with as many numbers. One that was declined has one tier, and the reason.
     """
 
     query: int
     tiers: tuple[tuple[int, ...], ...]
     ratings: tuple[float, ...] = ()
+    declined: DeclineReason | None = None
 
 
 def read_described(path: Path, *, kind: str) -> Described:
@@ -143,7 +144,7 @@ def read_answers(
     reading = Reading(path.name, lambda: read_rows(path, orders=True, ignored=flags.ignored), columns)
     found = reading.look_through(skips=False)
     indices = _ItemIndices(_index_by_id(items), None if queries is None else _index_by_id(queries))
-    answers = [indices.find(row.place, reading.read(row), kind) for row in reading.rows()]
+    answers = [indices.find(row.place, reading.read(row)) for row in reading.rows()]
     return answers, found
 
 
@@ -154,15 +155,19 @@ class _ItemIndices:
     items: Mapping[str, int]
     queries: Mapping[str, int] | None
 
-    def find(self, place: str, answer: PastAnswer, kind: AnswerKind) -> Answered:
+    def find(self, place: str, answer: PastAnswer) -> Answered:
         """Return an answer by indices."""
         query, said = self._query(place, answer.query), answer.answer
         if isinstance(said, dict):
             return Answered(query, (self._items(place, said),), tuple(said.values()))
-        if kind is AnswerKind.RANKING:
-            return Answered(query, tuple((item,) for item in self._items(place, said)))
-        others = (item for item in answer.shown if item != said)
-        return Answered(query, ((self._item(place, str(said)),), self._items(place, others)))
+        if isinstance(said, Declined):
+            return Answered(query, (self._items(place, answer.shown),), declined=DeclineReason(said.reason))
+        tiers = _tiers_of(said)
+        named = {item for tier in tiers for item in tier}
+        between = [item for item in answer.shown if item not in named]
+        if between:
+            tiers.insert(1 if isinstance(said, BestWorst) else len(tiers), between)
+        return Answered(query, tuple(self._items(place, tier) for tier in tiers))
 
     def _items(self, place: str, items: Iterable[str]) -> tuple[int, ...]:
         return tuple(self._item(place, item) for item in items)
@@ -183,6 +188,19 @@ class _ItemIndices:
             problem = f"there is no query {query!r}" if query else "is missing, because there are queries"
             raise InvalidArgumentError(f"{place}, column 'query'", problem)
         return self.queries[query]
+
+
+def _tiers_of(said: BestWorst | Tiers | str | Iterable[str]) -> list[Sequence[str]]:
+    """Return the tiers that an answer names."""
+    match said:
+        case BestWorst(best, worst):
+            return [[best], [worst]]
+        case Tiers(tiers):
+            return list(tiers)
+        case str():
+            return [[said]]
+        case _:
+            return [[item] for item in said]
 
 
 def write_questions(

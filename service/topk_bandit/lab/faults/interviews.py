@@ -10,11 +10,14 @@ from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.domain.studies import (
     AnswerKind,
     ChoiceAnswer,
+    DeclinedAnswer,
     DesignState,
     GivenChoice,
+    GivenDecline,
     GivenPastAnswer,
     GivenRanking,
     GivenRatings,
+    GivenTiers,
     PastAnswer,
     QuestionList,
     RankingAnswer,
@@ -23,6 +26,7 @@ from topk_bandit.domain.studies import (
     StudyName,
     StudyQuery,
     StudySettings,
+    TiersAnswer,
 )
 from topk_bandit.lab.faults.actions import Action
 from topk_bandit.lab.faults.feedback import NAME, RECENT, draw_patience, word_of
@@ -87,6 +91,10 @@ def _as_given(answer: Answer, shown: Sequence[str]) -> GivenAnswer:
             return GivenRanking(tuple(shown[place] for place in places))
         case ChoiceAnswer(place):
             return GivenChoice(shown[place])
+        case TiersAnswer(tiers):
+            return GivenTiers(tuple(tuple(shown[place] for place in tier) for tier in tiers))
+        case DeclinedAnswer(reason):
+            return GivenDecline(reason)
 
 
 def _word(result: AnswerOutcome | TopkBanditError) -> str:
