@@ -115,8 +115,8 @@ def test_a_dump_is_the_log_event_by_event(traded: Traded, tmp_path: Path, capsys
     assert events[0]["event"]["type"] == "bandit_created"
     file = traded.dump(tmp_path / "log.jsonl")
     assert read_file(file).events[-1] == traded.live.last
-    part = read_file(traded.dump(tmp_path / "part.jsonl", "--from=7", "--to=11"))
-    assert [logged.position for logged in part.events] == [7, 8, 9, 10, 11]
+    part = read_file(traded.dump(tmp_path / "part.jsonl", "--to=11"))
+    assert [logged.position for logged in part.events] == list(range(1, 12))
 
 
 def test_a_replay_comes_to_the_worker_s_model(
@@ -149,8 +149,14 @@ def test_a_trimmed_log_is_replayed_from_its_snapshot(tmp_path: Path, capsys: pyt
 
         run(traded.stores, save)
         trimmed = traded.dump(tmp_path / "trimmed.jsonl")
-        assert main(["log", "dump", "shop/home", "--from=1", *traded.words]) == 1
+        assert main(["log", "dump", "shop/home", "--to=1", *traded.words]) == 1
         assert "the log begins at" in capsys.readouterr().err
+        (tmp_path / "cold").mkdir()
+        texts = [EventText(one.position, one.at_ms, encode_event(one.event)) for one in read_file(whole).events]
+        with_cold = f"--cold-log-dir={tmp_path / 'cold'}"
+        ColdLog(tmp_path / "cold").append(NAME, traded.live.incarnation, texts[: kept[-1].version])
+        assert traded.dump(tmp_path / "both.jsonl", with_cold).read_bytes() == whole.read_bytes()
+        assert traded.dump(tmp_path / "part.jsonl", with_cold, "--to=9").read_text().count("\n") == 10
     log = read_file(trimmed)
     assert log.snapshot is not None
     assert log.events[0].position == log.snapshot.position + 1 == kept[len(kept) // 2].version + 1
@@ -249,6 +255,7 @@ UNUSABLE = [
     (["dump", "shop/nowhere"], "tenants/shop/bandits/nowhere not found"),
     (["dump", "shop/home", "--data-dir=/nowhere"], "there is no store in /nowhere"),
     (["dump", "shop/home", "--out=/dev/null/log"], "/dev/null/log can't be written"),
+    (["dump", "shop/home", "--cold-log-dir=/nowhere"], "--cold-log-dir: there is no folder /nowhere"),
     (["replay", "/dev/null/log"], "/dev/null/log can't be read"),
     (["replay", "EMPTY"], "line 1: is no JSON"),
     (["replay", "TORN"], "line 3: is no JSON"),
@@ -261,7 +268,8 @@ def test_what_cannot_be_used_is_named(traded: Traded, tmp_path: Path, capsys: py
     files = {name: tmp_path / name for name in ("EMPTY", "TORN", "MIDDLE")}
     files["EMPTY"].write_text("")
     files["TORN"].write_text(traded.dump(tmp_path / "log.jsonl", "--to=2").read_text(encoding="utf-8")[:-9])
-    traded.dump(files["MIDDLE"], "--from=5", "--to=9")
+    head, *events = traded.dump(tmp_path / "log.jsonl", "--to=9").read_text(encoding="utf-8").splitlines(keepends=True)
+    files["MIDDLE"].write_text("".join((head, *events[4:])), encoding="utf-8")
     for words, problem in UNUSABLE:
         given = [str(files.get(word, word)) for word in words]
         own = [] if words[0] != "dump" or "--data-dir=/nowhere" in words else traded.words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.log import models
-from topk_bandit.commands.log.dumps import Dump, lines, read_store
+from topk_bandit.commands.log.dumps import Dump, lines, parse_lines, read_parts
 from topk_bandit.commands.log.slates import LeftOut, read_slates
 from topk_bandit.domain.bandits import (
     Activated,
@@ -35,10 +36,9 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.log import RecordStatus, Snapshot
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.bandits.harness import Worker
 
     from topk_bandit.domain.bandits import Event, Recommendation, RecommendationRequest
@@ -52,6 +52,12 @@ WORTH = {"a": (1.0, 0.4), "b": (0.8, -0.5), "c": (0.6, 0.0), "d": (0.3, 0.6), "e
 WORTH |= {"late": (0.9, 0.2)}
 POSITIONS, NOISE = (1.0, 0.6), 0.3
 FIXED = ("c", "a")
+
+
+async def dumped(store: Store) -> Dump:
+    """Return what a dump of the store's log has."""
+    parts = read_parts(WholeLogs(store, None), store, NAME, last=None)
+    return parse_lines([line async for part in parts for line in part], Path("dumped"))
 
 
 def worth(slate: tuple[str, ...], context: tuple[float, ...]) -> float:
@@ -151,7 +157,7 @@ def traded() -> Traded:
                     await worker.bandits.upsert_items(NAME, [Item("c")])
                 await shop.serve(number)
                 await archive.look()
-            trimmed = await read_store(store, NAME, first=None, last=None)
+            trimmed = await dumped(store)
             found.append(Traded(replace(trimmed, snapshot=None, events=tuple(archive.events)), trimmed, shop))
 
     run(MemoryStores(), scenario)
@@ -244,7 +250,7 @@ def test_of_a_reward_that_changes_the_last_value_counts(tmp_path: Path, capsys: 
             earned[7] = None
             await stores.pass_time(10**8)
             await worker.models.expire(NAME)
-            found.append(await read_store(store, NAME, first=None, last=None))
+            found.append(await dumped(store))
 
     run(stores, scenario)
     slates = read_slates(found[0])
@@ -342,7 +348,7 @@ def test_baseline_slates_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixt
                     NAME, request(f"r{number}", context=(1.0, 0.5), candidates=candidates)
                 )
                 await worker.recommender.reward(NAME, given.recommendation_id, worth(given.slate, (1.0, 0.5)))
-            found.append(await read_store(store, NAME, first=None, last=None))
+            found.append(await dumped(store))
 
     run(MemoryStores(), scenario)
     slates = read_slates(found[0])
@@ -378,7 +384,7 @@ def test_propensities_are_those_that_a_reset_led_to() -> None:
                 given = await worker.recommender.recommend(NAME, request(f"r{number}", context=(1.0, 0.5)))
                 assert given.observations == model.state.remembered == number % 40
                 await worker.recommender.reward(NAME, given.recommendation_id, worth(given.slate, (1.0, 0.5)))
-            found.append(await read_store(store, NAME, first=None, last=None))
+            found.append(await dumped(store))
 
     run(MemoryStores(), scenario)
     assert len(read_slates(found[0]).log) == 80
@@ -396,7 +402,7 @@ def test_imported_rows_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixtur
             for number in range(60):
                 given = await worker.recommender.recommend(NAME, request(f"r{number}", context=(1.0, 0.5)))
                 await worker.recommender.reward(NAME, given.recommendation_id, worth(given.slate, (1.0, 0.5)))
-            found.append(await read_store(store, NAME, first=None, last=None))
+            found.append(await dumped(store))
 
     run(MemoryStores(), scenario)
     slates = read_slates(found[0])

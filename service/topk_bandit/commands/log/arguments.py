@@ -30,13 +30,15 @@ _MODEL = ("bandit_memory_mib",)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the words of `log` to a parser, each with a `run` that returns an exit status."""
     words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    dump = words.add_parser("dump", help="write a log down", description="Write a log down, one JSON event a line.")
-    dump.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
-    dump.add_argument(
-        "--from", dest="first", type=position, metavar="POSITION", help="first event (default: for a replay)"
+    dump = words.add_parser(
+        "dump",
+        help="write a log down",
+        description="Write a log down, one JSON event a line, from the files of the cold log and the store: from event "
+        "1 on, or from the oldest snapshot if older events are gone.",
     )
+    dump.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
     dump.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
-    settings.add_arguments(dump, names=_STORE)
+    settings.add_arguments(dump, names=(*_STORE, "cold_log_dir"))
     replay = words.add_parser(
         "replay", help="fold a log that was written down", description="Fold a log, and tell what the model is."
     )

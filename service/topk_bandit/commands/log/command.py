@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.recommender import recommendation_id_of
@@ -47,15 +47,7 @@ def dump(given: argparse.Namespace) -> int:
     chosen, name = settings.load(given, os.environ), bandit_named(given.bandit)
     with ExitStack() as stack:
         url = chosen.redis_url or stack.enter_context(reach_store(chosen.data_dir, fsync=chosen.fsync))
-        written = asyncio.run(_read_dump(chosen, url, name, first=given.first, last=given.last))
-    if given.out is None:
-        print_lines(dumps.lines(written), sys.stdout)
-        return 0
-    try:
-        with given.out.open("w", encoding="utf-8") as file:
-            print_lines(dumps.lines(written), file)
-    except OSError as error:
-        raise ConfigurationError(f"{given.out} can't be written: {error.strerror}") from error
+        asyncio.run(_write_dump(chosen, url, name, last=given.last, path=given.out))
     return 0
 
 
@@ -173,13 +165,38 @@ async def _find_events(chosen: Settings, url: str, name: BanditName, given: argp
             key = recommendation_key(given.recommendation_id)
         else:
             key = recommendation_key(recommendation_id_of((await store.get_bandit(name)).incarnation, given.request_id))
-        cold = None if chosen.cold_log_dir is None else ColdLog(chosen.cold_log_dir)
-        return [event async for event in WholeLogs(store, cold).find(name, key)]
+        return [event async for event in _whole_logs(chosen, store).find(name, key)]
 
 
-async def _read_dump(chosen: Settings, url: str, name: BanditName, *, first: int | None, last: int | None) -> Dump:
+async def _write_dump(chosen: Settings, url: str, name: BanditName, *, last: int | None, path: Path | None) -> None:
+    """Write the lines of a log to a file, or to standard output; no file is begun for a log that can't be read."""
     async with _connected(chosen, url) as store:
-        return await dumps.read_store(store, name, first=first, last=last)
+        parts = dumps.read_parts(_whole_logs(chosen, store), store, name, last=last)
+        head = await anext(parts)
+        with _opened(path) as file:
+            print_lines(head, file)
+            async for part in parts:
+                if not print_lines(part, file):
+                    return
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be written: {error.strerror}") from error
+
+
+def _whole_logs(chosen: Settings, store: RedisStore) -> WholeLogs:
+    folder = chosen.cold_log_dir
+    if folder is not None and not folder.is_dir():
+        raise ConfigurationError(f"--cold-log-dir: there is no folder {folder}")
+    return WholeLogs(store, None if folder is None else ColdLog(folder))
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
 """A bandit's log as a file: a header, then one JSON event a line.
 
-The first line is an object with the bandit's name, its incarnation and a snapshot, which is null unless the store has
-trimmed the log: then a replay begins with the snapshot. Every further line has the position of an event, the store's
-clock when it was appended, and the event with the bytes that the store holds.
+The first line is an object with the bandit's name, its incarnation and a snapshot, which is null where the log can be
+read from event 1 on, in the store and in files of the cold log: else a replay begins with the snapshot. Every further
+line has the position of an event, the store's clock when it was appended, and the event with the bytes of the store.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from topk_bandit.store.event_lines import event_line, head_line
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import UnionType
 
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.store.log import Store
+    from topk_bandit.store.whole_logs import WholeLogs
 
-__all__ = ["Dump", "lines", "read_file", "read_store"]
+__all__ = ["Dump", "lines", "parse_lines", "read_file", "read_parts"]
 
 EVENTS_PER_READ = 1000
 
@@ -42,33 +43,40 @@ class Dump:
     events: tuple[LoggedEvent, ...]
 
 
-async def read_store(store: Store, name: BanditName, *, first: int | None, last: int | None) -> Dump:
-    """Return a log up to `last`, from `first` on, or from where a replay can begin: event 1, or the oldest snapshot.
+async def read_parts(logs: WholeLogs, store: Store, name: BanditName, *, last: int | None) -> AsyncIterator[list[str]]:
+    """Yield the lines of a file, some at a time, from where a replay can begin to `last`.
+
+    That is event 1, or the oldest snapshot.
+
+    Parameters
+    ----------
+    logs
+        Reads the log of the store, and what files have of it.
+    store
+        Has the snapshots.
 
     Raises
     ------
     NotFoundError
         There is no such bandit.
     InvalidArgumentError
-        `first` is trimmed, or no snapshot fits before `last`.
+        No snapshot fits before `last`.
     CorruptDataError
         The log was trimmed or begun anew while it was read.
     """
-    begin = await store.read_log(name, start=1, limit=1)
+    begin = await logs.read_texts(name, start=1, limit=0)
     end = begin.log_position if last is None else min(last, begin.log_position)
     snapshot = None
-    if first is None and begin.first_position > 1:
+    if begin.first_position > 1:
         snapshot = await _oldest_snapshot(store, name, after=begin.first_position - 1, last=end)
-    start = first or (snapshot.position + 1 if snapshot else 1)
-    if start < begin.first_position:
-        raise InvalidArgumentError("--from", f"the log begins at {begin.first_position}: what was before is trimmed")
-    events: list[LoggedEvent] = []
-    while start + len(events) <= end:
-        part = await store.read_log(name, start=start + len(events), limit=EVENTS_PER_READ)
-        if not part.events or part.incarnation != begin.incarnation:
+    yield [head_line(str(name), begin.incarnation, snapshot)]
+    start = 1 if snapshot is None else snapshot.position + 1
+    while start <= end:
+        part = await logs.read_texts(name, start=start, limit=min(EVENTS_PER_READ, end - start + 1))
+        if not part.events or part.events[0].position != start or part.incarnation != begin.incarnation:
             raise CorruptDataError(f"{name}: the log was trimmed or begun anew while it was read; try again")
-        events.extend(part.events)
-    return Dump(str(name), begin.incarnation, snapshot, tuple(events[: max(0, end - start + 1)]))
+        yield [event_line(event.position, event.at_ms, event.text) for event in part.events]
+        start += len(part.events)
 
 
 async def _oldest_snapshot(store: Store, name: BanditName, *, after: int, last: int) -> Snapshot:
@@ -100,11 +108,16 @@ def read_file(path: Path) -> Dump:
     """
     try:
         # Nothing else ends a line: texts of features may have what Python's `splitlines` takes for an end.
-        head, *rest = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+        return parse_lines(path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n"), path)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} can't be read: it is no text in UTF-8") from error
+
+
+def parse_lines(texts: Iterable[str], path: Path) -> Dump:
+    """Return the log that the lines of a file hold; the errors are those of `read_file`."""
+    head, *rest = texts
     header = _parse_line(path, 1, head, {"bandit": str, "incarnation": str, "snapshot": dict | None})
     events = tuple(_event(path, number, line) for number, line in enumerate(rest, 2))
     return Dump(header["bandit"], header["incarnation"], _snapshot(path, header["snapshot"]), events)
