@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.rpc.test_operator_service import trade
-from tests.rpc.whole import served
+from tests.rpc.whole import FEW, served
 from tests.waiting import PATIENCE
 
 from topk_bandit.commands.cli import main
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     import pytest
+
+    from topk_bandit.domain.quotas import Quotas
+    from topk_bandit.store.cold_log import ColdLog
+    from topk_bandit.store.log import Store
+
+T = TypeVar("T")
 
 __all__ = ["NOON_MS", "Ask", "Running"]
 
@@ -26,31 +34,37 @@ NOON_MS = 1_769_860_800_000
 class Running:
     """A service over a store in memory, on a thread of its own, whose bandit acme/home has learned a little."""
 
-    def __init__(self) -> None:
+    def __init__(self, cold: ColdLog | None = None, quotas: Quotas = FEW) -> None:
+        self._cold, self._quotas = cold, quotas
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self.given = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(timeout=PATIENCE)
+        self.given = self.work(self._start())
 
     async def _start(self) -> list[str]:
         self._stack = AsyncExitStack()
-        self.store = store = MemoryStore(clock_ms=lambda: NOON_MS)
-        self.client = await self._stack.enter_async_context(served(store))
+        self.store = await self._open_store()
+        self.client = await self._stack.enter_async_context(served(self.store, cold=self._cold, quotas=self._quotas))
         self.address = self.client._target
         return await trade(self.client, 20)
 
+    async def _open_store(self) -> Store:
+        return MemoryStore(clock_ms=lambda: NOON_MS)
+
+    def work(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something where the service runs."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE)
+
     def make(self, bandit: str) -> None:
         """Make another bandit."""
-        work = self.client.create_bandit(bandit, slate_size=1, item_capacity=2)
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE)
+        self.work(self.client.create_bandit(bandit, slate_size=1, item_capacity=2))
 
     def recommend(self, bandit: str, **asked: Any) -> Any:  # noqa: ANN401 - as for the client
         """Ask for a slate."""
-        work = self.client.recommend(bandit, **asked)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=PATIENCE)
+        return self.work(self.client.recommend(bandit, **asked))
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._stack.aclose(), self._loop).result(timeout=PATIENCE)
+        self.work(self._stack.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from topk_bandit.client import RetryPolicy
+    from topk_bandit.store.cold_log import ColdLog
     from topk_bandit.store.log import Store
 
 __all__ = ["served"]
@@ -49,6 +50,7 @@ async def served(
     quotas: Quotas = FEW,
     retry: RetryPolicy | None = None,
     worker: str = "one",
+    cold: ColdLog | None = None,
 ) -> AsyncIterator[AsyncClient]:
     """Serve a store until the end of the block, and give a client.
 
@@ -82,7 +84,7 @@ async def served(
             Bandits(
                 store,
                 models,
-                logs=WholeLogs(store, None),
+                logs=WholeLogs(store, cold),
                 default_exploration=Exploration(ConstantBeta(1.0), 0.1),
                 quotas=in_store,
                 new_id=new_id,
@@ -93,7 +95,7 @@ async def served(
                 store,
                 models,
                 executor,
-                logs=WholeLogs(store, None),
+                logs=WholeLogs(store, cold),
                 quotas=in_store,
                 clock_ms=lambda: 0,
                 worker=worker_status,

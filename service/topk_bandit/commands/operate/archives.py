@@ -59,6 +59,7 @@ __all__ = [
     "examine",
     "save",
     "send",
+    "send_lines",
     "study_lines",
     "write",
 ]
@@ -234,7 +235,7 @@ async def _dry_run_import(archive: ArchiveFile, take: Callable[[Lines], Awaitabl
         try:
             await take(Lines(archive.digest, first, tuple(part)))
         except InvalidArgumentError as error:
-            raise CorruptDataError(f"{_place(error.field, archive.path, first)}: {error.problem}") from None
+            raise CorruptDataError(f"{_place(error.field, str(archive.path), first)}: {error.problem}") from None
         first += len(part)
 
 
@@ -256,19 +257,45 @@ def send(bring: Bring, name: str, archive: ArchiveFile, *, on_progress: Callable
         The service was there and is not any more, for as long as a call may take; the message says how many lines it
         has acknowledged, and those of the call that got no answer may have arrived too.
     """
-    begun = bring(name, (), import_id=archive.digest, first_line=0)
+    lines = _read(archive.path)
+    return send_lines(
+        bring,
+        name,
+        lines,
+        import_id=archive.digest,
+        source=str(archive.path),
+        arrived=f"of {archive.lines} lines of {archive.path}",
+        on_progress=on_progress,
+    )
+
+
+def send_lines(
+    bring: Bring,
+    name: str,
+    lines: Iterator[str],
+    *,
+    import_id: str,
+    source: str,
+    arrived: str,
+    on_progress: Callable[[int], object],
+) -> int:
+    """Import lines from where their import stands, as `send` does.
+
+    Errors name them by `source`, and those that have come by `arrived`.
+    """
+    begun = bring(name, (), import_id=import_id, first_line=0)
     if begun.log_position:
         return begun.log_position
     on_progress(begun.next_line)
-    left = islice(_read(archive.path), begun.next_line, None)
+    left = islice(lines, begun.next_line, None)
     first, position = begun.next_line, 0
     while part := _part(left):
         try:
-            took = bring(name, part, import_id=archive.digest, first_line=first)
+            took = bring(name, part, import_id=import_id, first_line=first)
         except InvalidArgument as error:
-            raise _locate_error(error, archive.path, first) from None
+            raise _locate_error(error, source, first) from None
         except (Unavailable, DeadlineExceeded) as error:
-            progress = f"at least {first} of {archive.lines} lines of {archive.path} have arrived"
+            progress = f"at least {first} {arrived} have arrived"
             raise UnavailableError(f"{error}; {progress}; begun again, the import goes on with the rest") from None
         first, position = first + len(part), took.log_position
         on_progress(first)
@@ -287,17 +314,17 @@ def _part(left: Iterator[str]) -> list[str]:
     return part
 
 
-def _locate_error(error: InvalidArgument, path: Path, first: int) -> Exception:
-    """Return the error with the line of the file that it is about."""
+def _locate_error(error: InvalidArgument, source: str, first: int) -> Exception:
+    """Return the error with the line that it is about."""
     field = error.field
     if not (field.startswith("lines[") and field[6:-1].isdigit()):
         return error
-    return InvalidArgumentError(_place(field, path, first), error.details.message.removeprefix(f"{field}: "))
+    return InvalidArgumentError(_place(field, source, first), error.details.message.removeprefix(f"{field}: "))
 
 
-def _place(field: str, path: Path, first: int) -> str:
-    """Return where in a file the line is that an error of a part of it is about, as ``lines[n]``."""
-    return f"{path}, line {first + int(field[6:-1]) + 1}"
+def _place(field: str, source: str, first: int) -> str:
+    """Return where the line is that an error of a part is about, as ``lines[n]``."""
+    return f"{source}, line {first + int(field[6:-1]) + 1}"
 
 
 def _read(path: Path, not_whole: str = "it is no export") -> Iterator[str]:

@@ -51,6 +51,7 @@ def add_commands(commands: _Commands) -> None:
     _add_bandits(commands)
     _add_items(commands)
     _add_events(commands)
+    _add_fork(commands)
     _add_backup(commands)
     replay = commands.add_parser(
         "replay",
@@ -85,6 +86,22 @@ def _add_events(commands: _Commands) -> None:
     skip.add_argument("--reason", required=True, metavar="TEXT", help="why; it is kept in the log")
     skip.add_argument("--yes", action="store_true", help="do it; without it nothing is passed over")
     _finish(skip, "events skip")
+
+
+def _add_fork(commands: _Commands) -> None:
+    fork = commands.add_parser(
+        "fork",
+        help="replay a bandit's log under other settings into a new bandit",
+        description="Replay a bandit's log, from its first event on, into a new bandit of the same tenant: the slates "
+        "that were shown, and what they earned. --item-capacity, --half-life and --default-reward hold from event 1 "
+        "on, and other settings from the log's end. Said again, a fork that was stopped goes on.",
+    )
+    fork.add_argument("source", metavar="SOURCE", help="the bandit whose log it is, as TENANT/BANDIT")
+    fork.add_argument("bandit", metavar="NEW", help="the bandit to make, as TENANT/BANDIT")
+    fork.add_argument("--to", dest="last", type=position, metavar="POSITION", help="last event (default: the newest)")
+    fork.add_argument("--item-capacity", type=count, metavar="N", help="how many items there may be, more than before")
+    _add_changeable(fork)
+    _finish(fork, "fork")
 
 
 def _add_backup(commands: _Commands) -> None:

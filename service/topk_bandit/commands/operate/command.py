@@ -12,6 +12,7 @@ from topk_bandit.commands.operate.answers import ANSWERS, tell_answer
 from topk_bandit.commands.operate.archives import archive_lines, examine, save, send, write
 from topk_bandit.commands.operate.backups import backup, progress, restore
 from topk_bandit.commands.operate.events import export_log, line, tail_log
+from topk_bandit.commands.operate.forks import fork
 from topk_bandit.commands.operate.item_loads import load_items
 from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, update_bandit
 from topk_bandit.commands.operate.report_pages import to_html
@@ -110,7 +111,7 @@ def _reset_bandit(given: argparse.Namespace) -> Iterable[str]:
     return [f"reset {given.bandit}: {forgotten} rewards are forgotten"]
 
 
-_AT_ONCE = frozenset({"backup", "events tail", "items load", "restore"})
+_AT_ONCE = frozenset({"backup", "events tail", "fork", "items load", "restore"})
 """Words whose lines are printed one after the other as they come."""
 
 
@@ -128,5 +129,6 @@ _WORDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "events import": _import_events,
     "events skip": _skip_event,
     "events tail": _tail_events,
+    "fork": fork,
     "restore": restore,
 }

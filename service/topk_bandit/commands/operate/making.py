@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from topk_bandit.client.values import Bandit
     from topk_bandit.domain.features import Feature
 
-__all__ = ["create_bandit", "create_items", "delete_items", "show_settings", "update_bandit"]
+__all__ = ["create_bandit", "create_items", "delete_items", "settings_of", "show_settings", "update_bandit"]
 
 
 def create_bandit(given: argparse.Namespace) -> Iterable[str]:
     """Make a bandit of the settings that the flags name, or find the equal one that is there; show its settings."""
     name = bandit_named(given.bandit)
     with connect(given, name.tenant) as client:
-        made = client.create_bandit(name.bandit, **_settings_of(given))
+        made = client.create_bandit(name.bandit, **settings_of(given))
     return list(show_settings(made))
 
 
 def update_bandit(given: argparse.Namespace) -> Iterable[str]:
     """Change the settings that the flags name, and show all."""
-    name, changes = bandit_named(given.bandit), _settings_of(given)
+    name, changes = bandit_named(given.bandit), settings_of(given)
     if not changes:
         raise InvalidArgumentError("flags", "name no setting to change: see --help")
     with connect(given, name.tenant) as client:
@@ -56,7 +56,7 @@ def show_settings(bandit: Bandit) -> Iterable[str]:
     return facts(flatten(asdict(bandit) | {"rules": rules or None}))
 
 
-def _settings_of(given: argparse.Namespace) -> dict[str, Any]:
+def settings_of(given: argparse.Namespace) -> dict[str, Any]:
     """Return the settings that flags name, as the client takes them."""
     named = {setting: read for setting, read in _SETTINGS.items() if getattr(given, setting, None) is not None}
     return {setting: read(given) for setting, read in named.items()}
