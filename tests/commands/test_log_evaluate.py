@@ -289,7 +289,9 @@ def test_the_intervals_have_the_truth(tmp_path: Path, capsys: pytest.CaptureFixt
     assert list(printed) == ["the slates that were shown", "slates drawn uniformly", title]
     assert out.startswith(
         f"{NAME}\n{ROUNDS + 40} recommendations, {used} of them evaluated\n"
-        f"{ROUNDS + 40 - used} without a reward are left out\n\n"
+        f"{ROUNDS + 40 - used} without a reward are left out\n"
+        "warning: the policy changed at event 391, and 2 times more: what was shown is of several policies, and its "
+        "mean reward is of no single one\n\n"
     )
     for truth, rows in ((uniform, printed["slates drawn uniformly"]), (fixed, printed[title])):
         for name in ("ips", "snips", "pseudo-inverse", "doubly robust", "balanced"):

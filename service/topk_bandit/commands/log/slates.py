@@ -16,6 +16,7 @@ import numpy as np
 from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.snapshots import decode_items
+from topk_bandit.commands.log.flaws import find_flaws, find_odd_draws, find_odd_rewards
 from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
@@ -34,7 +35,7 @@ from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, slate_log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -94,6 +95,8 @@ class LoggedSlates:
         Counts rows of imports, which are no recommendations: nobody can check what else could have been shown.
     otherwise
         What was shown instead of the slates drawn, where it has a reward.
+    flaws
+        What makes estimates wrong, each a sentence; see `topk_bandit.commands.log.flaws`.
     """
 
     log: SlateLog
@@ -102,6 +105,7 @@ class LoggedSlates:
     requests: tuple[LoggedRequest, ...]
     imported: int = 0
     otherwise: OtherSlates | None = None
+    flaws: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +149,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
         raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines, reader.ruled))
     ids = reader.items.ids
     n_items = len(ids)
-    _check_propensities(known, n_items)
+    flaws = [*find_flaws(dump.events, reader.first_settings), *_find_odd(known, as_drawn, n_items)]
     used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
     if not used:
         raise InvalidArgumentError("uniform_share", "it is 0: what the log never shows can't be estimated from it")
@@ -166,6 +170,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
         tuple(one.request for one in used),
         reader.imported,
         reader.others(otherwise, used),
+        tuple(flaws),
     )
 
 
@@ -196,9 +201,11 @@ class _Reader:
         self._settings: list[BanditSettings] = []
         self._since: list[int] = []
         self._last = 0
+        self.first_settings: BanditSettings | None = None
         if dump.snapshot is not None:
             settings, self.items, self._encoder = decode_items(dump.snapshot.payload)
             self._last = dump.snapshot.position
+            self.first_settings = settings
             self._change_settings(settings, self._last)
         elif not (dump.events and isinstance(dump.events[0].event, BanditCreated)):
             found = type(dump.events[0].event).__name__ if dump.events else "nothing"
@@ -315,17 +322,25 @@ def _exploration_of(settings: BanditSettings, observations: int) -> Exploration:
     return settings.exploration if settings.half_life_ms else settings.exploration.after(observations)
 
 
-def _check_propensities(drawn: Sequence[_Drawn], n_items: int) -> None:
-    best, (near, uniform) = np.array([one.best for one in drawn]), _shares(drawn)
-    computed = LoggingPolicy(_mask(drawn, n_items), best, near, uniform).propensities(_slates(drawn))
-    logged = np.array([one.propensity for one in drawn])
+def _find_odd(known: Sequence[_Drawn], as_drawn: Sequence[_Drawn], n_items: int) -> Iterator[str]:
+    """Check the propensities of all slates that are known; yield how their draws, and missing rewards, are odd."""
+    policy, slates = _policy(known, n_items), _slates(known)
+    logged, computed = np.array([one.propensity for one in known]), policy.propensities(slates)
     differs = np.flatnonzero(~np.isclose(logged, computed, rtol=_ROUNDING, atol=0.0))
     if len(differs):
         first = differs[0]
+        also = f"; {len(differs) - 1:,} more are wrong" if differs[1:].size else ""
         raise CorruptDataError(
-            f"event {drawn[first].position}: the slate was logged with the propensity {float(logged[first])!r}; "
-            f"its settings, items and best slate give {float(computed[first])!r}"
+            f"event {known[first].position}: the slate was logged with the propensity {float(logged[first])!r}; "
+            f"its settings, items and best slate give {float(computed[first])!r}{also}"
         )
+    yield from find_odd_draws(policy, slates)
+    rewards, positions = [one.reward for one in as_drawn], [one.position for one in as_drawn]
+    yield from find_odd_rewards(_policy(as_drawn, n_items), _slates(as_drawn), rewards, positions)
+
+
+def _policy(drawn: Sequence[_Drawn], n_items: int) -> LoggingPolicy:
+    return LoggingPolicy(_mask(drawn, n_items), np.array([one.best for one in drawn]), *_shares(drawn))
 
 
 def _slate_log(drawn: Sequence[_Drawn], contexts: NDArray[np.float64], n_items: int) -> SlateLog:

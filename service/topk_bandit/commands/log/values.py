@@ -31,6 +31,7 @@ def describe(logged: LoggedSlates, asked: Sequence[AskedPolicy]) -> Iterator[str
     """Yield the lines of the table: what was shown, slates drawn uniformly, and the policies that were asked about."""
     log = logged.log
     yield from _counts(logged)
+    yield from (f"warning: {flaw}" for flaw in logged.flaws)
     yield from ("", "the slates that were shown", _row("mean reward", on_policy(log)))
     model = _try_to_learn(log, logged.otherwise)
     yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model))
