@@ -171,12 +171,43 @@ def test_a_slate_that_left_the_store_is_explained_from_its_file(
                 )
                 assert (explanation.position, explanation.at_ms) == (old.position, old.at_ms)
                 assert list(explanation.recommendation.slate) == given["slate"]
-                assert explanation.source is ModelSource.TRIMMED
+                assert explanation.source is ModelSource.REPLAYED, "files and store have all events"
+                assert explanation.reasons is not None
+                assert explanation.reasons.chosen_again
+                assert explanation.problem == ""
+                monkeypatch.setattr("topk_bandit.bandits.replays.MOST_FROM_FILES", 3)
+                late = next(one for one in every[40:] if b'"recommended"' in one.text)
+                late_id = json.loads(late.text)["recommendation"]["recommendation_id"]
+                explanation = await operators(worker, executor, cold).explain_recommendation(NAME, late_id)
+                assert (explanation.source, explanation.reasons) == (ModelSource.TRIMMED, None)
+                assert "more than 3: topk-bandit log dump" in explanation.problem
+                monkeypatch.setattr("topk_bandit.bandits.replays.MOST_FROM_FILES", 1000)
+                explanation = await operators(worker, executor, cold).explain_recommendation(
+                    NAME, given["recommendation_id"]
+                )
+                assert explanation.reasons is not None
                 with pytest.raises(NotFoundError):
                     await operators(worker, executor, cold).explain_recommendation(NAME, "0" * 32)
                 with pytest.raises(NotReadyError, match=f"the log begins at {first}, and what is left"):
                     await operators(worker, executor, None).explain_recommendation(NAME, given["recommendation_id"])
+                damaged = files_of(cold)[0].path
+                whole = damaged.read_bytes()
+                damaged.write_bytes(whole[:-5])
+                with pytest.raises(CorruptDataError):  # the slate itself is in it
+                    await operators(worker, executor, cold).explain_recommendation(NAME, given["recommendation_id"])
+                explanation = await operators(worker, executor, cold).explain_recommendation(NAME, late_id)
+                assert explanation.reasons is None
+                assert "is damaged" in explanation.problem
+                damaged.write_bytes(whole)
                 files_of(cold)[1].path.unlink()
+                explanation = await operators(worker, executor, cold).explain_recommendation(
+                    NAME, given["recommendation_id"]
+                )
+                assert explanation.source is ModelSource.TRIMMED
+                assert explanation.problem.startswith(
+                    f"the model that decided is of version {given['model_version']}, the oldest snapshot is of version "
+                )
+                assert explanation.problem.endswith("and the log can be read from event 33 on")
                 with pytest.raises(NotReadyError, match="16 are in no file of the cold log, as where services have"):
                     await operators(worker, executor, cold).explain_recommendation(NAME, "0" * 32)
 

@@ -20,7 +20,7 @@ from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
 from topk_bandit.bandits.restores import Restores
 from topk_bandit.bandits.skips import Skips
-from topk_bandit.domain.errors import ExhaustedError, NotReadyError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotReadyError, UnavailableError
 from topk_bandit.domain.operators import Explanation, HistoryPoint, ModelSource, StoreStatus, Verification
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class Operators:
     ) -> Explanation:
         """Return why a recommendation was what it was, by the model that decided, and why it lacks some items.
 
-        The errors are those of `Replays.find_recommendation` and `Replays.model_at`, and `ExhaustedError`
-        (OPERATOR_CALLS) while too many such calls are under way.
+        Where that model can't be had, the explanation says why, and has what was recorded. The errors are those of
+        `Replays.find_recommendation`, and `ExhaustedError` (OPERATOR_CALLS) while too many such calls are under way.
         """
         with self._long_call():
             return await self._explain(name, recommendation_id, absent)
@@ -112,17 +112,18 @@ class Operators:
         version = event.recommendation.model_version
         model, source = self._models.peek_model(name), ModelSource.LIVE
         # A bandit that was created anew is at the same version once more, and this worker may not have heard of it yet.
+        recorded = event.request, event.recommendation, logged.position, logged.at_ms
         if model is None or (model.incarnation, model.version) != (incarnation, version):
-            model = await self._replays.model_at(name, version, incarnation=incarnation)
+            try:
+                model = await self._replays.model_at(name, version, incarnation=incarnation)
+            except (NotReadyError, CorruptDataError) as error:
+                return Explanation(*recorded, ModelSource.TRIMMED, None, problem=str(error))
             source = ModelSource.REPLAYED
-        reasons: Reasons | None = None
+        reasons = await self._compute(partial(explain, model, event.request, event.recommendation))
         absent: tuple[Absence, ...] = ()
-        if model is not None:
-            reasons = await self._compute(partial(explain, model, event.request, event.recommendation))
-        if model is not None and asked:
+        if asked:
             absent = await self._compute(partial(explain_absent, model, event.request, event.recommendation, asked))
-        source = source if reasons is not None else ModelSource.TRIMMED
-        return Explanation(event.request, event.recommendation, logged.position, logged.at_ms, source, reasons, absent)
+        return Explanation(*recorded, source, reasons, absent=absent)
 
     async def list_top_slates(
         self, name: BanditName, context: Context, *, limit: int, proposed: tuple[SlateRule, ...] | None = None

@@ -1,5 +1,7 @@
 """Models as they were: folded again from a snapshot or from the beginning of a log, up to a position.
 
+The log is read from the files of the cold log and the store as one.
+
 A replay is made in steps of few events, so that other work gets its thread between them, and it keeps nothing. What it
 comes to is the model that workers had there, to the bit where the arithmetic is the same.
 """
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.operators import EventText
     from topk_bandit.learning.limits import Limits
     from topk_bandit.store.log import Snapshot, Store
     from topk_bandit.store.whole_logs import WholeLogs
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Replays"]
 
 EVENTS_PER_STEP = 64
+
+EVENTS_PER_FILE_READ = 1024
+"""So many events of files are read together: each time files are listed."""
+
+MOST_FROM_FILES = 20_000
+"""So many events are folded at most for a model whose log begins in files: about ten seconds of work."""
 
 
 class Replays:
@@ -42,7 +51,7 @@ class Replays:
     limits
         What a posterior may grow to: those of the workers whose models are to be had again.
     logs
-        Where recommendations are looked up, also those that the store has no more.
+        Where recommendations are looked up and events are read, also those that the store has no more.
     """
 
     def __init__(self, store: Store, executor: Executor, *, limits: Limits, logs: WholeLogs) -> None:
@@ -79,17 +88,34 @@ class Replays:
             raise NotReadyError("LOG_TRIMMED", problem, first_position=reach.first_position)
         raise NotFoundError(f"recommendation {recommendation_id}")
 
-    async def model_at(self, name: BanditName, version: int, *, incarnation: str) -> Model | None:
-        """Return an incarnation's model at a log position, None where log and snapshots do not go back so far.
+    async def model_at(self, name: BanditName, version: int, *, incarnation: str) -> Model:
+        """Return an incarnation's model at a log position.
 
         Raises
         ------
+        NotReadyError
+            LOG_TRIMMED: log and snapshots do not go back so far. LOG_TOO_LONG: too much would have to be folded.
+        CorruptDataError
+            A file of the cold log is damaged, or an event can't be folded.
         NotFoundError
             There is no such bandit.
         UnavailableError
             The store is away, or the log was trimmed or begun anew meanwhile: another try may help.
         """
-        return await self._fold_from(name, list(await self._store.load_snapshots(name)), version, incarnation)
+        snapshots = list(await self._store.load_snapshots(name))
+        model = await self._fold_from(name, snapshots, version, incarnation)
+        if model is not None:
+            return model
+        first = (await self._logs.read_texts(name, start=1, limit=0)).first_position
+        if first == 1:
+            problem = f"{version} events would have to be folded, which are more than {MOST_FROM_FILES}"
+            raise NotReadyError("LOG_TOO_LONG", f"{problem}: topk-bandit log dump and log replay have no such limit")
+        oldest = min((one.position for one in snapshots), default=0)
+        has = f"the oldest snapshot is of version {oldest}" if oldest else "there is no snapshot"
+        problem = (
+            f"the model that decided is of version {version}, {has}, and the log can be read from event {first} on"
+        )
+        raise NotReadyError("LOG_TRIMMED", problem, first_position=first)
 
     async def longest_replay(self, name: BanditName, version: int, *, incarnation: str) -> tuple[int, Model] | None:
         """Return where an incarnation's longest replay begins, and the model that it comes to at a log position.
@@ -114,8 +140,10 @@ class Replays:
         if part.incarnation != incarnation or (model is not None and model.incarnation != incarnation):
             raise _lost_meanwhile(name)
         if model is None and part.first_position > 1:
-            return None
-        return await self._fold_to(name, model, incarnation, version)
+            whole = await self._logs.read_texts(name, start=1, limit=0)
+            if whole.first_position > 1 or version > MOST_FROM_FILES:
+                return None
+        return await self._fold_to(name, model, incarnation, version, first_in_store=part.first_position)
 
     async def _first_before(self, snapshots: Sequence[Snapshot], version: int) -> Model | None:
         for snapshot in snapshots:
@@ -132,18 +160,24 @@ class Replays:
         except CorruptDataError:  # followers report it, loudly
             return None
 
-    async def _fold_to(self, name: BanditName, model: Model | None, incarnation: str, version: int) -> Model:
+    async def _fold_to(
+        self, name: BanditName, model: Model | None, incarnation: str, version: int, *, first_in_store: int
+    ) -> Model:
         loop = asyncio.get_running_loop()
         while model is None or model.version < version:
             start = 1 if model is None else model.version + 1
-            part = await self._store.read_log(name, start=start, limit=min(EVENTS_PER_STEP, version - start + 1))
-            if part.incarnation != incarnation or not part.events:
+            most = EVENTS_PER_STEP if start >= first_in_store else EVENTS_PER_FILE_READ
+            part = await self._logs.read_texts(name, start=start, limit=min(most, version - start + 1))
+            if part.incarnation != incarnation or not part.events or part.events[0].position != start:
                 raise _lost_meanwhile(name)
-            model = await loop.run_in_executor(self._executor, self._fold, model, incarnation, part.events)
+            for at in range(0, len(part.events), EVENTS_PER_STEP):
+                step = part.events[at : at + EVENTS_PER_STEP]
+                model = await loop.run_in_executor(self._executor, self._fold, model, incarnation, step)
         return model
 
-    def _fold(self, model: Model | None, incarnation: str, events: Sequence[LoggedEvent]) -> Model:
-        for logged in events:
+    def _fold(self, model: Model | None, incarnation: str, events: Sequence[EventText]) -> Model:
+        for text in events:
+            logged = LoggedEvent(text.position, text.at_ms, decode_event(text.text))
             model = begin(incarnation, logged, limits=self._limits) if model is None else fold(model, logged)
         if model is None:
             raise CorruptDataError("the log is empty")

@@ -70,6 +70,8 @@ class Explanation:
         None where the model is gone: `ModelSource.TRIMMED`.
     absent_items
         Those of the items that were asked about which the slate does not show, with the reason.
+    reasons_problem
+        Why there are none; empty where there are some.
     """
 
     request_id: str
@@ -83,6 +85,7 @@ class Explanation:
     model_source: ModelSource
     reasons: Reasons | None
     absent_items: tuple[Absence, ...] = ()
+    reasons_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class ModelSource(StrEnum):
     """Where the model came from that a recommendation is explained by.
 
     LIVE is the one in memory. REPLAYED was folded again, from a snapshot or from the beginning of the log. TRIMMED says
-    that neither the log nor a snapshot goes back so far any more, so that there is none.
+    that it can't be had, as where neither the log nor a snapshot goes back so far any more.
     """
 
     LIVE = "live"
@@ -249,6 +249,8 @@ class Explanation:
         None where the source is TRIMMED.
     absent
         Items that were asked about and that the slate does not show; none where the source is TRIMMED.
+    problem
+        Why there are no reasons; empty where there are some.
     """
 
     request: RecommendationRequest
@@ -258,6 +260,7 @@ class Explanation:
     source: ModelSource
     reasons: Reasons | None
     absent: tuple[Absence, ...] = ()
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ def explanation_to_proto(explanation: Explanation) -> pb.ExplainRecommendationRe
         model_source=SOURCES.write(explanation.source),
         reasons=None if explanation.reasons is None else REASONS.write(explanation.reasons),
         absent_items=map(ABSENCE.write, explanation.absent),
+        reasons_problem=explanation.problem,
     )
 
 

@@ -18,7 +18,7 @@ __all__ = ["tell"]
 _SOURCES = {
     ModelSource.LIVE: "the one in memory",
     ModelSource.REPLAYED: "folded again from the log",
-    ModelSource.TRIMMED: "gone: neither the log nor a snapshot goes back so far",
+    ModelSource.TRIMMED: "gone",
 }
 
 
@@ -30,6 +30,8 @@ def tell(explanation: Explanation) -> Iterator[str]:
         rows = [(one.item_id, one.reason.replace("_", " "), one.rule or "-") for one in explanation.absent_items]
         yield from ("", *table(("absent item", "why", "rule"), rows))
     if reasons is None:
+        yield ""
+        yield f"There are no reasons: {explanation.reasons_problem}."
         return
     yield ""
     yield from _parts(reasons)

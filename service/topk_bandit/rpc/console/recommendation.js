@@ -16,7 +16,7 @@ function chosenBy({ mode, stage, group }) {
 const SOURCES = {
   MODEL_SOURCE_LIVE: "the model in memory, which has learned nothing since",
   MODEL_SOURCE_REPLAYED: "the model that decided, folded again from the log",
-  MODEL_SOURCE_TRIMMED: "gone: neither log nor snapshot goes back so far",
+  MODEL_SOURCE_TRIMMED: "gone",
 };
 const ABSENCES = {
   ABSENCE_REASON_UNKNOWN: "the bandit does not have it",
@@ -162,7 +162,7 @@ export class Recommendation {
     if (!this.explained) {
       this.explained = await explanation(this.name, this.id, signal);
       this.about.replaceChildren(about(this.explained));
-      this.why.replaceChildren(...(this.explained.reasons ? why(this.explained.reasons) : [soft("Its model is gone.")]).filter(Boolean));
+      this.why.replaceChildren(...(this.explained.reasons ? why(this.explained.reasons) : [soft(`There are no reasons: ${this.explained.reasonsProblem}`)]).filter(Boolean));
     }
     await this.follow(signal);
   }
