@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from topk_bandit.domain.operators import (
         BanditOverview,
         EventPage,
-        Reasons,
         SkippedEvent,
         TenantStats,
         TopSlates,

@@ -33,7 +33,7 @@ class ExplainRecommendationRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., recommendation_id: _Optional[str] = ..., explain_item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExplainRecommendationResponse(_message.Message):
-    __slots__ = ("request_id", "context", "features", "candidate_item_ids", "recommendation", "best_item_ids", "log_position", "recommend_time", "model_source", "reasons", "absent_items")
+    __slots__ = ("request_id", "context", "features", "candidate_item_ids", "recommendation", "best_item_ids", "log_position", "recommend_time", "model_source", "reasons", "absent_items", "reasons_problem")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class ExplainRecommendationResponse(_message.Message):
     MODEL_SOURCE_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     ABSENT_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     context: _containers.RepeatedScalarFieldContainer[float]
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
@@ -63,7 +64,8 @@ class ExplainRecommendationResponse(_message.Message):
     model_source: ModelSource
     reasons: Reasons
     absent_items: _containers.RepeatedCompositeFieldContainer[_recommender_service_pb2.AbsentItem]
-    def __init__(self, request_id: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., recommendation: _Optional[_Union[_recommender_service_pb2.RecommendResponse, _Mapping]] = ..., best_item_ids: _Optional[_Iterable[str]] = ..., log_position: _Optional[int] = ..., recommend_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., model_source: _Optional[_Union[ModelSource, str]] = ..., reasons: _Optional[_Union[Reasons, _Mapping]] = ..., absent_items: _Optional[_Iterable[_Union[_recommender_service_pb2.AbsentItem, _Mapping]]] = ...) -> None: ...
+    reasons_problem: str
+    def __init__(self, request_id: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., recommendation: _Optional[_Union[_recommender_service_pb2.RecommendResponse, _Mapping]] = ..., best_item_ids: _Optional[_Iterable[str]] = ..., log_position: _Optional[int] = ..., recommend_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., model_source: _Optional[_Union[ModelSource, str]] = ..., reasons: _Optional[_Union[Reasons, _Mapping]] = ..., absent_items: _Optional[_Iterable[_Union[_recommender_service_pb2.AbsentItem, _Mapping]]] = ..., reasons_problem: _Optional[str] = ...) -> None: ...
 
 class Reasons(_message.Message):
     __slots__ = ("shown", "offset", "context_part", "items", "pairs", "beta", "chosen_again", "next_best")
