@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 import pytest
+from tests.rpc.harness import Ledger
 from tests.waiting import PATIENCE, until_async
 
+from topk_bandit.domain.errors import NotFoundError
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.call_context import CallContext
@@ -126,6 +128,56 @@ def test_the_owner_hears_of_a_caller_who_gives_up_unless_the_audit_log_needs_its
         assert peers.given_up == given_up
 
     asyncio.run(play())
+
+
+class Answered(CallContext):
+    """A call's context that keeps what the hooks had received when its caller was answered."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(None, clock=time.monotonic)
+        self._ledger = ledger
+        self.reported: list[str] = []
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: tuple[tuple[str, Any], ...] = ()
+    ) -> NoReturn:
+        self.reported = list(self._ledger.codes)
+        await super().abort(code, details, trailing_metadata)
+
+
+@pytest.mark.parametrize("payload", [b"no message", pb.RecommendRequest(bandit=HOME).SerializeToString()])
+def test_a_failure_is_reported_before_its_caller_is_answered(payload: bytes) -> None:
+    """So the span of a call that its caller knows of is there when the service stops."""
+
+    async def fail(_request: Message, _context: object) -> NoReturn:
+        raise NotFoundError(HOME)
+
+    async def play() -> tuple[list[str], list[str]]:
+        ledger = Ledger()
+        guard = CallGuard(
+            hooks=ledger,
+            failures=FailureReporter(new_reference=lambda: "reference"),
+            access=Access(None),
+            call_quotas=CallQuotas(Quotas(), clock=time.monotonic),
+            in_flight=CallsInFlight(limit=1, quotas=Quotas()),
+            peers=ALONE,
+            queue=FairQueue(clock=time.monotonic),
+            feedback_methods=FEEDBACK_METHODS,
+            read_only_methods=frozenset(),
+        )
+        handler = grpc.unary_unary_rpc_method_handler(
+            fail,
+            request_deserializer=pb.RecommendRequest.FromString,
+            response_serializer=pb.RecommendResponse.SerializeToString,
+        )
+        context: Any = Answered(ledger)
+        with pytest.raises(grpc.aio.AbortError):
+            await guard.guard_method("/topk_bandit.v1.RecommenderService/Recommend", handler).call(payload, context)
+        return context.reported, ledger.codes
+
+    reported, codes = asyncio.run(play())
+    assert reported == codes
+    assert len(codes) == 1
 
 
 def test_requests_are_queued_and_neither_feedback_nor_health_checks_are() -> None:

@@ -3,7 +3,8 @@
 *Admit*: who calls, may they, and is there a place? Strangers take none, and what is refused here was not parsed.
 *Run*: the call waits for its turn, and is answered here or by the bandit's owner. This is a task of its own, which may
 go on without the client.
-*Report*: the hooks hear of the outcome, errors become statuses, and the trailers tell the call's ids and its worker.
+*Report*: errors become statuses, the hooks hear of the outcome before the caller does, and the trailers tell the call's
+ids and its worker.
 
 One coroutine and one task do all of it, because each layer costs every call an await. The services under ``grpc.``,
 which are health and reflection, are never refused. Their streams pass by and are not counted. Other services have none.
@@ -190,8 +191,7 @@ class GuardedMethod:
                 call.worker = guard.peers.worker_header(call.resource)
                 context.set_trailing_metadata(metadata_of(call))
             if isinstance(outcome, Failure):
-                rich = rpc_status.to_status(status(outcome))
-                await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *metadata_of(call)))
+                code = outcome.code
         except grpc.aio.AbortError:
             code = context.code()
             raise
@@ -201,6 +201,9 @@ class GuardedMethod:
         finally:
             guard.hooks.rpc_handled(self._service, self._method, code.name, guard.clock() - started)
             CURRENT_CALL.reset(token)
+        if isinstance(outcome, Failure):  # reported by now: who has the answer may stop the service, or read its counts
+            rich = rpc_status.to_status(status(outcome))
+            await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *metadata_of(call)))
         return outcome
 
     def _admit(self, context: Context) -> Admission | TopkBanditError:
