@@ -482,7 +482,11 @@ class Reward:
 
 
 class RewardOutcome(StrEnum):
-    """What became of a posted reward that raised no error."""
+    """What became of a posted reward that raised no error.
+
+    DUPLICATE is one that was recorded before, perhaps by an earlier try of the same call: clients send calls again, and
+    so does the service if one of its workers dies or hangs, or its connection to the store breaks.
+    """
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
