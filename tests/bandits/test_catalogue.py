@@ -16,6 +16,8 @@ from topk_bandit.bandits.saved_snapshots import with_item_features
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import BanditCreated, Imported, Item, ItemsChanged, LoggedEvent, PastSlate
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
+from topk_bandit.learning.id_index import NO_IDS
+from topk_bandit.learning.item_table import ItemTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +128,7 @@ def test_items_know_how_many_learned_slates_have_shown_them(stores: Stores) -> N
 
 
 def test_what_is_worked_out_is_kept_and_worked_out_once() -> None:
-    catalogue, works, found = Catalogue((), {}), list[int](), list[object]()
+    catalogue, works, found = Catalogue(ItemTable(NO_IDS)), list[int](), list[object]()
     gate = threading.Barrier(4)
 
     def work() -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +22,10 @@ from tests.bandits.harness import (
 from tests.contracts.harness import MemoryStores, run
 
 from topk_bandit.bandits.budget import MemoryBudget
+from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import MAX_ITEM_CAPACITY, Item, ItemMask
+from topk_bandit.domain.bandits import MAX_ITEM_CAPACITY, Item, ItemMask, ItemsChanged
+from topk_bandit.domain.features import Features
 from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
@@ -106,3 +110,26 @@ def test_a_hundred_thousand_items_fit_into_the_memory_that_a_bandit_has() -> Non
             assert_same(model, await rebuilt(store, limits=limits))
 
     run(stores, scenario)
+
+
+def test_what_items_with_features_take_is_what_their_memory_says() -> None:
+    """By what Python traced of a quarter of a full catalogue, each item with a price and a kind."""
+    n_items = 25_000
+    ids = [f"item-{number:07}" for number in range(n_items)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        items = Items()
+        for first in range(0, n_items, 10_000):
+            upserted = tuple(
+                Item(ids[n], features=Features.of({"price": n / 7, "kind": f"kind {n % 8}"}))
+                for n in range(first, min(first + 10_000, n_items))
+            )
+            items = items.apply(ItemsChanged(upserted))
+            del upserted
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert abs(items.memory_bytes - taken) < 0.1 * taken
+    assert taken < 90 * n_items

@@ -39,7 +39,7 @@ class Shop(NamedTuple):
     def candidates(self) -> Candidates:
         """All items; the first was shown once, the next twice, and so on, but for every third, which is new."""
         counts = np.array([0 if n % 3 == 0 else n for n in range(len(self.item_ids))])
-        return Candidates(ItemTable(*self), shown_counts=counts)
+        return Candidates(ItemTable.of(*self), shown_counts=counts)
 
     @classmethod
     def draw(cls, n_items: int, rng: np.random.Generator) -> Shop:

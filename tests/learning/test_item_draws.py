@@ -100,7 +100,7 @@ def test_under_rules_the_figures_are_near_those_of_draws_of_the_allowed_slates(k
     ]
     for seed, some in enumerate(rules):
         draws, dense = draws_of(kind, seed=seed, count=30)
-        made = compile_rules(some, Candidates(ItemTable([f"i{n}" for n in ITEMS], features)), SLATE_SIZE)
+        made = compile_rules(some, Candidates(ItemTable.of([f"i{n}" for n in ITEMS], features)), SLATE_SIZE)
         assert made is not None
         inside = np.isin(SLATES, made.places).all(axis=1)
         kept = np.flatnonzero(inside)[keep_rules(made.rules, np.searchsorted(made.places, SLATES[inside]))]
@@ -126,7 +126,7 @@ def test_under_rules_the_figures_are_near_those_of_draws_of_the_allowed_slates(k
 def test_the_only_slate_that_rules_allow_has_no_regret() -> None:
     draws, _ = draws_of(WCK)
     pins: list[Rule] = [Pin((f"i{item}",), position) for position, item in enumerate((4, 0, 2))]
-    made = compile_rules(pins, Candidates(ItemTable([f"i{n}" for n in ITEMS], [Features()] * N_ITEMS)), SLATE_SIZE)
+    made = compile_rules(pins, Candidates(ItemTable.of([f"i{n}" for n in ITEMS], [Features()] * N_ITEMS)), SLATE_SIZE)
     assert made is not None
     slate = np.array([4, 0, 2], dtype=np.int32)
     wide, rng = over_all_items(made), np.random.default_rng(0)

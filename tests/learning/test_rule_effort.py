@@ -19,7 +19,7 @@ N_ITEMS = 2_000
 @pytest.fixture(scope="module")
 def candidates() -> Candidates:
     features = [Features.of({"brand": f"b{n % 1_000}", "cat": f"c{n % 7}"}) for n in range(N_ITEMS)]
-    return Candidates(ItemTable([str(n) for n in range(N_ITEMS)], features))
+    return Candidates(ItemTable.of([str(n) for n in range(N_ITEMS)], features))
 
 
 @pytest.mark.parametrize("may_relax", [False, True])

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.bandits.showable import place_among
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.features import NO_FEATURES
 from topk_bandit.domain.filters import accepts
 from topk_bandit.domain.rules import Absence, AbsenceReason, Exclude, Filter, describe_rule
+from topk_bandit.learning.id_index import NOWHERE
 from topk_bandit.learning.slate_rules import Effort, compile_rules, find_slate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.showable import Showable
@@ -46,7 +46,7 @@ def _explain(model: Model, request: RecommendationRequest, possible: _Possible, 
         return Absence(item_id, AbsenceReason.UNAVAILABLE)
     if request.candidates is not None and item_id not in request.candidates:
         return Absence(item_id, AbsenceReason.NO_CANDIDATE)
-    features = (items.features or {}).get(item_id, NO_FEATURES)
+    features = items.features_of(item_id) if possible.kept else NO_FEATURES
     for rule in possible.kept:
         reason = _reason_of(rule, item_id, features)
         if reason is not None:
@@ -77,8 +77,8 @@ class _Possible:
         rules = self._showable.rules
         if rules is None:
             return Absence(item_id, AbsenceReason.NOT_CHOSEN)
-        at = _find_place(self._showable.places, place)
-        if at is None:
+        at = place_among(self._showable.places, place)
+        if at == NOWHERE:
             return Absence(item_id, AbsenceReason.RULE, self._find_rule(place))
         kind = _kind_of(rules, at)
         if kind not in self._known:
@@ -99,8 +99,8 @@ class _Possible:
             except ExhaustedError:
                 return ""
             compiled = compile_rules(others, self._showable.candidates, self._slate_size)
-            at = None if compiled is None else _find_place(compiled.places, place)
-            if compiled is not None and at is not None and _can_show(compiled.rules, at, self._effort):
+            at = NOWHERE if compiled is None else place_among(compiled.places, place)
+            if compiled is not None and at != NOWHERE and _can_show(compiled.rules, at, self._effort):
                 return describe_rule(self.kept[number])
         return ""
 
@@ -124,9 +124,3 @@ def _can_show(rules: SlateRules, item: int, effort: Effort) -> bool:
         return find_slate(with_it, effort) is not None
     except ExhaustedError:
         return True
-
-
-def _find_place(places: NDArray[np.integer], place: int) -> int | None:
-    """Return where an item stands among others, None if it is none of them."""
-    at = int(np.searchsorted(places, place))
-    return at if at < len(places) and places[at] == place else None

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from topk_bandit.bandits.catalogue import NO_CATALOGUE, Catalogue, changed_features
-from topk_bandit.bandits.id_index import NO_IDS, NOWHERE, IdIndex
+from topk_bandit.bandits.catalogue import NO_CATALOGUE, Catalogue
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
+from topk_bandit.domain.features import NO_FEATURES
 from topk_bandit.domain.replacing import replace
+from topk_bandit.learning.id_index import NO_IDS, NOWHERE, IdIndex
+from topk_bandit.learning.item_table import ItemTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -85,7 +87,8 @@ class Items:
             mark = np.zeros(len(ids), dtype=np.bool_)
             mark[_require(index, tuple(named))] = True
             marks.append(mark)
-        return cls._of(index, marks[0], marks[1], open_until_ms, learned_counts, features)
+        table = None if features is None else _table_of(index, features)
+        return cls._of(index, marks[0], marks[1], open_until_ms, learned_counts, table)
 
     @classmethod
     def _of(  # noqa: PLR0917 - its own fields, in their order
@@ -95,22 +98,34 @@ class Items:
         is_retired: NDArray[np.bool_],
         open_until_ms: NDArray[np.int64],
         learned_counts: NDArray[np.int64],
-        features: Mapping[str, Features] | None,
+        table: ItemTable | None,
     ) -> Items:
         places = np.flatnonzero(is_available).astype(np.int32)
         for array in (is_available, is_retired, open_until_ms, places, learned_counts):
             array.setflags(write=False)
-        catalogue = None if features is None else Catalogue(index, features)
+        catalogue = None if table is None else Catalogue(table)
         return cls(index, is_available, is_retired, open_until_ms, places, learned_counts, catalogue)
 
     def with_features(self, features: Mapping[str, Features]) -> Items:
-        """Return the items with features."""
-        return replace(self, catalogue=Catalogue(self.index, features))
+        """Return the items with features; those of ids that are retired, or not here, are left out."""
+        known = {item_id: one for item_id, one in features.items() if self.knows(item_id)}
+        return replace(self, catalogue=Catalogue(_table_of(self.index, known)))
 
     @property
     def features(self) -> Mapping[str, Features] | None:
-        """The features of each item that has any, but for vectors, by its id; None where they are not known."""
-        return None if self.catalogue is None else self.catalogue.features
+        """The features of each item that has any, but for vectors, by its id; None where they are not known.
+
+        They are made anew each time.
+        """
+        if self.catalogue is None:
+            return None
+        by_place = self.catalogue.table.features()
+        return dict(zip(self.index.ids_at(np.array([*by_place], dtype=np.intp)), by_place.values(), strict=True))
+
+    def features_of(self, item_id: str) -> Features:
+        """Return the features of an item, but for vectors; none where they are not known."""
+        place = int(self.index.find((item_id,))[0])
+        return NO_FEATURES if self.catalogue is None or place == NOWHERE else self.catalogue.table.features_at(place)
 
     @property
     def ids(self) -> tuple[str | None, ...]:
@@ -146,7 +161,7 @@ class Items:
     def memory_bytes(self) -> int:
         """About how much memory it takes."""
         arrays = self.is_available, self.is_retired, self.open_until_ms, self.available_places, self.learned_counts
-        of_features = 0 if self.catalogue is None else self.catalogue.memory_bytes
+        of_features = 0 if self.catalogue is None else self.catalogue.table.nbytes
         return self.index.nbytes + sum(one.nbytes for one in arrays) + of_features
 
     def find_new(self, change: ItemsChanged) -> list[str]:
@@ -166,8 +181,14 @@ class Items:
         is_available[_require(index, [item.item_id for item in change.upserted if not item.available])] = False
         gone = _require(index, change.retired)
         is_available[gone], is_retired[gone] = False, True
-        features = None if self.features is None else changed_features(self.features, change)
-        return Items._of(index, is_available, is_retired, open_until_ms, counts, features)
+        return Items._of(index, is_available, is_retired, open_until_ms, counts, self._change_table(index, change))
+
+    def _change_table(self, index: IdIndex, change: ItemsChanged) -> ItemTable | None:
+        """Return the table after a change, whose features are of the bandit's schema: a retired item has none."""
+        if self.catalogue is None:
+            return None
+        features = dict.fromkeys(change.retired, NO_FEATURES) | {one.item_id: one.features for one in change.upserted}
+        return self.catalogue.table.change(index, _require(index, [*features]), [*features.values()])
 
     def _index_with(self, new: Sequence[str]) -> IdIndex:
         if not new:
@@ -205,7 +226,11 @@ class Items:
         is_retired, open_until_ms = self.is_retired.copy(), self.open_until_ms.copy()
         counts = self.learned_counts.copy()
         is_retired[places], open_until_ms[places], counts[places] = False, 0, 0
-        return Items._of(IdIndex.of(ids), self.is_available.copy(), is_retired, open_until_ms, counts, self.features)
+        index = IdIndex.of(ids)
+        table = None
+        if self.catalogue is not None:
+            table = self.catalogue.table.change(index, places, [NO_FEATURES] * len(places))
+        return Items._of(index, self.is_available.copy(), is_retired, open_until_ms, counts, table)
 
     def have_places(self, item_ids: Sequence[str]) -> bool:
         """Return whether all these items still have their places."""
@@ -265,3 +290,11 @@ def _require(index: IdIndex, item_ids: Sequence[str]) -> NDArray[np.int32]:
         unknown = item_ids[int(np.argmax(places == NOWHERE))]
         raise CorruptDataError(f"the log names the item {unknown!r}, which has no place")
     return places
+
+
+def _table_of(index: IdIndex, features: Mapping[str, Features]) -> ItemTable:
+    """Return the table of items with features by id; those of ids that are not here are left out."""
+    places = index.find([*features])
+    here = places != NOWHERE
+    of_places = [one for one, is_here in zip(features.values(), here.tolist(), strict=True) if is_here]
+    return ItemTable(index).change(index, places[here], of_places)

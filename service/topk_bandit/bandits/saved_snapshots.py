@@ -12,7 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from topk_bandit.bandits.catalogue import asked_features
+from topk_bandit.bandits.contexts import fitting_features
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError, TopkBanditError, UnavailableError
@@ -52,9 +52,11 @@ async def with_item_features(model: Model, store: Store, name: BanditName) -> Mo
 
     The store has them as they are now. What changed since the snapshot is in the log after it, and is folded then.
     """
-    if model.items.features is not None:
+    if model.items.catalogue is not None:
         return model
-    return replace(model, items=model.items.with_features(asked_features(await store.list_items(name))))
+    schema = model.settings.item_schema or ()
+    features = {one.item_id: fitting_features(schema, one.features) for one in await store.list_items(name)}
+    return replace(model, items=model.items.with_features(features))
 
 
 class SavedSnapshots:

@@ -14,6 +14,7 @@ import numpy as np
 
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.rules import MAX_RULES, Apart, Count, Exclude, Exposure, Filter, check_rules, describe_rule
+from topk_bandit.learning.id_index import NOWHERE
 from topk_bandit.learning.relaxed_rules import complete_slate, relax_rules
 from topk_bandit.learning.slate_rules import Candidates, compile_rules, keep_rules
 from topk_bandit.learning.warm_up import are_rules_compiled
@@ -37,6 +38,7 @@ __all__ = [
     "find_broken_rule",
     "find_showable",
     "is_quickly_found",
+    "place_among",
     "rules_of",
 ]
 
@@ -156,7 +158,7 @@ def complete_baseline(
         return Showable(eligible), slate
     own = model.items.find_indices(slate)
     showable = _work_out(model, request, np.union1d(eligible, own).astype(np.int32))
-    places = np.array([_place_among(showable.places, place) for place in own.tolist()], dtype=np.int64)
+    places = np.array([place_among(showable.places, place) for place in own.tolist()], dtype=np.int64)
     completed = None if showable.rules is None else complete_slate(showable.rules, places)
     if completed is None:
         raise AssertionError("rules that some slate keeps allow none")
@@ -234,7 +236,7 @@ def _catalogue_of(model: Model) -> Catalogue:
     return model.items.catalogue
 
 
-def _place_among(places: NDArray[np.int32], place: int) -> int:
-    """Return where a place stands among others, -1 if it is none of them."""
+def place_among(places: NDArray[np.integer], place: int) -> int:
+    """Return where a place stands among others, which ascend; `NOWHERE` if it is none of them."""
     at = int(np.searchsorted(places, place))
-    return at if at < len(places) and places[at] == place else -1
+    return at if at < len(places) and places[at] == place else NOWHERE

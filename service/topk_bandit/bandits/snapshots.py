@@ -202,14 +202,14 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
 
 def _describe_since_first(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
     """Return what the first data version does not have."""
-    curve = model.reward_curve
+    curve, features = model.reward_curve, model.items.features
     return {
         "begun_at": checkpoint.begun_at,
         "names": checkpoint.recent.names,
         "reward_curve": [curve.sizes, curve.slates, curve.cohorts],
         **({} if model.comparison == NOTHING_COMPARED else {"comparison": model.comparison.as_document()}),
         **({"exposures": model.exposures.as_document()} if model.exposures.promises else {}),
-        **({} if model.items.features is None else {"features_of_items": _describe_features(model.items.features)}),
+        **({} if features is None else {"features_of_items": _describe_features(features)}),
     }
 
 

@@ -1,24 +1,28 @@
 """Items and their features by columns, so that rules are asked of all items at once.
 
-A table is made once for each version of the items, and serves all requests until the next. An item is named by its
-place in it.
+The columns are the only place where a model keeps features as the shop sent them: some 10 bytes a value, where Python's
+own objects take 200. A table serves all requests until the items change. An item is named by its place in it.
 """
 
 from __future__ import annotations
 
-from functools import cached_property, reduce
+import sys
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.domain.features import NO_FEATURES, Features
 from topk_bandit.domain.filters import All, Any, Compared, Has, Not, Within
+from topk_bandit.learning.id_index import NOWHERE, IdIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.features import Features, FeatureValue
+    from topk_bandit.domain.features import FeatureValue
     from topk_bandit.domain.filters import Condition
 
 __all__ = ["ItemTable", "Memberships"]
@@ -32,6 +36,9 @@ _COMPARE: Mapping[str, np.ufunc] = {
     "!=": np.not_equal,
 }
 
+_CODE_BYTES = 32
+"""What Python takes for the number of a value, from 257 on."""
+
 
 class Memberships(NamedTuple):
     """Which of some items are in which groups: an item's number, ascending, and a group that it is in, both (M,)."""
@@ -40,15 +47,61 @@ class Memberships(NamedTuple):
     groups: NDArray[np.intp]
 
 
+@dataclass(slots=True)
+class _Entries:
+    """What some items have of one feature, in the order of their places: values, and which have a set of no labels."""
+
+    places: list[int] = field(default_factory=list)
+    values: list[FeatureValue] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+    are_sets: bool = False
+
+    def add(self, place: int, value: FeatureValue) -> None:
+        if not isinstance(value, tuple):
+            self.places.append(place)
+            self.values.append(value)
+            return
+        self.are_sets = True
+        self.places += [place] * len(value)
+        self.values += value
+        self.empty += [place] * (not value)
+
+
 class _Column(NamedTuple):
     """What items have of one feature: places of items, ascending, and a number or the code of a value, both (M,).
 
-    An item with several labels is there once for each.
+    An item with several labels is there once for each, in their order. Codes are numbered as values first appear, so
+    that they are a function of the items, whichever changes led to these.
+
+    Attributes
+    ----------
+    codes
+        The code of each value; None for numbers.
+    empty
+        Places of items with a set of no labels, ascending; None where values are no sets.
     """
 
-    places: NDArray[np.intp]
-    values: NDArray[np.float64] | NDArray[np.intp]
+    places: NDArray[np.int32]
+    values: NDArray[np.float64] | NDArray[np.int32]
     codes: Mapping[FeatureValue, int] | None
+    empty: NDArray[np.int32] | None
+
+    @classmethod
+    def of_none(cls, like: _Entries) -> _Column:
+        """Return the column of no items, for values like some."""
+        is_coded = like.are_sets or isinstance(like.values[0], str | bool)
+        values = np.empty(0, dtype=np.int32) if is_coded else np.empty(0, dtype=np.float64)
+        places = np.empty(0, dtype=np.int32)
+        return cls(places, values, {} if is_coded else None, places if like.are_sets else None)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        of_codes = 0
+        if self.codes is not None:
+            numbers = max(0, len(self.codes) - 257) * _CODE_BYTES
+            of_codes = sys.getsizeof(self.codes) + sum(map(sys.getsizeof, self.codes)) + numbers
+        return self.places.nbytes + self.values.nbytes + (0 if self.empty is None else self.empty.nbytes) + of_codes
 
     def compare(self, comparison: str, value: FeatureValue) -> NDArray[np.bool_]:
         """Return which entries compare so with a value, shape (M,)."""
@@ -60,36 +113,156 @@ class _Column(NamedTuple):
         numbers = list(wanted) if self.codes is None else [self.codes.get(one, -1) for one in wanted]
         return np.asarray(self.values == numbers[0] if len(numbers) == 1 else np.isin(self.values, np.array(numbers)))
 
-    def among(self, places: NDArray[np.intp]) -> Memberships:
+    def among(self, places: NDArray[np.integer]) -> Memberships:
         """Return the entries of some items, as numbers of these, and their codes."""
-        begin = np.searchsorted(self.places, places)
-        counts = np.searchsorted(self.places, places, side="right") - begin
-        items = np.repeat(np.arange(len(places)), counts)
-        entries = np.arange(len(items)) + np.repeat(begin - np.cumsum(counts) + counts, counts)
+        items, entries = self._entries_of(places)
         return Memberships(items, self.values[entries].astype(np.intp))
+
+    def select(self, places: NDArray[np.integer]) -> _Column:
+        """Return the column of some items, by their numbers among these; codes stay as they are."""
+        items, entries = self._entries_of(places)
+        empty = None if self.empty is None else np.flatnonzero(np.isin(places, self.empty)).astype(np.int32)
+        return self._replace(places=items.astype(np.int32), values=self.values[entries], empty=empty)
+
+    def change(self, places: NDArray[np.int32], new: _Entries) -> _Column:
+        """Return the column after items at some places changed, ascending: what these have then."""
+        empty = None if self.empty is None else _joined(self.empty, ~np.isin(self.empty, places), new.empty)[0]
+        codes = None if self.codes is None else dict(self.codes)
+        values = new.values if codes is None else [codes.setdefault(one, len(codes)) for one in new.values]
+        at, added = np.array(new.places, dtype=np.int32), np.array(values, dtype=self.values.dtype)
+        entries = self._entries_of(places)[1]
+        are_same = np.array_equal(self.places[entries], at) and self.values[entries].tobytes() == added.tobytes()
+        if are_same and (empty is None or self.empty is None or np.array_equal(empty, self.empty)):
+            return self
+        stay = np.ones(len(self.places), dtype=np.bool_)
+        stay[entries] = False
+        all_places, order = _joined(self.places, stay, at)
+        numbers = np.concatenate([self.values[stay], added])[order]
+        if codes is None:
+            return _Column(all_places, numbers, None, empty)
+        return _Column(all_places, *_in_order(numbers, codes), empty)
+
+    def entries(self) -> Iterator[tuple[int, FeatureValue]]:
+        """Yield the place and the value of each item that has one; those that have a set of no labels come last."""
+        named = None if self.codes is None else list(self.codes)
+        numbers = self.values.tolist()
+        values = numbers if named is None else [named[code] for code in numbers]
+        if self.empty is None:
+            yield from zip(self.places.tolist(), values, strict=True)
+            return
+        places, begin = np.unique(self.places, return_index=True)
+        bounds = [*begin.tolist(), len(values)]
+        for number, place in enumerate(places.tolist()):
+            yield place, tuple(values[bounds[number] : bounds[number + 1]])
+        yield from ((place, ()) for place in self.empty.tolist())
+
+    def _entries_of(self, places: NDArray[np.integer]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return which entries some items have: for each a number of these items, and where it stands."""
+        wanted = places.astype(np.int32)  # else the column is what is converted
+        begin = np.searchsorted(self.places, wanted)
+        counts = np.searchsorted(self.places, wanted, side="right") - begin
+        items = np.repeat(np.arange(len(places)), counts)
+        return items, np.arange(len(items)) + np.repeat(begin - np.cumsum(counts) + counts, counts)
+
+
+def _joined(
+    places: NDArray[np.int32], stay: NDArray[np.bool_], added: Sequence[int] | NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    """Return places that stay and those that are added, ascending, and the order that sorts them."""
+    joined = np.concatenate([places[stay], np.array(added, dtype=np.int32)])
+    order = np.argsort(joined, kind="stable")
+    return joined[order], order
+
+
+def _in_order(
+    numbers: NDArray[np.integer], codes: Mapping[FeatureValue, int]
+) -> tuple[NDArray[np.int32], Mapping[FeatureValue, int]]:
+    """Return codes numbered as they first appear, without those that do not, and the values by them."""
+    first = np.full(len(codes), len(numbers))
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # of equal codes the last one that is written counts
+    order, n_used = np.argsort(first, kind="stable"), int(np.count_nonzero(first < len(numbers)))
+    renumbered = np.empty(len(codes), dtype=np.int32)
+    renumbered[order] = np.arange(len(codes))
+    values = list(codes)
+    return renumbered[numbers], {values[old]: new for new, old in enumerate(order[:n_used].tolist())}
 
 
 class ItemTable:
-    """Items by place.
+    """Items by place, with what rules may ask for of their features: all but vectors.
 
     Parameters
     ----------
-    item_ids
-        None at a place where no item is.
-    features
-        Of each of them, by one schema.
+    index
+        Which item is at which place.
+    columns
+        What they have of each feature that any has, in the order of the features' names; for `change` alone.
     """
 
-    def __init__(self, item_ids: Sequence[str | None], features: Sequence[Features]) -> None:
-        self._item_ids, self._features = item_ids, features
+    def __init__(self, index: IdIndex, columns: Mapping[str, _Column] | None = None) -> None:
+        self._index, self._columns = index, columns or {}
+
+    @classmethod
+    def of(cls, item_ids: Sequence[str | None], features: Sequence[Features]) -> ItemTable:
+        """Return the table of items, None at a place where none is, and the features of each place, by one schema."""
+        index = IdIndex.of(item_ids)
+        return cls(index).change(index, np.arange(index.n_places), features)
 
     def __len__(self) -> int:
-        return len(self._item_ids)
+        return self._index.n_places
 
-    def places_of(self, item_ids: Iterable[str]) -> NDArray[np.intp]:
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes beside its index."""
+        return sum(column.nbytes for column in self._columns.values())
+
+    def change(self, index: IdIndex, places: NDArray[np.integer], features: Sequence[Features]) -> ItemTable:
+        """Return the table after items changed; columns in which none differs are the same arrays.
+
+        Parameters
+        ----------
+        index
+            That of the items then.
+        places
+            At which items changed, came or went: distinct, shape (c,).
+        features
+            What each of these is like then, by the schema of the others.
+        """
+        order = np.argsort(places)
+        new: dict[str, _Entries] = {}
+        for number in order.tolist():
+            place = int(places[number])
+            for name, value in features[number].values:
+                if not _is_vector(value):
+                    new.setdefault(name, _Entries()).add(place, value)
+        at, columns = places[order].astype(np.int32), {}
+        for name in sorted(self._columns.keys() | new.keys()):
+            added = new.get(name, _Entries())
+            column = (self._columns.get(name) or _Column.of_none(added)).change(at, added)
+            if len(column.places) or (column.empty is not None and len(column.empty)):
+                columns[name] = column
+        return ItemTable(index, columns)
+
+    def select(self, places: NDArray[np.integer]) -> ItemTable:
+        """Return the table of items at some places, in their order: what it is asked costs by these alone."""
+        index = IdIndex.of(self._index.ids_at(places))
+        return ItemTable(index, {name: column.select(places) for name, column in self._columns.items()})
+
+    def features(self) -> Mapping[int, Features]:
+        """Return the features of each item that has any, by its place; they are made anew each time."""
+        values: dict[int, list[tuple[str, FeatureValue]]] = {}
+        for name, column in self._columns.items():
+            for place, value in column.entries():
+                values.setdefault(place, []).append((name, value))
+        return {place: Features(tuple(pairs)) for place, pairs in values.items()}
+
+    def features_at(self, place: int) -> Features:
+        """Return the features of an item."""
+        return self.select(np.array([place])).features().get(0, NO_FEATURES)
+
+    def places_of(self, item_ids: Sequence[str]) -> NDArray[np.intp]:
         """Return the places of those items that there are, ascending."""
-        places = (self._places.get(item_id, -1) for item_id in item_ids)
-        return np.array(sorted(place for place in places if place >= 0), dtype=np.intp)
+        places = self._index.find(item_ids)
+        return np.sort(places[places != NOWHERE]).astype(np.intp)
 
     def meet(self, condition: Condition) -> NDArray[np.bool_]:
         """Return which items meet a condition that was parsed by their schema, shape (n,)."""
@@ -119,24 +292,6 @@ class ItemTable:
         items = found.items[found.groups == column.codes.get(value, -1)]
         return Memberships(items, np.zeros_like(items))
 
-    @cached_property
-    def _places(self) -> Mapping[str, int]:
-        return {item_id: place for place, item_id in enumerate(self._item_ids) if item_id is not None}
-
-    @cached_property
-    def _columns(self) -> Mapping[str, _Column]:
-        entries: dict[str, tuple[list[int], list[FeatureValue]]] = {}
-        for place, features in enumerate(self._features):
-            for name, value in features.values:
-                if isinstance(value, tuple) and value and isinstance(value[0], float):
-                    # No rule asks for a vector.
-                    continue
-                places, values = entries.setdefault(name, ([], []))
-                several: Sequence[FeatureValue] = value if isinstance(value, tuple) else (value,)
-                places.extend([place] * len(several))
-                values.extend(several)
-        return {name: _column_of(*both) for name, both in entries.items()}
-
     def _find(self, name: str, test: Callable[[_Column], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Return which items have an entry of a feature that passes a test, shape (n,)."""
         found, column = np.zeros(len(self), dtype=np.bool_), self._columns.get(name)
@@ -145,10 +300,5 @@ class ItemTable:
         return found
 
 
-def _column_of(places: list[int], values: list[FeatureValue]) -> _Column:
-    at = np.array(places, dtype=np.intp)
-    if values and not isinstance(values[0], str | bool):
-        return _Column(at, np.array(values, dtype=np.float64), None)
-    codes: dict[FeatureValue, int] = {}
-    coded = [codes.setdefault(value, len(codes)) for value in values]
-    return _Column(at, np.array(coded, dtype=np.intp), codes)
+def _is_vector(value: FeatureValue) -> bool:
+    return isinstance(value, tuple) and bool(value) and isinstance(value[0], float)

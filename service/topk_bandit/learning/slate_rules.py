@@ -45,6 +45,9 @@ MOST_EFFORT = 2_000_000
 """So many types and groups are looked at for one request, which takes about a second: with thousands of types a single
 case is as many. An item counts as one of eight, since arrays are asked of it."""
 
+_SHORT_FILTER, _LETTERS_OF_ALL = 16, 4096
+"""A filter of so many letters takes, of an item, what a type does in a search; the shortest takes as many more."""
+
 _MOST_NUMBERS = 2**40
 """So many numbers of types and their groups are counted up to before those that there are get numbers anew."""
 
@@ -119,8 +122,11 @@ class Effort:
             raise _too_entangled()
 
     def spend_on_items(self, rules: Sequence[Rule], candidates: Candidates) -> None:
-        """Spend what it takes to compile rules."""
-        self.spend((1 + len(rules)) * len(candidates.items) // 8)
+        """Spend what it takes to compile rules: a filter is asked of all items, and the others of the candidates."""
+        letters = sum(_SHORT_FILTER + len(rule.text) for rule in rules if isinstance(rule, Filter))
+        n_items, places = len(candidates.items), candidates.places
+        n_candidates = n_items if places is None else len(places)
+        self.spend(letters * n_items // _LETTERS_OF_ALL + (1 + len(rules)) * n_candidates // 8)
 
 
 class RuledItems(NamedTuple):

@@ -74,7 +74,7 @@ def are_rules_compiled() -> bool:
 
 def _some_rules() -> tuple[NDArray[np.int32], AllowedSlates]:
     """Return what rules of each kind leave of twenty items, and the slates of three that they allow."""
-    table = ItemTable([f"i{n}" for n in range(20)], [Features((("shade", str(n % 5)),)) for n in range(20)])
+    table = ItemTable.of([f"i{n}" for n in range(20)], [Features((("shade", str(n % 5)),)) for n in range(20)])
     shades = Group("shade")
     rules: list[Rule] = [
         Pin(("i0", "i1"), 0),

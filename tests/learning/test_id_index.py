@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as some
 
-from topk_bandit.bandits import id_index
-from topk_bandit.bandits.id_index import NO_IDS, NOWHERE, IdIndex
+from topk_bandit.learning import id_index
+from topk_bandit.learning.id_index import NO_IDS, NOWHERE, IdIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
