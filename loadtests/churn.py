@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import (
     DEFAULT_EXPLORATION,
     BanditCreated,

@@ -11,8 +11,8 @@ import numpy as np
 from figures import Bench, Figure, Outcome, exponent
 from models import model_of
 from played import WIDE, shown_at_random
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import Model, fold
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded, Shown
 from topk_bandit.learning.environments import Shop

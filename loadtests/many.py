@@ -12,7 +12,7 @@ from figures import Bench, Figure, Outcome, percentiles
 from machine import resident_bytes
 from models import model_of
 from played import shown_at_random
-from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import RecommendationRequest
 from topk_bandit.learning.environments import Shop

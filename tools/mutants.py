@@ -72,12 +72,12 @@ ROOMS: Mapping[str, str] = {
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
         learning/test_folded_rewards learning/test_uncertain_prior_mean learning/test_thompson""",
     "learning/slate_rules.py": "learning/test_slate_rules learning/test_ruled_search domain/test_rules",
-    "learning/item_table.py": "learning/test_item_table learning/test_slate_rules",
+    "learning/item_table.py": "learning/test_item_table learning/test_slate_rules bandits/test_catalogue",
     "learning/relaxed_rules.py": "learning/test_relaxed_rules",
     "learning/near_slates.py": "learning/test_propensities learning/test_ruled_propensities",
     "learning/allowed_slates.py": "learning/test_allowed_slates learning/test_ruled_propensities",
     "domain/filters.py": "domain/test_filters",
-    "bandits/showable.py": "bandits/test_rules",
+    "bandits/showable.py": "bandits/test_rules bandits/test_repeated_rules",
     "bandits/absences.py": "bandits/test_rules",
     "bandits/catalogue.py": "bandits/test_catalogue bandits/test_rules",
     "bandits/log_retention.py": "bandits/test_log_retention bandits/test_cold_writer",
@@ -102,11 +102,16 @@ ROOMS: Mapping[str, str] = {
         bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset
         bandits/test_set_aside bandits/test_capacity bandits/test_snapshots bandits/test_provisional
         bandits/test_selection bandits/test_reward_times bandits/test_item_values bandits/test_stages""",
+    "bandits/choices.py": """
+        bandits/test_answers bandits/test_recommender bandits/test_candidates bandits/test_features
+        bandits/test_stages bandits/test_replay bandits/test_shadow_shops bandits/test_rules""",
+    "bandits/batches.py": "bandits/test_batches",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
         bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay
-        bandits/test_item_values bandits/test_stages bandits/test_batches rpc/test_recommender_service""",
+        bandits/test_item_values bandits/test_stages bandits/test_batches bandits/test_repeated_rules
+        rpc/test_recommender_service""",
     "bandits/restored_events.py": """
         bandits/test_restored_events bandits/test_restores rpc/test_forged_archives""",
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",

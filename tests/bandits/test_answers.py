@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.dense_bandit import ADAPTIVE, WCK, Answer, DenseBandit, Prior, check_answer, check_moments, find_best
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import (
     BanditCreated,
     BanditSettings,

@@ -15,7 +15,9 @@ from tests.contracts.harness import MemoryStores, RedisStores, run
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE
 
-from topk_bandit.bandits.recommender import CHOSEN_AT_ONCE, Asked, Recommender, choose_slate
+from topk_bandit.bandits.batches import CHOSEN_AT_ONCE, Asked
+from topk_bandit.bandits.choices import choose_slate
+from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import BanditName, Item, Recommendation
 from topk_bandit.domain.errors import (

@@ -13,7 +13,7 @@ from tests.bandits.harness import LIMITS
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.exposures import MOST_AHEAD, MOST_OWED, NOTHING_PROMISED, Promise
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import (
     BanditCreated,

@@ -32,11 +32,11 @@ from tests.servers import running_server, valkey_binary
 from tests.store.proxy import lossy_proxy
 from tests.waiting import until_async
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.follower import Follower
 from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.own_events import MOST_BYTES, MOST_EVENTS, LogEnd, OwnEvents
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import EventSkipped, Item, Lapsed, LoggedEvent, RewardOutcome, RewardReceipt
 from topk_bandit.store.log import Appended, Skip
 from topk_bandit.store.redis import scripts

@@ -11,7 +11,8 @@ from tests.bandits.harness import NAME, SETTINGS, CountingThreads, Shop, request
 from tests.contracts.harness import MemoryStores, run
 from tests.waiting import PATIENCE, until_async
 
-from topk_bandit.bandits.recommender import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE, Recommender
+from topk_bandit.bandits.choices import ITEMS_AT_ONCE, ROWS_TIMES_ITEMS_AT_ONCE, SLATE_SIZE_AT_ONCE
+from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Kernel
 from topk_bandit.domain.hooks import Hooks

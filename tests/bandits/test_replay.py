@@ -12,8 +12,8 @@ from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, repl
 from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores, run
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import fold
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged
 

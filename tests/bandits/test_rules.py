@@ -16,9 +16,9 @@ from tests.bandits.harness import LIMITS, NAME, SETTINGS, replayed, running_work
 from tests.contracts.harness import run, whole_log
 from tests.ruled_shop import SCHEMA, Told, broken_rules, draw_item, draw_rule, least_given_up
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.explanations import explain
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.showable import find_broken_rule
 from topk_bandit.domain.bandits import (
     BanditCreated,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.lifts import describe_shadow
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import (
     DEFAULT_EXPLORATION,
     BanditCreated,

@@ -12,9 +12,9 @@ from tests.bandits.test_corrections import begun
 from tests.contracts.harness import run, whole_log
 from tests.contracts.samples import HOUR_MS
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.lifts import describe_lift, describe_shadow
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.bandits.stages import group_of
 from topk_bandit.domain.bandits import Aggregation, Item, Recommended, SettingsChanged

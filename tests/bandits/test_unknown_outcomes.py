@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from topk_bandit.bandits.recommender import recommendation_id_of
+from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.domain.bandits import (
     BanditSettings,
     ConstantBeta,

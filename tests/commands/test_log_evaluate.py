@@ -13,8 +13,8 @@ import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, Shop, request, running_worker
 from tests.contracts.harness import MemoryStores, run
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.imports import RowsOfImport
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.log import models

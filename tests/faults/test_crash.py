@@ -17,7 +17,7 @@ from tests.long_forms import usual_or_long
 from tests.servers import free_port
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.domain.bandits import BanditName, Recommended
 from topk_bandit.learning.limits import Limits
 from topk_bandit.store.redis.bandits import RedisStore

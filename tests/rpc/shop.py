@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
+    from topk_bandit.bandits.batches import Asked
     from topk_bandit.bandits.imports import RowsOfImport
-    from topk_bandit.bandits.recommender import Asked
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask, RecommendationRequest, Reward
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import StoreStatus, WorkerStatus

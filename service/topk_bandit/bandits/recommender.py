@@ -9,29 +9,17 @@ refuses, or if it asks for a newer one.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from topk_bandit.bandits.absences import explain_absences
-from topk_bandit.bandits.contexts import check_context, complete_context, known_context
-from topk_bandit.bandits.exposures import can_pay, find_unpaid, rules_that_pay
+from topk_bandit.bandits.batches import Batches
+from topk_bandit.bandits.choices import ChosenSlate, choose, is_short, recommendation_id_of
+from topk_bandit.bandits.contexts import complete_context, known_context
 from topk_bandit.bandits.model import OddFeatures
-from topk_bandit.bandits.showable import (
-    check_request_rules,
-    complete_baseline,
-    find_broken_rule,
-    find_showable,
-    is_quickly_found,
-)
+from topk_bandit.bandits.showable import find_broken_rule, is_quickly_checked
 from topk_bandit.bandits.slate_rates import is_set_aside
-from topk_bandit.bandits.stages import baseline_of, gets_baseline, group_of, no_baseline
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.bandits import NOTHING_NAMED, Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
@@ -46,258 +34,27 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.rules import describe_rule
-from topk_bandit.domain.stages import Group, Shadow, Stage, check_baseline_size
-from topk_bandit.learning.decisions import decide
-from topk_bandit.store.log import Correctable, NewSlate, RecordOutcome, RecordStatus
+from topk_bandit.store.log import Correctable, RecordOutcome, RecordStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from numpy.typing import NDArray
-
-    from topk_bandit.bandits.items import Eligible
+    from topk_bandit.bandits.batches import Asked
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.model_cache import ModelCache
-    from topk_bandit.bandits.showable import Showable
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import Store
 
-__all__ = ["Asked", "ChosenSlate", "Recommender", "choose", "choose_slate", "recommendation_id_of", "too_few_items"]
+__all__ = ["Recommender"]
 
 DECISIONS_PER_CALL = 8
 """How often a call decides again because items were changed meanwhile, before it gives up."""
 
 CORRECTIONS_PER_CALL = 16
 """How often a correction looks at the model again because the log has grown meanwhile, before it gives up."""
-
-CHOSEN_AT_ONCE = 10
-"""So many slates of a batch are chosen in one piece of work: other calls that wait for a thread wait for no more."""
-
-ROWS_TIMES_ITEMS_AT_ONCE = 20_000
-ITEMS_AT_ONCE = 512
-SLATE_SIZE_AT_ONCE = 8
-"""A slate is chosen on the event loop if none of the three is exceeded: it takes a millisecond or two, and a thread
-would add to that. Larger slates and more items take longer even before anything is learned, and would delay all
-calls."""
-
-
-def recommendation_id_of(incarnation: str, request_id: str) -> str:
-    """Return the id of a bandit's recommendation for a request, 32 hexadecimal digits: always the same."""
-    return _digest(incarnation, request_id).hex()
-
-
-class Asked(NamedTuple):
-    """One of several requests; see `Recommender.recommend`."""
-
-    request: RecommendationRequest
-    min_model_version: int = 0
-    strict_candidates: bool = False
-
-
-class ChosenSlate(NamedTuple):
-    """A slate, and how much of its request's context was not taken as it is."""
-
-    recommendation: Recommendation
-    odd: OddFeatures
-
-
-def choose_slate(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> Recommendation:
-    """Choose the slate for a request: a pure function of the model and the request, whose id is the seed.
-
-    Parameters and errors are those of `choose`.
-    """
-    return choose(model, request, strict_candidates=strict_candidates).recommendation
-
-
-def choose(model: Model, request: RecommendationRequest, *, strict_candidates: bool = False) -> ChosenSlate:
-    """Choose the slate for a request, and return how its context was taken.
-
-    It is the baseline slate where the stage or the request's group asks for it. It is, too, where too few candidates
-    are left, if there is one and all of it is available. In shadow the bandit's own slate is chosen beside it.
-
-    Parameters
-    ----------
-    strict_candidates
-        Whether candidates that are unknown or retired are refused instead of passed over.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A context or features that the bandit does not take, or fewer candidates than the slate shows.
-    NotFoundError
-        A candidate that is refused.
-    NotReadyError
-        TOO_FEW_ITEMS: too few can be shown, and there is no baseline slate that can. NO_BASELINE: the stage or the
-        group asks for a baseline slate, and there is none that can be shown. RULES_CLASH: no slate keeps the rules.
-    ExhaustedError
-        RULES_TOO_ENTANGLED: whether one does takes too long to find.
-    """
-    settings = model.settings
-    check_context(settings, request.context)
-    check_baseline_size("baseline_item_ids", request.baseline_item_ids, slate_size=settings.slate_size)
-    context, odd = model.take(request.context)
-    if request.candidates is not None and len(request.candidates) < settings.slate_size:
-        problem = f"has {len(request.candidates)} items, the slate needs {settings.slate_size}"
-        raise InvalidArgumentError("candidate_item_ids", problem)
-    if strict_candidates:
-        model.items.check_candidates(request.candidates or ())
-    check_request_rules(model, request)
-    eligible = model.items.find_eligible(request.candidates)
-    group, is_enough = group_of(model, request), len(eligible.places) >= settings.slate_size
-    if is_enough and not gets_baseline(settings.stage, group):
-        showable = find_showable(model, request, eligible.places)
-        shown = _choose_own(model, request, context, showable, passed_over=eligible.passed_over)
-        showable, shown = _pay_promises(model, request, context, eligible, (showable, shown))
-    else:
-        showable, shown = _show_baseline(model, request, context, group, eligible)
-    if settings.stage is Stage.SHADOW and is_enough:
-        shown = replace(shown, shadow=_stay_in_shadow(model, request, context, eligible.places, shown))
-    if request.explain:
-        shown = replace(shown, absent=explain_absences(model, request, showable, shown.slate))
-    is_usual = settings.stage is Stage.LIVE and group is Group.NONE
-    return ChosenSlate(shown if is_usual else replace(shown, stage=settings.stage, group=group), odd)
-
-
-def _choose_own(
-    model: Model,
-    request: RecommendationRequest,
-    context: NDArray[np.float64],
-    showable: Showable,
-    *,
-    passed_over: int = 0,
-) -> Recommendation:
-    """Return the bandit's own slate."""
-    seed = int.from_bytes(_digest(model.incarnation, request.request_id))
-    decision = decide(
-        model.state,
-        model.settings.exploration,
-        context=context,
-        eligible=showable.places,
-        rng=np.random.default_rng(seed),
-        allowed=showable.allowed,
-    )
-    return Recommendation(
-        recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
-        slate=model.items.find_ids(decision.ranking),
-        propensity=decision.propensity,
-        mean=decision.mean,
-        standard_deviation=decision.standard_deviation,
-        regret_bound=decision.regret_bound,
-        estimated_regret=decision.estimated_regret,
-        explored=decision.explored,
-        model_version=model.version,
-        observations=model.state.remembered,
-        position_propensities=tuple(decision.position_propensities.tolist()),
-        best_slate=() if decision.best is decision.ranking else model.items.find_ids(decision.best),
-        passed_over=passed_over,
-        relaxed=showable.relaxed,
-    )
-
-
-def _pay_promises(
-    model: Model,
-    request: RecommendationRequest,
-    context: NDArray[np.float64],
-    eligible: Eligible,
-    own: tuple[Showable, Recommendation],
-) -> tuple[Showable, Recommendation]:
-    """Return the slate that pays for the exposures that are owed, and what could be shown for it.
-
-    It is the bandit's `own` where that pays, or where no slate can, none that gives up no other rule, or none at the
-    price.
-    """
-    showable, shown = own
-    best = shown.best_slate or shown.slate
-    unpaid = find_unpaid(model.exposures, best, model.items)
-    if not unpaid:
-        return own
-    try:
-        paying = find_showable(model, request, eligible.places, rules_that_pay(unpaid))
-    except (NotReadyError, ExhaustedError):
-        return own
-    if paying.relaxed != showable.relaxed:
-        return own
-    paid = _choose_own(model, request, context, paying, passed_over=eligible.passed_over)
-    places = (model.items.find_indices(slate) for slate in (best, paid.best_slate or paid.slate))
-    loss, _ = model.state.predict_difference(context, *places)
-    spread = math.sqrt(model.state.posterior.amplitude)
-    return (paying, paid) if can_pay(unpaid, loss, spread=spread) else own
-
-
-def _stay_in_shadow(
-    model: Model,
-    request: RecommendationRequest,
-    context: NDArray[np.float64],
-    eligible: NDArray[np.int32],
-    shown: Recommendation,
-) -> Shadow | None:
-    """Return the bandit's own slate beside the one that is shown, and what it would earn more; None if it has none."""
-    try:
-        showable = find_showable(model, request, eligible)
-    except NotReadyError:  # what is shown keeps the rules by an item of the baseline slate
-        return None
-    own = _choose_own(model, request, context, showable).slate
-    if own == shown.slate:
-        return Shadow(own, 0.0, 0.0)
-    gain, variance = model.state.predict_difference(
-        context, model.items.find_indices(own), model.items.find_indices(shown.slate)
-    )
-    return Shadow(own, gain, math.sqrt(variance))
-
-
-def _show_baseline(
-    model: Model,
-    request: RecommendationRequest,
-    context: NDArray[np.float64],
-    group: Group,
-    eligible: Eligible,
-) -> tuple[Showable, Recommendation]:
-    """Return the baseline slate: nothing else could be shown, so that its propensity is 1 and its regret 0.
-
-    Where it breaks a rule it is changed as little as can be; what could be shown comes with it.
-    """
-    slate, state = baseline_of(model, request), model.state
-    if not slate or model.items.find_hidden(slate):
-        if gets_baseline(model.settings.stage, group):
-            raise no_baseline(model, request, group)
-        raise too_few_items(model, request, n_left=len(eligible.places), passed_over=eligible.passed_over)
-    showable, slate = complete_baseline(model, request, slate, eligible.places)
-    moments = state.predict(context, model.items.find_indices(slate)[None], with_pending=False)
-    return showable, Recommendation(
-        recommendation_id=recommendation_id_of(model.incarnation, request.request_id),
-        slate=slate,
-        propensity=1.0,
-        mean=float(moments.mean[0]) if state.posterior.rewards_vary else state.posterior.best_offset,
-        standard_deviation=math.sqrt(float(moments.variance[0])),
-        regret_bound=0.0,
-        estimated_regret=0.0,
-        explored=False,
-        model_version=model.version,
-        observations=state.remembered,
-        position_propensities=(1.0,) * len(slate),
-        passed_over=eligible.passed_over,
-        baseline=True,
-        relaxed=showable.relaxed,
-    )
-
-
-def too_few_items(
-    model: Model, request: RecommendationRequest | None = None, *, n_left: int, passed_over: int = 0
-) -> NotReadyError:
-    """Return the error TOO_FEW_ITEMS for a bandit of which so many items are left to be shown."""
-    baseline = model.settings.baseline_item_ids if request is None else baseline_of(model, request)
-    needed, hidden = model.settings.slate_size, model.items.find_hidden(baseline)
-    problem = f"{n_left} items can be shown, {passed_over} were passed over, and the slate needs {needed}"
-    if hidden:
-        problem += f"; {len(hidden)} items of the baseline slate can't be shown either"
-    return NotReadyError("TOO_FEW_ITEMS", problem, items_left=n_left, passed_over=passed_over, slate_size=needed)
-
-
-def _digest(incarnation: str, request_id: str) -> bytes:
-    return blake2b(request_id.encode(), key=incarnation.encode()[:64], digest_size=16).digest()
 
 
 class Recommender:
@@ -329,6 +86,7 @@ class Recommender:
         self._quotas = quotas
         self._hooks = hooks
         self._new_id = new_id
+        self._batches = Batches(self, store, models, executor, quotas=quotas, hooks=hooks)
 
     async def recommend(
         self,
@@ -361,11 +119,11 @@ class Recommender:
             which no reply came.
         """
         model = await self._models.get_model(name)
-        request = self._complete(request, model)
+        request = self.complete(request, model)
         try:
             await self._quotas.check(name.tenant, A_SLATE)
         except QuotaError:
-            repeated = await self._find_repeated(name, request, await self._models.follow(name))
+            repeated = await self.find_repeated(name, request, await self._models.follow(name))
             if repeated is None:
                 raise
             return repeated
@@ -389,133 +147,15 @@ class Recommender:
                 model = newest
                 continue
             if outcome.recommendation is not None:
-                return await self._give_out(name, request, outcome, outcome.recommendation, odd)
+                return await self.give_out(name, request, outcome, outcome.recommendation, odd)
             model = await self._models.follow(name)
         raise UnavailableError(f"the items and rules of {name} change faster than a slate can be chosen")
 
     async def recommend_all(
         self, name: BanditName, asked: Sequence[Asked], *, time_left: Callable[[], float | None] = lambda: None
     ) -> Sequence[Recommendation | Exception]:
-        """Do what `recommend` does for each of one or more; return what became of each, or its error.
-
-        Slates are chosen away from the event loop and recorded together. One of which anything is not as usual is asked
-        for by itself: a request that is repeated or refused, a change of items meanwhile, a store that is away.
-
-        Parameters
-        ----------
-        time_left
-            Returns how many seconds the caller still waits, None for as long as it takes. What is left then is not
-            tried: an `UnavailableError`.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such bandit.
-        UnavailableError
-            The store is away, and there is no model.
-        """
-        model = await self._models.get_model(name)
-        wanted = max(one.min_model_version for one in asked)
-        if model.version < wanted:
-            with suppress(UnavailableError):  # the model that is there does for others
-                model = await self._models.catch_up(name, wanted)
-        completed = [one._replace(request=self._complete(one.request, model)) for one in asked]
-        outcomes = await self._answer_over_quota(name, [one.request for one in completed], model)
-        usual = [
-            place
-            for place, one in enumerate(completed)
-            if place not in outcomes and one.min_model_version <= model.version
-        ]
-        chosen: dict[int, ChosenSlate] = {}
-        for first in range(0, len(usual), CHOSEN_AT_ONCE):
-            if time_left() == 0.0:
-                break
-            part = {place: completed[place] for place in usual[first : first + CHOSEN_AT_ONCE]}
-            choosing = partial(self._choose_each, model, part)
-            chosen |= await asyncio.get_running_loop().run_in_executor(self._executor, choosing)
-        outcomes |= await self._record_all(name, {place: completed[place].request for place in chosen}, chosen, model)
-        for place, (request, version, strict) in enumerate(completed):
-            if place not in outcomes:
-                outcomes[place] = await self._recommend_alone(
-                    name, request, version, strict_candidates=strict, has_time=time_left() != 0.0
-                )
-        return [outcomes[place] for place in range(len(asked))]
-
-    async def _answer_over_quota(
-        self, name: BanditName, requests: Sequence[RecommendationRequest], model: Model
-    ) -> dict[int, Recommendation | Exception]:
-        """Return what becomes of those requests with whose slates a tenant would have more than its quota."""
-        outcomes: dict[int, Recommendation | Exception] = {}
-        for place, request in enumerate(requests):
-            try:
-                await self._quotas.check(name.tenant, {quota: (place + 1) * added for quota, added in A_SLATE.items()})
-            except QuotaError as refusal:
-                try:
-                    outcomes[place] = await self._find_repeated(name, request, model) or refusal
-                except TopkBanditError as error:
-                    outcomes[place] = error
-        return outcomes
-
-    def _choose_each(self, model: Model, part: Mapping[int, Asked]) -> dict[int, ChosenSlate]:
-        """Choose slates; those that the model refuses are left out."""
-        chosen: dict[int, ChosenSlate] = {}
-        for place, one in part.items():
-            start = time.perf_counter()
-            with suppress(NotFoundError, NotReadyError, InvalidArgumentError, ExhaustedError):
-                chosen[place] = choose(model, one.request, strict_candidates=one.strict_candidates)
-                self._hooks.decided(chosen[place].recommendation, time.perf_counter() - start)
-        return chosen
-
-    async def _record_all(
-        self,
-        name: BanditName,
-        requests: Mapping[int, RecommendationRequest],
-        chosen: Mapping[int, ChosenSlate],
-        model: Model,
-    ) -> dict[int, Recommendation | Exception]:
-        """Record slates together and return what became of them; those that were not recorded now are left out."""
-        slates = [
-            NewSlate(request, chosen[place].recommendation, self._is_set_aside(name, request, model))
-            for place, request in requests.items()
-        ]
-        if not slates:
-            return {}
-        recorded = self._store.record_recommendations(
-            name,
-            slates,
-            incarnation=model.incarnation,
-            items_position=model.items_position,
-            rules=model.settings.rules,
-        )
-        try:
-            written = await self._models.take_in(name, recorded)
-        except TopkBanditError:
-            return {}
-        outcomes: dict[int, Recommendation | Exception] = {}
-        for place, one in zip(requests, written, strict=True):
-            if isinstance(one, RecordOutcome) and one.status is RecordStatus.RECORDED and one.recommendation:
-                outcomes[place] = await self._give_out(
-                    name, requests[place], one, one.recommendation, chosen[place].odd
-                )
-        return outcomes
-
-    async def _recommend_alone(
-        self,
-        name: BanditName,
-        request: RecommendationRequest,
-        version: int,
-        *,
-        strict_candidates: bool,
-        has_time: bool,
-    ) -> Recommendation | Exception:
-        """Return what becomes of one of several requests that is not as usual."""
-        if not has_time:
-            return UnavailableError("not tried, since the caller's time was up", nothing_sent=True)
-        await asyncio.sleep(0)  # others have their turns: a slate that is chosen on the event loop takes a while
-        try:
-            return await self.recommend(name, request, min_model_version=version, strict_candidates=strict_candidates)
-        except Exception as error:  # noqa: BLE001 - it stops no other
-            return error
+        """Do what `recommend` does for each of one or more; see `topk_bandit.bandits.batches.Batches.recommend`."""
+        return await self._batches.recommend(name, asked, time_left=time_left)
 
     async def activate(self, name: BanditName, recommendation_id: str, shown_slate: Sequence[str]) -> ActivationReceipt:
         """Note that a slate was shown, or another instead of it."""
@@ -601,7 +241,7 @@ class Recommender:
                 return receipt
         raise UnavailableError(f"the log of {name} grows faster than a reward can be corrected")
 
-    def _complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
+    def complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
         """Fill in what the caller may leave out, and read the features as the model's schema has them."""
         asked = known_context(model.settings, request.context) if request.known_features_only else request.context
         context = complete_context(model.settings, asked)
@@ -618,8 +258,8 @@ class Recommender:
             return request, await self._choose(request, model, strict_candidates=strict_candidates)
         except (NotFoundError, NotReadyError, InvalidArgumentError, ExhaustedError):
             newest = await self._models.follow(name)
-            request = self._complete(request, newest)
-            repeated = await self._find_repeated(name, request, newest)
+            request = self.complete(request, newest)
+            repeated = await self.find_repeated(name, request, newest)
             if repeated is not None:
                 return request, ChosenSlate(repeated, OddFeatures(0, 0))
             try:
@@ -633,16 +273,20 @@ class Recommender:
         self, name: BanditName, request: RecommendationRequest, model: Model, min_model_version: int
     ) -> Recommendation:
         """Return what the request was answered with before; refuse a new one, since the log does not go so far."""
-        repeated = await self._find_repeated(name, request, model)
+        repeated = await self.find_repeated(name, request, model)
         if repeated is None:
             raise NotReadyError(
                 "MODEL_VERSION_AHEAD", f"the log ends at {model.version}, before min_model_version {min_model_version}"
             )
         return repeated
 
-    async def _find_repeated(
+    async def find_repeated(
         self, name: BanditName, request: RecommendationRequest, model: Model
     ) -> Recommendation | None:
+        """Return what a request was answered with before, None if it was not.
+
+        The errors ITEM_GONE, RULES_CHANGED and SLATE_GONE are those of `recommend`.
+        """
         recommendation_id = recommendation_id_of(model.incarnation, request.request_id)
         repeated = await self._store.find_recommendation(name, request, recommendation_id)
         return repeated if repeated is None else await self._check_again(name, request, repeated)
@@ -656,16 +300,34 @@ class Recommender:
         store has not heard of for a while: these look.
         """
         model = self._models.peek_fresh_model(name)
-        if model is None or _find_change(model, request, repeated) is not None:
-            model = await self._models.follow(name)
-        if (change := _find_change(model, request, repeated)) is not None:
+        if model is not None and await self._find_change(model, request, repeated) is None:
+            return repeated
+        change = await self._find_change(await self._models.follow(name), request, repeated)
+        if change is not None:
             raise change
         return repeated
+
+    async def _find_change(
+        self, model: Model, request: RecommendationRequest, repeated: Recommendation
+    ) -> NotReadyError | None:
+        """Return why a slate of before can't be shown any more, None if it can."""
+        for item_id in model.items.find_hidden(repeated.slate):
+            problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
+            return NotReadyError("ITEM_GONE", problem)
+        check = partial(find_broken_rule, model, request, repeated)
+        if is_quickly_checked(model, request):
+            broken = check()
+        else:
+            broken = await asyncio.get_running_loop().run_in_executor(self._executor, check)
+        if broken is None:
+            return None
+        problem = f"its slate breaks a rule by now, {describe_rule(broken)}; ask with another request id"
+        return NotReadyError("RULES_CHANGED", problem)
 
     async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> ChosenSlate:
         start = time.perf_counter()
         work = partial(choose, model, request, strict_candidates=strict_candidates)
-        if _is_short(model, request):
+        if is_short(model, request):
             choice = work()
         else:
             choice = await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -682,7 +344,7 @@ class Recommender:
             incarnation=model.incarnation,
             items_position=model.items_position,
             rules=model.settings.rules,
-            aside=self._is_set_aside(name, request, model),
+            aside=self.is_set_aside(name, request, model),
         )
         try:
             return await self._models.take_in(name, recorded)
@@ -690,11 +352,12 @@ class Recommender:
             await self._models.confirm_gone(name)
             raise
 
-    def _is_set_aside(self, name: BanditName, request: RecommendationRequest, model: Model) -> bool:
+    def is_set_aside(self, name: BanditName, request: RecommendationRequest, model: Model) -> bool:
+        """Return whether the slate of a request is one that the model does not learn."""
         rate, most = self._models.find_slate_rate(name), model.settings.learned_per_second
         return is_set_aside(model.incarnation, request.request_id, rate=rate, most=most)
 
-    async def _give_out(
+    async def give_out(
         self,
         name: BanditName,
         request: RecommendationRequest,
@@ -702,6 +365,7 @@ class Recommender:
         recommendation: Recommendation,
         odd: OddFeatures,
     ) -> Recommendation:
+        """Return what a request is answered with once it is recorded, and report it to the hooks."""
         if outcome.status is RecordStatus.REPEATED:
             return await self._check_again(name, request, recommendation)
         self._models.note_written(name, outcome.position, recommendation.recommendation_id)
@@ -721,29 +385,6 @@ class Recommender:
 def _has_same_slates(newest: Model, model: Model) -> bool:
     """Return whether a slate that was chosen with a model may still be shown by the newest one."""
     return (newest.items_position, newest.settings.rules) == (model.items_position, model.settings.rules)
-
-
-def _find_change(model: Model, request: RecommendationRequest, repeated: Recommendation) -> NotReadyError | None:
-    """Return why a slate of before can't be shown any more, None if it can."""
-    for item_id in model.items.find_hidden(repeated.slate):
-        problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
-        return NotReadyError("ITEM_GONE", problem)
-    broken = find_broken_rule(model, request, repeated)
-    if broken is None:
-        return None
-    problem = f"its slate breaks a rule by now, {describe_rule(broken)}; ask with another request id"
-    return NotReadyError("RULES_CHANGED", problem)
-
-
-def _is_short(model: Model, request: RecommendationRequest) -> bool:
-    """Return whether a decision takes less time than handing it to a thread and back."""
-    n_items = len(model.items.available_places if request.candidates is None else request.candidates)
-    return (
-        model.state.posterior.n_rows * n_items <= ROWS_TIMES_ITEMS_AT_ONCE
-        and n_items <= ITEMS_AT_ONCE
-        and model.settings.slate_size <= SLATE_SIZE_AT_ONCE
-        and is_quickly_found(model, request)
-    )
 
 
 def _name_refusal(error: TopkBanditError) -> str:

@@ -37,6 +37,7 @@ __all__ = [
     "complete_baseline",
     "find_broken_rule",
     "find_showable",
+    "is_quickly_checked",
     "is_quickly_found",
     "place_among",
     "rules_of",
@@ -45,6 +46,9 @@ __all__ = [
 SIZE_AT_ONCE, ITEMS_AT_ONCE = 1000, 512
 """So many excluded ids and characters of filters are asked of so many items on the event loop: half a millisecond.
 What slates may be shown takes up to a second to find."""
+
+SIZE_OF_CHECK = 250
+"""As many characters of a filter take as long as the check of one slate by another rule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,8 +138,13 @@ def is_quickly_found(model: Model, request: RecommendationRequest) -> bool:
     return size <= SIZE_AT_ONCE and model.items.index.n_places <= ITEMS_AT_ONCE
 
 
-def _size_of(rule: Rule) -> float:
-    """Return how much there is to ask of items; of slates it may be anything."""
+def is_quickly_checked(model: Model, request: RecommendationRequest) -> bool:
+    """Return whether `find_broken_rule` takes about as long as it would take to hand it to a thread."""
+    return sum(_size_of(one.rule, of_slates=SIZE_OF_CHECK) for one in rules_of(model, request)) <= SIZE_AT_ONCE
+
+
+def _size_of(rule: Rule, *, of_slates: float = math.inf) -> float:
+    """Return how much there is to ask of items; of the slates that there are it may be anything."""
     match rule:
         case Exclude(item_ids):
             return len(item_ids)
@@ -144,7 +153,7 @@ def _size_of(rule: Rule) -> float:
         case Exposure():
             return 0
         case _:
-            return math.inf
+            return of_slates
 
 
 def complete_baseline(
@@ -173,20 +182,22 @@ def find_broken_rule(model: Model, request: RecommendationRequest, given: Recomm
     rules = [one.rule for one in rules_of(model, request)]
     if not rules:
         return None
-    slate = model.items.find_indices(given.slate).astype(np.int64)
+    # Only its own items are asked, however many the bandit has: they are a table in the order of the slate.
+    shown = Candidates(_catalogue_of(model).table.select(model.items.find_indices(given.slate)))
     for rule in rules:
         is_excused = describe_rule(rule) in given.relaxed or bool(_novelty_of(rule))
-        if not (is_excused or _keeps(rule, model, slate)):
+        if not (is_excused or _keeps(rule, shown)):
             return rule
     return None
 
 
-def _keeps(rule: Rule, model: Model, slate: NDArray[np.int64]) -> bool:
-    candidates = Candidates(_catalogue_of(model).table, np.sort(slate))
-    compiled = compile_rules([rule], candidates, len(slate))
-    if compiled is None or len(compiled.places) < len(slate):
+def _keeps(rule: Rule, shown: Candidates) -> bool:
+    """Return whether the slate of all items of a table, in their order, keeps a rule."""
+    size = len(shown.items)
+    compiled = compile_rules([rule], shown, size)
+    if compiled is None or len(compiled.places) < size:
         return False
-    return bool(keep_rules(compiled.rules, np.searchsorted(compiled.places, slate)[None])[0])
+    return bool(keep_rules(compiled.rules, np.arange(size)[None])[0])
 
 
 def _work_out(

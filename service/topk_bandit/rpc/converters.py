@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from topk_bandit.bandits.recommender import Asked
+from topk_bandit.bandits.batches import Asked
 from topk_bandit.domain.bandits import (
     REGRET_CONFIDENCE,
     WHOLE_ITEMS,

@@ -94,8 +94,9 @@ class OperatorServiceServicer(object):
     def ExplainRecommendation(self, request, context):
         """ExplainRecommendation returns why a slate was what it was: what each of its items and each pair of them added to what
         was expected of it, how uncertain that was, and which slates came next. The model that decided is folded again from
-        the log if it has learned more since, which can take seconds. NOT_FOUND if there is no such recommendation;
-        FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed and what is left of it has none.
+        the log if it has learned more since, which can take seconds. With a cold log (`--cold-log-dir`) its files and the store are
+        read as one log. NOT_FOUND if there is no such recommendation; FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed, and
+        neither what is left of it nor a file has the slate.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,8 +156,9 @@ class OperatorServiceServicer(object):
 
     def ExportEvents(self, request, context):
         """ExportEvents returns a page of a bandit's log, with the cursor of the next: at the end of the log it is where later events
-        will be. FAILED_PRECONDITION (LOG_TRIMMED) if what comes next was trimmed, and (LOG_REPLACED) if the bandit was created
-        anew since the cursor was given out.
+        will be. With a cold log (`--cold-log-dir`) its files and the store are read as one log. FAILED_PRECONDITION (LOG_TRIMMED) if
+        what comes next was trimmed and is in no file, and (LOG_REPLACED) if the bandit was created anew since the cursor was given
+        out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,8 +44,9 @@ class OperatorServiceStub:
     ExplainRecommendation: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.ExplainRecommendationRequest, _operator_service_pb2.ExplainRecommendationResponse]
     """ExplainRecommendation returns why a slate was what it was: what each of its items and each pair of them added to what
     was expected of it, how uncertain that was, and which slates came next. The model that decided is folded again from
-    the log if it has learned more since, which can take seconds. NOT_FOUND if there is no such recommendation;
-    FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed and what is left of it has none.
+    the log if it has learned more since, which can take seconds. With a cold log (`--cold-log-dir`) its files and the store are
+    read as one log. NOT_FOUND if there is no such recommendation; FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed, and
+    neither what is left of it nor a file has the slate.
     """
     ListTopSlates: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.ListTopSlatesRequest, _operator_service_pb2.ListTopSlatesResponse]
     """ListTopSlates returns the slates of available items that a bandit's newest model expects most of, best first. They are
@@ -69,8 +70,9 @@ class OperatorServiceStub:
     """
     ExportEvents: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.ExportEventsRequest, _operator_service_pb2.ExportEventsResponse]
     """ExportEvents returns a page of a bandit's log, with the cursor of the next: at the end of the log it is where later events
-    will be. FAILED_PRECONDITION (LOG_TRIMMED) if what comes next was trimmed, and (LOG_REPLACED) if the bandit was created
-    anew since the cursor was given out.
+    will be. With a cold log (`--cold-log-dir`) its files and the store are read as one log. FAILED_PRECONDITION (LOG_TRIMMED) if
+    what comes next was trimmed and is in no file, and (LOG_REPLACED) if the bandit was created anew since the cursor was given
+    out.
     """
     ExportState: _grpc.UnaryUnaryMultiCallable[_operator_service_pb2.ExportStateRequest, _operator_service_pb2.ExportStateResponse]
     """ExportState returns a page of what there is of a bandit beside its log, as lines for ImportEvents: its figures, its imports,
@@ -111,8 +113,9 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     ExplainRecommendation: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ExplainRecommendationRequest, _operator_service_pb2.ExplainRecommendationResponse]  # type: ignore[assignment]
     """ExplainRecommendation returns why a slate was what it was: what each of its items and each pair of them added to what
     was expected of it, how uncertain that was, and which slates came next. The model that decided is folded again from
-    the log if it has learned more since, which can take seconds. NOT_FOUND if there is no such recommendation;
-    FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed and what is left of it has none.
+    the log if it has learned more since, which can take seconds. With a cold log (`--cold-log-dir`) its files and the store are
+    read as one log. NOT_FOUND if there is no such recommendation; FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed, and
+    neither what is left of it nor a file has the slate.
     """
     ListTopSlates: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ListTopSlatesRequest, _operator_service_pb2.ListTopSlatesResponse]  # type: ignore[assignment]
     """ListTopSlates returns the slates of available items that a bandit's newest model expects most of, best first. They are
@@ -136,8 +139,9 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """
     ExportEvents: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ExportEventsRequest, _operator_service_pb2.ExportEventsResponse]  # type: ignore[assignment]
     """ExportEvents returns a page of a bandit's log, with the cursor of the next: at the end of the log it is where later events
-    will be. FAILED_PRECONDITION (LOG_TRIMMED) if what comes next was trimmed, and (LOG_REPLACED) if the bandit was created
-    anew since the cursor was given out.
+    will be. With a cold log (`--cold-log-dir`) its files and the store are read as one log. FAILED_PRECONDITION (LOG_TRIMMED) if
+    what comes next was trimmed and is in no file, and (LOG_REPLACED) if the bandit was created anew since the cursor was given
+    out.
     """
     ExportState: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ExportStateRequest, _operator_service_pb2.ExportStateResponse]  # type: ignore[assignment]
     """ExportState returns a page of what there is of a bandit beside its log, as lines for ImportEvents: its figures, its imports,
@@ -181,8 +185,9 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_operator_service_pb2.ExplainRecommendationResponse, _abc.Awaitable[_operator_service_pb2.ExplainRecommendationResponse]]:
         """ExplainRecommendation returns why a slate was what it was: what each of its items and each pair of them added to what
         was expected of it, how uncertain that was, and which slates came next. The model that decided is folded again from
-        the log if it has learned more since, which can take seconds. NOT_FOUND if there is no such recommendation;
-        FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed and what is left of it has none.
+        the log if it has learned more since, which can take seconds. With a cold log (`--cold-log-dir`) its files and the store are
+        read as one log. NOT_FOUND if there is no such recommendation; FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed, and
+        neither what is left of it nor a file has the slate.
         """
 
     @_abc_1.abstractmethod
@@ -254,8 +259,9 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_operator_service_pb2.ExportEventsResponse, _abc.Awaitable[_operator_service_pb2.ExportEventsResponse]]:
         """ExportEvents returns a page of a bandit's log, with the cursor of the next: at the end of the log it is where later events
-        will be. FAILED_PRECONDITION (LOG_TRIMMED) if what comes next was trimmed, and (LOG_REPLACED) if the bandit was created
-        anew since the cursor was given out.
+        will be. With a cold log (`--cold-log-dir`) its files and the store are read as one log. FAILED_PRECONDITION (LOG_TRIMMED) if
+        what comes next was trimmed and is in no file, and (LOG_REPLACED) if the bandit was created anew since the cursor was given
+        out.
         """
 
     @_abc_1.abstractmethod

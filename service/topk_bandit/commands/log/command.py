@@ -9,7 +9,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
-from topk_bandit.bandits.recommender import recommendation_id_of
+from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.commands.log import dumps, models, policies, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines

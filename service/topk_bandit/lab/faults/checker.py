@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.recommender import recommendation_id_of
 from topk_bandit.domain.bandits import (
     Aggregation,
     Expired,
