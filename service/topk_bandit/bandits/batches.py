@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from topk_bandit.bandits.choices import choose
 from topk_bandit.bandits.tenant_quotas import A_SLATE
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.choices import ChosenSlate
-    from topk_bandit.bandits.model import Model
+    from topk_bandit.bandits.model import Model, OddFeatures
     from topk_bandit.bandits.model_cache import ModelCache
-    from topk_bandit.bandits.recommender import Recommender
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
     from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
     from topk_bandit.domain.hooks import Hooks
@@ -48,6 +47,36 @@ class Asked(NamedTuple):
     strict_candidates: bool = False
 
 
+class Alone(Protocol):
+    """What a batch asks of `topk_bandit.bandits.recommender.Recommender`, which answers requests one by one."""
+
+    async def recommend(
+        self, name: BanditName, request: RecommendationRequest, *, min_model_version: int, strict_candidates: bool
+    ) -> Recommendation:
+        """Recommend a slate."""
+
+    async def find_repeated(
+        self, name: BanditName, request: RecommendationRequest, model: Model
+    ) -> Recommendation | None:
+        """Return what a request was answered with before, None if it was not."""
+
+    async def give_out(
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        outcome: RecordOutcome,
+        recommendation: Recommendation,
+        odd: OddFeatures,
+    ) -> Recommendation:
+        """Return what a request is answered with once it is recorded, and report it to the hooks."""
+
+    def complete(self, request: RecommendationRequest, model: Model) -> RecommendationRequest:
+        """Fill in what the caller may leave out, and read the features as the model's schema has them."""
+
+    def is_set_aside(self, name: BanditName, request: RecommendationRequest, model: Model) -> bool:
+        """Return whether the slate of a request is one that the model does not learn."""
+
+
 class Batches:
     """Answers several requests together, and by itself each of which anything is not as usual.
 
@@ -61,7 +90,7 @@ class Batches:
 
     def __init__(
         self,
-        alone: Recommender,
+        alone: Alone,
         store: Store,
         models: ModelCache,
         executor: Executor,
