@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.store.log import Store
 
-__all__ = ["Asked", "Batches"]
+__all__ = ["Alone", "Asked", "Batches"]
 
 CHOSEN_AT_ONCE = 10
 """So many slates of a batch are chosen in one piece of work: other calls that wait for a thread wait for no more."""

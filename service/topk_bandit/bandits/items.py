@@ -108,7 +108,8 @@ class Items:
 
     def with_features(self, features: Mapping[str, Features]) -> Items:
         """Return the items with features; those of ids that are retired, or not here, are left out."""
-        known = {item_id: one for item_id, one in features.items() if self.knows(item_id)}
+        unknown = {*self.find_unknown([*features])}
+        known = {item_id: one for item_id, one in features.items() if item_id not in unknown}
         return replace(self, catalogue=Catalogue(_table_of(self.index, known)))
 
     @property

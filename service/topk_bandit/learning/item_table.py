@@ -7,6 +7,7 @@ own objects take 200. A table serves all requests until the items change. An ite
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
@@ -228,15 +229,15 @@ class ItemTable:
             What each of these is like then, by the schema of the others.
         """
         order = np.argsort(places)
-        new: dict[str, _Entries] = {}
+        new = defaultdict[str, _Entries](_Entries)
         for number in order.tolist():
             place = int(places[number])
             for name, value in features[number].values:
                 if not _is_vector(value):
-                    new.setdefault(name, _Entries()).add(place, value)
+                    new[name].add(place, value)
         at, columns = places[order].astype(np.int32), {}
         for name in sorted(self._columns.keys() | new.keys()):
-            added = new.get(name, _Entries())
+            added = new[name]
             column = (self._columns.get(name) or _Column.of_none(added)).change(at, added)
             if len(column.places) or (column.empty is not None and len(column.empty)):
                 columns[name] = column
