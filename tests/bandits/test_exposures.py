@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.exposures import MOST_AHEAD, MOST_OWED, NOTHING_PROMISED, Promise
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import (
     BanditCreated,

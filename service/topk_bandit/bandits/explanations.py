@@ -12,7 +12,6 @@ import numpy as np
 from topk_bandit.bandits.absences import explain_absences
 from topk_bandit.bandits.choices import choose_slate, too_few_items
 from topk_bandit.bandits.contexts import check_context
-from topk_bandit.bandits.recommender import choose_slate, too_few_items
 from topk_bandit.bandits.showable import Showable, find_showable
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, RecommendationRequest
 from topk_bandit.domain.errors import NotReadyError

@@ -45,11 +45,10 @@ MOST_EFFORT = 2_000_000
 """So many types and groups are looked at for one request: with thousands of types a single case is as many. An item
 counts as one of eight, since arrays are asked of it. It takes 1.1 s of a processor, and 3 s at worst on a busy machine.
 
-It is where more would answer hardly more. Of 1,419 legal sets that were drawn, of 1 to 32 rules, slates of 2 to 12 and
-20 to 100,000 items, half end within 930, and 98 % of those with up to 4 rules within the bound. So do 82 % of those with
-5 to 12, and 57 % with more. Of 357 sets, 312 end within it, 315 within its double, 317 within its fourfold, and the
-others not there either: the largest that ended took 5.3 million.
-"""
+It is where more would answer hardly more. Of 1,419 legal sets that were drawn, of 1 to 32 rules, slates of 2 to 12
+and 20 to 100,000 items, half end within 930, and 98 % of those with up to 4 rules within the bound. So do 82 % of
+those with 5 to 12, and 57 % with more. Of 357 sets, 312 end within it, 315 within its double, 317 within its
+fourfold, and the others not there either: the largest that ended took 5.3 million."""
 
 _SHORT_FILTER, _LETTERS_OF_ALL = 16, 4096
 """A filter of so many letters takes, of an item, what a type does in a search; the shortest takes as many more."""
