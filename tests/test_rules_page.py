@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.faults.service import Service, serving
+from tests.programs import find_program
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def answers(service: Service) -> list[dict[str, Any]]:
     """Answers of the page's commands, in their order; those that make the bandit are not among them."""
+    find_program("curl")
     program = COMMANDS.replace("127.0.0.1:50080", service.http_address)
     done = subprocess.run(["/bin/sh", "-ec", program], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
