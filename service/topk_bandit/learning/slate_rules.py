@@ -422,19 +422,7 @@ def refuse_clash(rules: Sequence[Rule], clash: Sequence[int], *, own: int = 0) -
     if clash:
         fields = tuple(_place_of(place, own) for place in clash)
         named = "; ".join(f"{field}: {describe_rule(rules[place])}" for field, place in zip(fields, clash, strict=True))
-        why = _why_alone(rules[clash[0]]) if len(clash) == 1 else ""
-        raise NotReadyError("RULES_CLASH", f"no slate keeps {named}{why}", fields=fields)
-
-
-def _why_alone(rule: Rule) -> str:
-    """Return why no slate keeps a rule, though it is the only one, where that is simple."""
-    match rule:
-        case Pin():
-            return " (none of its items can be shown)"
-        case Exclude() | Filter():
-            return " (it leaves fewer items than a slate has)"
-        case _:
-            return ""
+        raise NotReadyError("RULES_CLASH", f"no slate keeps {named}", fields=fields)
 
 
 def _place_of(place: int, own: int) -> str:
