@@ -14,6 +14,7 @@ from tests.contracts.harness import RedisStores
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.client import Client
+from topk_bandit.commands.cli import main
 from topk_bandit.domain.bandits import (
     BanditCreated,
     BanditName,
@@ -143,11 +144,12 @@ def test_a_fork_with_the_same_settings_has_the_source_s_posterior(
     service, every = lived
     end = max(end for end in range(1, len(every) + 1) if not open_slates(decoded(every[:end])) and end > 1)
     first, last = ask("fork", "acme/home", "acme/same", f"--to={end}")
-    assert first.endswith(f"with --to {end} a fork that is stopped goes on")
+    resume = first.partition(" with ")[2]
+    assert resume.startswith(f"--resume {end}-")
     assert last == f"made acme/same: {end} events"
     assert posterior_of(service, "same") == digests_of(folded(decoded(every[:end]))).posterior
     assert all_events(service, "same") == decoded(every[:end])
-    (made,) = ask("fork", "acme/home", "acme/same", f"--to={end}")[1:]
+    (made,) = ask("fork", "acme/home", "acme/same", *resume.split())[1:]
     assert made == last, "what is there already is left as it is"
 
 
@@ -205,7 +207,10 @@ def test_settings_of_the_fold_hold_from_the_beginning_and_others_from_the_end(
 
 
 def test_a_fork_that_was_stopped_goes_on_where_it_stood(
-    lived: tuple[OnRedis, list[EventText]], ask: Ask, monkeypatch: pytest.MonkeyPatch
+    lived: tuple[OnRedis, list[EventText]],
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     service, every = lived
     end, sent, bring = len(every) - 3, list[int](), Client.import_events
@@ -224,17 +229,23 @@ def test_a_fork_that_was_stopped_goes_on_where_it_stood(
     monkeypatch.setattr("topk_bandit.commands.operate.archives.LINES_AT_ONCE", 11)
     monkeypatch.setattr(Client, "import_events", stopped)
     words = ("fork", "acme/home", "acme/stopped", f"--to={end}", "--half-life=86400")
-    ask(*words, status=130)
+    capsys.readouterr()
+    assert main([*words]) == 130
     assert sent == [0, 11, 22, 33]
+    resume = capsys.readouterr().out.split()[-2:]
     assert "NOT_FOUND" in ask("bandits", "get", "acme/stopped", status=1)[0], "no half fork can be asked"
     sent.clear()
     monkeypatch.setattr(Client, "import_events", counted)
-    ask(*words)
+    ask(*words[:3], words[4], *resume)
     assert (sent[0], min(sent[1:])) == (0, 44), "what had come is not sent again"
     ask("fork", "acme/home", "acme/at_once", f"--to={end}", "--half-life=86400")
     assert posterior_of(service, "stopped") == posterior_of(service, "at_once")
-    (taken,) = ask(*words[:3], status=1)
-    assert "ALREADY_EXISTS" in taken, "another fork does not take its place"
+    assert "ALREADY_EXISTS" in ask(*words[:3], status=1)[0], "another fork does not take its place"
+    ask("bandits", "delete", "acme/stopped", "--yes")
+    before = service.work(service.store.get_bandit(BanditName("acme", "at_once"))).incarnation
+    ask("bandits", "delete", "acme/at_once", "--yes")
+    ask("fork", "acme/home", "acme/at_once", f"--to={end}", "--half-life=86400")
+    assert service.work(service.store.get_bandit(BanditName("acme", "at_once"))).incarnation != before
 
 
 def test_what_cannot_be_forked_is_refused_with_a_reason(lived: tuple[OnRedis, list[EventText]], ask: Ask) -> None:
@@ -245,6 +256,8 @@ def test_what_cannot_be_forked_is_refused_with_a_reason(lived: tuple[OnRedis, li
         (("acme/none", "acme/new"), "NOT_FOUND"),
         (("acme/home", "acme/new", "--prior-study=s"), "--prior-study: "),
         (("acme/home", "acme/new", f"--to={len(every) + 1}"), f"--to: the log ends at event {len(every)}"),
+        (("acme/home", "acme/new", "--resume=9"), "--resume: must be what the first line of the fork said"),
+        (("acme/home", "acme/new", "--resume=9-0123456789abcdef", "--to=9"), "--resume: must be what"),
         (("acme/home", "acme/new", "--item-capacity=3"), "item_capacity: can only be raised"),
     ):
         assert problem in ask("fork", *words, status=1)[-1], words

@@ -94,11 +94,13 @@ def _add_fork(commands: _Commands) -> None:
         help="replay a bandit's log under other settings into a new bandit",
         description="Replay a bandit's log, from its first event on, into a new bandit of the same tenant: the slates "
         "that were shown, and what they earned. --item-capacity, --half-life and --default-reward hold from event 1 "
-        "on, and other settings from the log's end. Said again, a fork that was stopped goes on.",
+        "on, and other settings from the log's end.",
     )
     fork.add_argument("source", metavar="SOURCE", help="the bandit whose log it is, as TENANT/BANDIT")
     fork.add_argument("bandit", metavar="NEW", help="the bandit to make, as TENANT/BANDIT")
     fork.add_argument("--to", dest="last", type=position, metavar="POSITION", help="last event (default: the newest)")
+    text = "go on with a fork that was stopped, of the same bandits and settings: what its first line said"
+    fork.add_argument("--resume", metavar="ID", help=text)
     fork.add_argument("--item-capacity", type=count, metavar="N", help="how many items there may be, more than before")
     _add_changeable(fork)
     _finish(fork, "fork")

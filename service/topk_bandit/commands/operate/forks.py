@@ -7,6 +7,8 @@ nobody knows. Slates that are open at the end expire there, since their rewards 
 
 from __future__ import annotations
 
+import re
+import secrets
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,22 +64,34 @@ def fork(given: argparse.Namespace) -> Iterator[str]:
     for setting, problem in _REFUSED.items():
         if setting in changes:
             raise InvalidArgumentError(f"--{setting.replace('_', '-')}", problem)
+    last, nonce = _begun(given)
     with connect(given, source.tenant) as client:
-        log = _find_log(client, source, last=given.last)
-        yield f"{given.source} up to event {log.end}: with --to {log.end} a fork that is stopped goes on"
-        lines = _fork_lines(client, log, name, changes)
+        log = _find_log(client, source, last=last)
+        yield f"{given.source} up to event {log.end}: a fork that is stopped goes on with --resume {log.end}-{nonce}"
+        fork_id = _id_of(log, name, changes, nonce)
+        lines = _fork_lines(client, log, name, changes, incarnation=fork_id)
         with progress() as bar:
             task = bar.add_task(f"{given.source} to {given.bandit}", total=log.end)
             position = send_lines(
                 client.import_events,
                 name.bandit,
                 lines,
-                import_id=_id_of(log, changes),
+                import_id=fork_id,
                 source=f"the fork of {given.source}",
                 arrived=f"lines of the fork of {given.source}",
                 on_progress=lambda sent: bar.update(task, completed=sent),
             )
     yield f"made {given.bandit}: {position} events"
+
+
+def _begun(given: argparse.Namespace) -> tuple[int | None, str]:
+    """Return where a fork ends, None for the log's end, and what tells it from others of the same log."""
+    if given.resume is None:
+        return given.last, secrets.token_hex(8)
+    found = re.fullmatch(r"([1-9][0-9]{0,14})-([0-9a-f]{16})", given.resume, re.ASCII)
+    if found is None or given.last is not None:
+        raise InvalidArgumentError("--resume", "must be what the first line of the fork said, without --to")
+    return int(found[1]), found[2]
 
 
 class _Log(NamedTuple):
@@ -107,19 +121,25 @@ def _find_log(client: Client, name: BanditName, *, last: int | None) -> _Log:
     return _Log(name, head.incarnation, newest if last is None else last)
 
 
-def _id_of(log: _Log, changes: Mapping[str, Any]) -> str:
-    """Return what the fork of a log under these settings has in common with itself alone, however often it is begun."""
-    text = f"{log.name} {log.incarnation} {log.end} {sorted((name, repr(value)) for name, value in changes.items())}"
+def _id_of(log: _Log, name: BanditName, changes: Mapping[str, Any], nonce: str) -> str:
+    """Return the id of a fork, which it has again where it goes on.
+
+    It is the new bandit's incarnation, too. So one that is made anew after it was deleted has another, as each has.
+    """
+    settings = sorted((setting, repr(value)) for setting, value in changes.items())
+    text = f"{log.name} {log.incarnation} {log.end} {name} {settings} {nonce}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _fork_lines(client: Client, log: _Log, name: BanditName, changes: Mapping[str, Any]) -> Iterator[str]:
+def _fork_lines(
+    client: Client, log: _Log, name: BanditName, changes: Mapping[str, Any], *, incarnation: str
+) -> Iterator[str]:
     """Yield the lines of a fork; they are the same whenever they are asked for."""
     digest = ""
     replayed = _Replay({key: value for key, value in changes.items() if key in _FOLDED})
     later = {key: value for key, value in changes.items() if key not in _FOLDED}
     count = 0
-    for text in _lines(client, log, name, replayed, later, incarnation=_id_of(log, changes)):
+    for text in _lines(client, log, name, replayed, later, incarnation=incarnation):
         digest, count = chain(digest, text), count + 1
         yield text
     yield write_line(End(count - 1, count, digest))
