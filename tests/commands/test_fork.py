@@ -254,7 +254,6 @@ def test_what_cannot_be_forked_is_refused_with_a_reason(lived: tuple[OnRedis, li
         (("acme/home", "other/home"), "NEW: must be another bandit of acme"),
         (("acme/home", "acme/home"), "NEW: must be another bandit of acme"),
         (("acme/none", "acme/new"), "NOT_FOUND"),
-        (("acme/home", "acme/new", "--prior-study=s"), "--prior-study: "),
         (("acme/home", "acme/new", f"--to={len(every) + 1}"), f"--to: the log ends at event {len(every)}"),
         (("acme/home", "acme/new", "--resume=9"), "--resume: must be what the first line of the fork said"),
         (("acme/home", "acme/new", "--resume=9-0123456789abcdef", "--to=9"), "--resume: must be what"),

@@ -31,12 +31,14 @@ from topk_bandit.store.codec import encode_event
 from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.log import Snapshot
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.store.log import Store
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.log import Store, TextSlice
 
 ROUNDS = 120
 LIMITS = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
@@ -373,3 +375,16 @@ def test_commands_in_the_documentation_can_be_given() -> None:
     assert len(COMMANDS) > 5
     parser = _parser()
     assert all(callable(parser.parse_args(words).run) for words in COMMANDS)
+
+
+def test_half_a_dump_does_not_stay(traded: Traded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = WholeLogs.read_texts
+
+    async def trimmed(self: WholeLogs, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        part = await read(self, name, start=start, limit=limit)
+        return part if start == 1 else replace(part, events=())
+
+    monkeypatch.setattr("topk_bandit.commands.log.dumps.EVENTS_PER_READ", 10)
+    monkeypatch.setattr(WholeLogs, "read_texts", trimmed)
+    assert main(["log", "dump", "shop/home", f"--out={tmp_path / 'log'}", *traded.words]) == 1
+    assert not (tmp_path / "log").exists()

@@ -14,7 +14,7 @@ from topk_bandit.commands.log import dumps, models, policies, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
-from topk_bandit.domain.errors import ConfigurationError, CorruptDataError
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, TopkBanditError
 from topk_bandit.process import settings
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.cold_log import ColdLog
@@ -190,6 +190,10 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
             yield file
     except OSError as error:
         raise ConfigurationError(f"{path} can't be written: {error.strerror}") from error
+    except TopkBanditError:
+        if path.is_file():
+            path.unlink()  # half a log would be read as a shorter one
+        raise
 
 
 def _whole_logs(chosen: Settings, store: RedisStore) -> WholeLogs:

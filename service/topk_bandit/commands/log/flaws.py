@@ -191,8 +191,7 @@ def _mean_weight(policy: LoggingPolicy, slates: Rankings, kinds: _Kinds) -> tupl
         return 1.0, 0.0
     each = share_of_each(policy.n_eligible, policy.slate_size)
     weights = each / policy.propensities(slates)
-    p_best = 1.0 - kinds.p_near - kinds.p_far
-    squares = each**2 / p_best + kinds.p_far / policy.uniform_share**2
+    squares = each**2 / policy.propensities(policy.best) + kinds.p_far / policy.uniform_share**2
     squares += np.where(
         policy.n_near > 0, (policy.n_near * each) ** 2 / np.where(policy.n_near > 0, kinds.p_near, 1), 0
     )

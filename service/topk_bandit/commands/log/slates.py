@@ -336,7 +336,8 @@ def _find_odd(known: Sequence[_Drawn], as_drawn: Sequence[_Drawn], n_items: int)
         )
     yield from find_odd_draws(policy, slates)
     rewards, positions = [one.reward for one in as_drawn], [one.position for one in as_drawn]
-    yield from find_odd_rewards(_policy(as_drawn, n_items), _slates(as_drawn), rewards, positions)
+    of_drawn = policy if len(as_drawn) == len(known) else _policy(as_drawn, n_items)
+    yield from find_odd_rewards(of_drawn, _slates(as_drawn), rewards, positions)
 
 
 def _policy(drawn: Sequence[_Drawn], n_items: int) -> LoggingPolicy:

@@ -165,6 +165,7 @@ def _add_create(words: _Commands) -> None:
     create.add_argument("--item-capacity", type=count, required=True, metavar="N", help="how many items there may be")
     create.add_argument("--context-dimension", type=count, metavar="D", help="how many numbers a request's context has")
     _add_changeable(create)
+    _add_prior(create)
     _finish(create, "bandits create")
 
 
@@ -172,7 +173,13 @@ def _add_update(words: _Commands) -> None:
     update = _with_bandit(_word(words, "update", "change settings of a bandit; what it learned stays"))
     update.add_argument("--item-capacity", type=count, metavar="N", help="how many items there may be, more than now")
     _add_changeable(update)
+    _add_prior(update)
     _finish(update, "bandits update")
+
+
+def _add_prior(command: argparse.ArgumentParser) -> None:
+    """Add the flag of a study: a fork has none, since its log has the utilities that its bandit began with."""
+    command.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
 
 
 def _add_changeable(command: argparse.ArgumentParser) -> None:
@@ -204,7 +211,6 @@ def _add_changeable(command: argparse.ArgumentParser) -> None:
     )
     text = "a slate counts only once it is said to have been shown"
     command.add_argument("--requires-activation", action="store_true", default=None, help=text)
-    command.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
     text = "what each slate keeps: the rules of a Bandit as JSON"
     command.add_argument("--rules", type=Path, metavar="FILE", help=text)
     text = "about how many slates a second are learned from at most"

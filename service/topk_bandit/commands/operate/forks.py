@@ -51,19 +51,12 @@ __all__ = ["fork"]
 _FOLDED = ("item_capacity", "half_life", "default_reward")
 """Settings under which a log is learned otherwise; the others decide what is shown, taken or summed from now on."""
 
-_REFUSED = {
-    "prior_study": "the log has the utilities that its bandit began with: use bandits update once the fork is there",
-}
-
 
 def fork(given: argparse.Namespace) -> Iterator[str]:
     """Make a bandit of another one's log under the settings that flags name; go on where the same fork was stopped."""
     source, name, changes = bandit_named(given.source), bandit_named(given.bandit), settings_of(given)
     if name.tenant != source.tenant or name == source:
         raise InvalidArgumentError("NEW", f"must be another bandit of {source.tenant}, not {given.bandit}")
-    for setting, problem in _REFUSED.items():
-        if setting in changes:
-            raise InvalidArgumentError(f"--{setting.replace('_', '-')}", problem)
     last, nonce = _begun(given)
     with connect(given, source.tenant) as client:
         log = _find_log(client, source, last=last)
