@@ -11,7 +11,7 @@ import pytest
 from topk_bandit.client import Client, Stage
 from topk_bandit.commands.operate.report_pages import to_html
 from topk_bandit.commands.operate.reports import Chart, Found, Section, find, make_report, to_markdown
-from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats
+from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +111,22 @@ def test_a_lift_is_said_in_sentences(found: Found) -> None:
     )
     said = worth_of(replace(found, stats=replace(found.stats, lift=early))).sentences
     assert said[1:] == ("It is too early to compare: a group has too few slates that count.",)
+
+
+def test_a_lift_by_day_is_a_table(found: Found) -> None:
+    without = make_report(replace(found, stats=replace(found.stats, lift=LIFT)))
+    assert "Lift by day" not in [one.title for one in without]
+    days = (
+        LiftDay(1_795_910_400_000, GroupStats(90, 80, 0.5), GroupStats(10, 0, 0.0), None),
+        LiftDay(1_795_996_800_000, GroupStats(90, 800, 0.5), GroupStats(10, 120, 0.25), Interval(0.25, -0.125, 0.5)),
+    )
+    lifted = replace(found, stats=replace(found.stats, lift=replace(LIFT, days=days)))
+    worth, section, *_ = make_report(lifted)
+    assert (worth.title, section.title) == ("What it is worth", "Lift by day")
+    assert section.rows == (
+        ("2026-11-29", "80", "0.5", "0", "-", "too few"),
+        ("2026-11-30", "800", "0.5", "120", "0.25", "+0.25 (-0.125 to +0.5)"),
+    )
 
 
 def test_a_shadow_is_said_in_a_sentence(found: Found) -> None:

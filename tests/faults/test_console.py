@@ -7,7 +7,7 @@ import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -386,13 +386,17 @@ def test_it_shows_what_a_bandit_is_worth(shop: Shop, browser: Chrome) -> None:
             until(lambda: client.stats("home").lift.verdict is LiftVerdict.WORSE, what="the lift is decided")
             opened(browser, shop.service, "#/tenants/worth/bandits/home")
             assert facts(browser, "worth")["Verdict"] == "decided: the bandit's group earns less"
-            bandit, control = rows(browser, "#worth")
+            bandit, control, *days = rows(browser, "#worth")
             lift = client.stats("home").lift
             assert bandit[:3] == ["Bandit", str(lift.bandit.drawn), str(lift.bandit.counted)]
             assert control[:3] == ["Control", str(lift.control.drawn), str(lift.control.counted)]
             assert (float(bandit[3]), float(control[3])) == pytest.approx(
                 (lift.bandit.mean_reward, lift.control.mean_reward), rel=1e-3
             )
+            assert [(day[0], int(day[1]), int(day[2])) for day in days] == [
+                (f"{datetime.fromtimestamp(day.start_ms / 1e3, UTC):%Y-%m-%d}", day.bandit.counted, day.control.counted)
+                for day in lift.days
+            ]
             client.update_bandit("home", guardrail_margin=0.2)
             until(lambda: client.get_bandit("home").stage is Stage.SHADOW, what="the guardrail takes it off")
             until(

@@ -47,7 +47,7 @@ from topk_bandit.domain.operators import (
 )
 from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.domain.rules import ExposureStats, describe_declared
-from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats
+from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import BanditRecord, ImportProgress
 
@@ -486,6 +486,7 @@ class Shop:
                 confidence=0.95,
                 guarded_position=58,
                 guarded_reason="it was worse",
+                days=(LiftDay(START_MS, GroupStats(9, 8, 0.75), GroupStats(1, -2, 0.0), Interval(0.5, -0.5, 1.5)),),
             ),
             log_reach=LogReach(61, START_MS, 62, 63),
             rules=("filter price < 20 (may be relaxed)",),

@@ -606,6 +606,14 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
             confidence=0.95,
             guarded_position=58,
             guarded_reason="it was worse",
+            days=[
+                pb.LiftDay(
+                    start=Timestamp(seconds=START_MS // 1000, nanos=START_MS % 1000 * 1_000_000),
+                    bandit=pb.GroupStats(drawn_count=9, counted_count=8, mean_reward=0.75),
+                    control=pb.GroupStats(drawn_count=1, counted_count=-2, mean_reward=0.0),
+                    difference=pb.Interval(value=0.5, low=-0.5, high=1.5),
+                )
+            ],
         ),
         exposures=[
             pb.ExposureStats(rule="at least 0.1 of all slates show one of a", slate_count=64, shown_count=65, owed=-0.5)

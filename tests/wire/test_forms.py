@@ -15,7 +15,7 @@ from topk_bandit.domain.bandits import BanditSettings, BanditStats, Hyperparamet
 from topk_bandit.domain.features import Boolean, Categorical, Feature, FeatureStats, LabelSet, Numeric, Vector
 from topk_bandit.domain.operators import CallStatus, ModelGlance, QuotaUse, RankedSlate, SkippedEvent, StoreStatus
 from topk_bandit.domain.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Pin, SlateRule
-from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
+from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats, Stage
 from topk_bandit.domain.studies import DesignProgress
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
@@ -52,6 +52,7 @@ SHARED: list[tuple[Part, st.SearchStrategy[Any]]] = [
             confidence=NUMBERS,
             guarded_position=COUNTS,
             guarded_reason=TEXTS,
+            days=st.lists(st.builds(LiftDay, TIMES, GROUPS, GROUPS, st.none() | INTERVALS), max_size=3).map(tuple),
         ),
     ),
     (

@@ -363,7 +363,7 @@ def _make_stats(
         selection_share=model.selection_share,
         reward_times=model.reward_times,
         shadow=describe_shadow(model),
-        lift=describe_lift(model),
+        lift=describe_lift(model, by_day=True),
         damage=damage,
         noticed_changes=state.changes,
         set_aside=tally.set_aside,

@@ -9,7 +9,7 @@ slate that was shown before counts nowhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topk_bandit.domain.bandits import (
     BanditReset,
@@ -27,11 +27,14 @@ from topk_bandit.learning.exact_sums import ExactSum
 from topk_bandit.learning.group_totals import NO_REQUESTS, GroupTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
 
-__all__ = ["NOTHING_COMPARED", "Comparison", "GroupTally", "ShadowTally"]
+__all__ = ["NOTHING_COMPARED", "Comparison", "DayBegin", "DayTallies", "GroupTally", "ShadowTally"]
+
+DAY_MS = 86_400_000
+MOST_DAYS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,31 @@ class GroupTally:
     drawn: int = 0
     earned: GroupTotals = NO_REQUESTS
 
+    def since(self, before: GroupTally) -> GroupTally:
+        """Return what came to it since it was another one."""
+        return GroupTally(self.drawn - before.drawn, self.earned.minus_totals(before.earned))
+
+
+@dataclass(frozen=True, slots=True)
+class DayBegin:
+    """What the groups had come to when a day began: a day of UTC by the store's clock, counted from 1970.
+
+    Days without events have none. So a day has what came on it: a reward that is amended or taken back later changes
+    the day on which that happens.
+    """
+
+    day: int
+    bandit: GroupTally
+    control: GroupTally
+
+
+class DayTallies(NamedTuple):
+    """What came to the groups on a day that began at a time."""
+
+    start_ms: int
+    bandit: GroupTally
+    control: GroupTally
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -87,6 +115,8 @@ class Comparison:
         one.
     guarded_position, guarded_reason
         Where in the log a guardrail changed the settings last, and why.
+    days
+        The last `MOST_DAYS` days with events since the groups began, oldest first.
     """
 
     shadow: ShadowTally = ShadowTally()
@@ -96,9 +126,30 @@ class Comparison:
     since_position: int = 0
     guarded_position: int = 0
     guarded_reason: str = ""
+    days: tuple[DayBegin, ...] = ()
 
     def after(self, logged: LoggedEvent, before: BanditSettings) -> Comparison:
         """Return the comparison after an event of a bandit that had these settings before."""
+        days = self._days_at(logged.at_ms)
+        known = self if days is self.days else replace(self, days=days)
+        return known.take(logged, before)
+
+    def by_day(self) -> Iterator[DayTallies]:
+        """Yield what came on each day that is known, oldest first."""
+        now = DayBegin(0, self.bandit, self.control)
+        for begin, end in zip(self.days, (*self.days, now)[1:], strict=True):
+            groups = ((end.bandit, begin.bandit), (end.control, begin.control))
+            yield DayTallies(begin.day * DAY_MS, *(after.since(before) for after, before in groups))
+
+    def _days_at(self, at_ms: int) -> tuple[DayBegin, ...]:
+        """Return the days, with a new one if an event is the first of it; a clock that is set back begins none."""
+        day = at_ms // DAY_MS
+        if not self.since_ms or (self.days and day <= self.days[-1].day):
+            return self.days
+        return (*self.days, DayBegin(day, self.bandit, self.control))[-MOST_DAYS:]
+
+    def take(self, logged: LoggedEvent, before: BanditSettings) -> Comparison:
+        """Return the comparison after an event of a day that has begun."""
         match logged.event:
             case Recommended(recommendation=given):
                 return self._draw(given)
@@ -162,11 +213,11 @@ class Comparison:
         return changed
 
     def _begin_anew(self, logged: LoggedEvent) -> Comparison:
-        groups = replace(self, bandit=GroupTally(), control=GroupTally())
+        groups = replace(self, bandit=GroupTally(), control=GroupTally(), days=())
         return replace(groups, since_ms=logged.at_ms, since_position=logged.position)
 
     def as_document(self) -> dict[str, Any]:
-        """Return it as snapshots and digests have it."""
+        """Return it as digests have it, and snapshots beside `days_document`."""
         shadow = self.shadow
         return {
             "shadow": [shadow.slates, shadow.agreements, shadow.shared_items, shadow.gain_sum, shadow.deviation_sum],
@@ -175,13 +226,20 @@ class Comparison:
             "guarded": [self.guarded_position, self.guarded_reason],
         }
 
+    def days_document(self) -> dict[str, Any]:
+        """Return its days as snapshots have them: digests leave them out, as programs do that came before them."""
+        days = [[one.day, _group_document(one.bandit), _group_document(one.control)] for one in self.days]
+        return {"days": days} if days else {}
+
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Comparison:
-        """Return what `as_document` gave; another document raises `CorruptDataError`."""
+        """Return what `as_document` and `days_document` gave; another document raises `CorruptDataError`."""
         try:
             bandit, control = map(_read_group, document["groups"])
             shadow, guarded = ShadowTally(*document["shadow"]), document["guarded"]
-            return cls(shadow, bandit, control, *document["since"], *guarded)
+            days = tuple(DayBegin(day, *map(_read_group, groups)) for day, *groups in document.get("days", ()))
+            known = cls(shadow, bandit, control, *document["since"], *guarded)
+            return replace(known, days=days)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(f"a comparison can't be read: {error!r}") from error
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, ShadowStats, Stage
+from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, ShadowStats, Stage
 from topk_bandit.learning.guardrails import decide_guardrail
 from topk_bandit.learning.lift import estimate_lift
 from topk_bandit.learning.sample_ratio import judge_sample_ratio
 
 if TYPE_CHECKING:
-    from topk_bandit.bandits.comparison import GroupTally
+    from topk_bandit.bandits.comparison import DayTallies, GroupTally
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditSettings
 
@@ -41,8 +41,14 @@ def describe_shadow(model: Model) -> ShadowStats:
     return ShadowStats(tally.slates, tally.agreements, tally.shared_items / tally.slates, interval)
 
 
-def describe_lift(model: Model) -> LiftStats | None:
-    """Return what a bandit's group earns beside its control group; None for one that never had one."""
+def describe_lift(model: Model, *, by_day: bool = False) -> LiftStats | None:
+    """Return what a bandit's group earns beside its control group; None for one that never had one.
+
+    Parameters
+    ----------
+    by_day
+        Whether to say so of each day, too, which takes as long as sixty lifts.
+    """
     known = model.comparison
     if not known.since_ms:
         return None
@@ -59,6 +65,7 @@ def describe_lift(model: Model) -> LiftStats | None:
         confidence=CONFIDENCE,
         guarded_position=known.guarded_position,
         guarded_reason=known.guarded_reason,
+        days=tuple(map(_describe_day, known.by_day())) if by_day else (),
     )
 
 
@@ -89,6 +96,11 @@ def _has_odd_groups(model: Model) -> bool:
     return bool(share) and judge_sample_ratio(known.bandit.drawn, known.control.drawn, control_share=share).is_odd
 
 
+def _describe_day(day: DayTallies) -> LiftDay:
+    lift = estimate_lift(day.bandit.earned, day.control.earned, confidence=CONFIDENCE)
+    return LiftDay(day.start_ms, _describe_group(day.bandit), _describe_group(day.control), lift.difference)
+
+
 def _describe_group(tally: GroupTally) -> GroupStats:
     earned = tally.earned
-    return GroupStats(tally.drawn, earned.count, earned.mean if earned.count else 0.0)
+    return GroupStats(tally.drawn, earned.count, earned.mean if earned.count > 0 else 0.0)

@@ -207,10 +207,14 @@ def _describe_since_first(model: Model, checkpoint: Checkpoint) -> dict[str, Any
         "begun_at": checkpoint.begun_at,
         "names": checkpoint.recent.names,
         "reward_curve": [curve.sizes, curve.slates, curve.cohorts],
-        **({} if model.comparison == NOTHING_COMPARED else {"comparison": model.comparison.as_document()}),
+        **({} if model.comparison == NOTHING_COMPARED else {"comparison": _describe_comparison(model.comparison)}),
         **({"exposures": model.exposures.as_document()} if model.exposures.promises else {}),
         **({} if features is None else {"features_of_items": _describe_features(features)}),
     }
+
+
+def _describe_comparison(comparison: Comparison) -> dict[str, Any]:
+    return comparison.as_document() | comparison.days_document()
 
 
 def _describe_features(features: Mapping[str, Features]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.rules import ExposureStats
-from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
+from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +43,7 @@ __all__ = [
     "Interval",
     "Item",
     "Kernel",
+    "LiftDay",
     "LiftStats",
     "LiftVerdict",
     "LogReach",

@@ -16,6 +16,7 @@ __all__ = [
     "Group",
     "GroupStats",
     "Interval",
+    "LiftDay",
     "LiftStats",
     "LiftVerdict",
     "Shadow",
@@ -137,6 +138,20 @@ class LiftVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LiftDay:
+    """What came to the groups on a day that began at `start_ms`, by the store's clock, in UTC.
+
+    Where more slates were taken back than came, the count is below zero. `difference` is of the rewards that came on
+    this day alone, with an interval as of a lift; None where it can't be said.
+    """
+
+    start_ms: int
+    bandit: GroupStats
+    control: GroupStats
+    difference: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
 class LiftStats:
     """What a bandit's group earns beside its control group.
 
@@ -157,6 +172,8 @@ class LiftStats:
         Of the intervals, at all times at once.
     guarded_position, guarded_reason
         Where the guardrail took the bandit off last, and why; 0 and empty if it never did.
+    days
+        The last sixty days on which something came, oldest first.
     """
 
     since_ms: int
@@ -170,3 +187,4 @@ class LiftStats:
     confidence: float
     guarded_position: int
     guarded_reason: str
+    days: tuple[LiftDay, ...] = ()

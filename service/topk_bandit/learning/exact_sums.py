@@ -67,6 +67,10 @@ class ExactSum:
         """Return the sum of both."""
         return self._plus(other.digits, other.exponent)
 
+    def minus_sum(self, other: ExactSum) -> ExactSum:
+        """Return the sum without another one."""
+        return self._plus(-other.digits, other.exponent)
+
     def to_fraction(self) -> Fraction:
         """Return the sum as it is, to go on with."""
         return Fraction(self.digits << max(self.exponent, 0), 1 << max(-self.exponent, 0))

@@ -53,6 +53,11 @@ class GroupTotals:
         total, squares = self.total.plus_sum(other.total), self.squares.plus_sum(other.squares)
         return GroupTotals(self.count + other.count, total, squares)
 
+    def minus_totals(self, other: GroupTotals) -> GroupTotals:
+        """Return what came to totals since they were other ones: where more was taken back, the count is below zero."""
+        total, squares = self.total.minus_sum(other.total), self.squares.minus_sum(other.squares)
+        return GroupTotals(self.count - other.count, total, squares)
+
     @property
     def mean(self) -> float:
         """Reward per request, rounded once; there has to be a request."""

@@ -456,7 +456,7 @@ class ShadowStats(_message.Message):
     def __init__(self, slate_count: _Optional[int] = ..., agreement_count: _Optional[int] = ..., shared_item_mean: _Optional[float] = ..., gain: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
 
 class Lift(_message.Message):
-    __slots__ = ("since", "bandit", "control", "verdict", "difference", "ratio", "further_request_count", "odd_groups", "confidence", "guarded_position", "guarded_reason")
+    __slots__ = ("since", "bandit", "control", "verdict", "difference", "ratio", "further_request_count", "odd_groups", "confidence", "guarded_position", "guarded_reason", "days")
     SINCE_FIELD_NUMBER: _ClassVar[int]
     BANDIT_FIELD_NUMBER: _ClassVar[int]
     CONTROL_FIELD_NUMBER: _ClassVar[int]
@@ -468,6 +468,7 @@ class Lift(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     GUARDED_POSITION_FIELD_NUMBER: _ClassVar[int]
     GUARDED_REASON_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
     since: _timestamp_pb2.Timestamp
     bandit: GroupStats
     control: GroupStats
@@ -479,7 +480,20 @@ class Lift(_message.Message):
     confidence: float
     guarded_position: int
     guarded_reason: str
-    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., bandit: _Optional[_Union[GroupStats, _Mapping]] = ..., control: _Optional[_Union[GroupStats, _Mapping]] = ..., verdict: _Optional[_Union[LiftVerdict, str]] = ..., difference: _Optional[_Union[Interval, _Mapping]] = ..., ratio: _Optional[_Union[Interval, _Mapping]] = ..., further_request_count: _Optional[int] = ..., odd_groups: bool = ..., confidence: _Optional[float] = ..., guarded_position: _Optional[int] = ..., guarded_reason: _Optional[str] = ...) -> None: ...
+    days: _containers.RepeatedCompositeFieldContainer[LiftDay]
+    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., bandit: _Optional[_Union[GroupStats, _Mapping]] = ..., control: _Optional[_Union[GroupStats, _Mapping]] = ..., verdict: _Optional[_Union[LiftVerdict, str]] = ..., difference: _Optional[_Union[Interval, _Mapping]] = ..., ratio: _Optional[_Union[Interval, _Mapping]] = ..., further_request_count: _Optional[int] = ..., odd_groups: bool = ..., confidence: _Optional[float] = ..., guarded_position: _Optional[int] = ..., guarded_reason: _Optional[str] = ..., days: _Optional[_Iterable[_Union[LiftDay, _Mapping]]] = ...) -> None: ...
+
+class LiftDay(_message.Message):
+    __slots__ = ("start", "bandit", "control", "difference")
+    START_FIELD_NUMBER: _ClassVar[int]
+    BANDIT_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
+    start: _timestamp_pb2.Timestamp
+    bandit: GroupStats
+    control: GroupStats
+    difference: Interval
+    def __init__(self, start: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., bandit: _Optional[_Union[GroupStats, _Mapping]] = ..., control: _Optional[_Union[GroupStats, _Mapping]] = ..., difference: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
 
 class GroupStats(_message.Message):
     __slots__ = ("drawn_count", "counted_count", "mean_reward")

@@ -9,7 +9,7 @@ from topk_bandit.domain.bandits import Aggregation, BanditSettings, BanditStats,
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
 from topk_bandit.domain.rules import ExposureStats
-from topk_bandit.domain.stages import GroupStats, Interval, LiftStats, LiftVerdict, ShadowStats, Stage
+from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats, Stage
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.wire.features import FEATURE_STATS, SCHEMA
@@ -81,6 +81,12 @@ SETTINGS = Form(
 _INTERVAL = Form(Interval, pb.Interval)
 _GROUP = Form(GroupStats, pb.GroupStats)
 SHADOW = Form(ShadowStats, pb.ShadowStats, names={"shared_items": "shared_item_mean"}, parts={"gain": _INTERVAL})
+_LIFT_DAY = Form(
+    LiftDay,
+    pb.LiftDay,
+    names={"start_ms": "start"},
+    parts={"start_ms": MILLISECONDS, "bandit": _GROUP, "control": _GROUP, "difference": _INTERVAL},
+)
 LIFT = Form(
     LiftStats,
     pb.Lift,
@@ -92,6 +98,7 @@ LIFT = Form(
         "verdict": Enumeration(LiftVerdict, pb.LiftVerdict),
         "difference": _INTERVAL,
         "ratio": _INTERVAL,
+        "days": _LIFT_DAY,
     },
 )
 

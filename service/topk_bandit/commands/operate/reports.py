@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.client import FailedPrecondition, NotFound
@@ -88,7 +89,8 @@ def _explain(client: Client, bandit: str, newest: str) -> Reasons | None:
 
 def make_report(found: Found) -> tuple[Section, ...]:
     """Return the parts of a report."""
-    return (_worth(found), _rewards(found), _price(found), _shown(found), _learned(found), _suggestions(found))
+    worth = (_worth(found), *_lift_by_day(found))
+    return (*worth, _rewards(found), _price(found), _shown(found), _learned(found), _suggestions(found))
 
 
 def to_markdown(name: str, sections: Sequence[Section]) -> Iterator[str]:
@@ -123,6 +125,26 @@ def _worth(found: Found) -> Section:
     )
     titles = ("group", "requests", "count by now", "mean reward") if rows else ()
     return Section("What it is worth", tuple(said), titles, rows)
+
+
+def _lift_by_day(found: Found) -> Iterator[Section]:
+    """Yield a table of the days, if there are any."""
+    lift = found.stats.lift
+    if lift is None or not lift.days:
+        return
+    rows = tuple(
+        (
+            f"{datetime.fromtimestamp(day.start_ms / 1e3, UTC):%Y-%m-%d}",
+            f"{day.bandit.counted:,}",
+            _number(day.bandit.mean_reward if day.bandit.counted > 0 else None),
+            f"{day.control.counted:,}",
+            _number(day.control.mean_reward if day.control.counted > 0 else None),
+            "too few" if day.difference is None else _interval(day.difference),
+        )
+        for day in lift.days
+    )
+    titles = ("day", "bandit's group", "mean reward", "control group", "mean reward", "difference")
+    yield Section("Lift by day", ("A day has what came on it, in UTC.",), titles, rows)
 
 
 def _describe_lift(lift: LiftStats) -> Iterator[str]:

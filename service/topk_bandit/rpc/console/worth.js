@@ -18,6 +18,12 @@ function further(lift) {
   return Number(lift.furtherRequestCount) ? `about ${count(lift.furtherRequestCount)} more requests` : "none";
 }
 
+function byDay(days) {
+  const rows = days.map(({ start, bandit, control, difference }) =>
+    [start.slice(0, 10), count(bandit.countedCount), count(control.countedCount), between(difference)]);
+  return table("Lift by day", ["Day", "#Bandit's slates", "#Control slates", "Difference a request"], rows);
+}
+
 function lifted(lift) {
   const rows = [["Bandit", lift.bandit], ["Control", lift.control]].map(([name, group]) =>
     [name, count(group.drawnCount), count(group.countedCount), Number(group.countedCount) ? number(group.meanReward) : "–"]);
@@ -31,6 +37,7 @@ function lifted(lift) {
     ]),
     soft(`The intervals hold at all times at once with ${share(lift.confidence)}: look as often as you like.`),
     table("Groups", ["Group", "#Requests", "#Count by now", "#Mean reward"], rows),
+    ...(lift.days?.length ? [byDay(lift.days)] : []),
   ];
 }
 
