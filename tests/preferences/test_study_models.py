@@ -99,7 +99,7 @@ def test_plackett_luce_and_pairwise_are_the_inference_of_orders() -> None:
 @pytest.mark.parametrize("bound", list(variational.Bound))
 def test_a_variational_model_is_the_fit_of_weights_and_own_parts(bound: variational.Bound) -> None:
     pool, answers = pool_of(), ranked(truth_of(queries=False), 80)
-    orderings, _ = answers.to_orderings()
+    orderings = answers.to_orderings()
     laplace = pool.learn(orderings)
     assert laplace.own_variance > 0.0
     features = np.hstack([pool.span.coordinates, np.eye(12)])
@@ -126,6 +126,34 @@ def test_an_aggregation_is_that_of_all_pairs_and_a_stream_takes_a_step_for_each(
     scores = state.observe(comparisons).scores
     found = fit(PreferenceModel(f"stream_{loss}"), pool, answers, stream_rate=0.2).utilities
     np.testing.assert_allclose(found.mean, scores - scores.mean(), atol=1e-9)
+
+
+def with_ends(truth: np.ndarray, count: int, *, seed: int) -> TieredAnswers:
+    """Return the best and the worst of lists of four, which were ranked by Plackett-Luce."""
+    whole = ranked(truth, count, seed=seed).answers
+    return TieredAnswers.of([[one[0], [*one[1], *one[2]], one[3]] for one in whole], n_items=12)
+
+
+def test_the_best_and_the_worst_of_lists_are_learned_without_bias() -> None:
+    """They are near those of the whole rankings; with independent choices they would be spread a tenth too far."""
+    truth, pool = truth_of(queries=False), pool_of()
+    learned = fit(PreferenceModel.PLACKETT_LUCE, pool, with_ends(truth, 3000, seed=4)).utilities
+    whole = fit(PreferenceModel.PLACKETT_LUCE, pool, ranked(truth, 3000, seed=4)).utilities.mean
+    assert abs(float(learned.mean @ whole / (whole @ whole)) - 1.0) < 0.03
+    again = fit(PreferenceModel.PLACKETT_LUCE, pool, with_ends(truth, 3000, seed=4)).utilities
+    np.testing.assert_array_equal(again.mean, learned.mean)
+
+
+@pytest.mark.slow
+def test_spreads_from_ties_are_those_of_repeated_studies() -> None:
+    truth, pool = truth_of(queries=False), pool_of()
+    above, within = truth - truth.mean(), []
+    for seed in range(40):
+        learned = fit(PreferenceModel.PLACKETT_LUCE, pool, with_ends(truth, 200, seed=seed)).utilities
+        within.append(np.abs(learned.mean - above) / learned.standard_deviation)
+    shares = [float(np.mean(np.array(within) < limit)) for limit in (1.0, 2.0)]
+    assert 0.58 < shares[0] < 0.8
+    assert shares[1] > 0.88
 
 
 def test_ratings_are_learned_in_whatever_unit_they_come() -> None:

@@ -27,7 +27,6 @@ from topk_bandit.domain.studies import (
     StudyCreated,
     TiersAnswer,
 )
-from topk_bandit.preferences.held_out import score_answers
 from topk_bandit.preferences.tiers import TieredAnswers
 from topk_bandit.studies.analysis import StudyAnalysis, count_imported
 from topk_bandit.studies.given_answers import read_answer
@@ -133,7 +132,7 @@ def test_the_top_of_a_list_and_its_whole_order_are_learned_alike_where_they_say_
 
 
 def test_answers_of_people_have_the_likelihood_of_all_orders_that_fit() -> None:
-    """By enumeration: the best two of a list are exact, and the best and the worst are at most log 2 off."""
+    """By enumeration."""
     utilities = np.array([0.3, -1.0, 0.9, 0.2])
 
     def enumerate_orders(fits: object) -> float:
@@ -147,9 +146,11 @@ def test_answers_of_people_have_the_likelihood_of_all_orders_that_fit() -> None:
     def score(given: GivenTiers | GivenBestWorst | GivenChoice) -> float:
         answer = read_answer(given, SHOWN, kind=AnswerKind.RANKING)
         assert isinstance(answer, TiersAnswer)
-        return float(score_answers(utilities, TieredAnswers.of([answer.tiers], n_items=4))[0])
+        return float(TieredAnswers.of([answer.tiers], n_items=4).score(utilities)[0])
 
     top = score(GivenTiers((("c",), ("a",))))
     assert top == pytest.approx(enumerate_orders(lambda order: order[:2] == (2, 0)))
     ends = enumerate_orders(lambda order: (order[0], order[3]) == (2, 1))
-    assert ends - math.log(2) <= score(GivenBestWorst("c", "b")) <= ends
+    assert score(GivenBestWorst("c", "b")) == pytest.approx(ends)
+    tied = enumerate_orders(lambda order: set(order[:2]) == {0, 3})
+    assert score(GivenTiers((("a", "d"),))) == pytest.approx(tied)

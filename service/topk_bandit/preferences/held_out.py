@@ -25,8 +25,8 @@ from scipy.optimize import minimize_scalar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import ModelScore, PreferenceModel
-from topk_bandit.preferences.compiled.variational import answers_log_likelihoods
 from topk_bandit.preferences.study_models import RatedLists, fit
+from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from topk_bandit.preferences.answers import IntArray
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.study_models import StudyAnswers
-    from topk_bandit.preferences.tiers import TieredAnswers
     from topk_bandit.preferences.utilities import FloatArray
 
-__all__ = ["FEWEST_COMPARED", "FOLDS", "MOST_COMPARED", "compare_models", "score_answers"]
+__all__ = ["FEWEST_COMPARED", "FOLDS", "MOST_COMPARED", "compare_models"]
 
 FOLDS = 5
 
@@ -81,13 +80,6 @@ def compare_models(
     return tuple(sorted(found, key=lambda one: one.behind)), len(answers)
 
 
-def score_answers(utilities: FloatArray, answers: TieredAnswers) -> FloatArray:
-    """Return the log-probability of each answer under utilities of its items, shape (A,), in nats; see `tiers`."""
-    orderings, owners = answers.to_orderings()
-    each = answers_log_likelihoods(utilities[:, None], orderings.items, orderings.starts, orderings.places)
-    return np.asarray(np.bincount(owners, each[:, 0], len(answers)), dtype=np.float64)
-
-
 def _number_questions(answers: StudyAnswers) -> IntArray:
     """Return the number of each answer's question, from 0 in the order of their first answers, shape (A,)."""
     if isinstance(answers, RatedLists):
@@ -113,16 +105,16 @@ def _predict(
         if isinstance(part, RatedLists):
             found[left_out] = _score_ratings(mean, part, learned=others)
         else:
-            unit = _find_unit(mean, others) if model in _OWN_UNIT else 1.0
-            found[left_out] = score_answers(unit * mean, part)
+            unit = _find_unit(mean, others) if model in _OWN_UNIT and isinstance(others, TieredAnswers) else 1.0
+            found[left_out] = part.score(unit * mean)
     return found
 
 
-def _find_unit(mean: FloatArray, answers: StudyAnswers) -> float:
+def _find_unit(mean: FloatArray, answers: TieredAnswers) -> float:
     """Return what utilities have to be multiplied by so that answers are most probable."""
 
     def surprise(log_unit: float) -> float:
-        return -float(score_answers(np.exp(log_unit) * mean, answers).sum())  # type: ignore[arg-type]
+        return -float(answers.score(np.exp(log_unit) * mean).sum())
 
     bounds = (-_LARGEST_LOG_UNIT, _LARGEST_LOG_UNIT)
     return float(np.exp(minimize_scalar(surprise, bounds=bounds, method="bounded").x))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.utilities import FloatArray
 
-__all__ = ["LearnedUtilities", "RatedLists", "StudyAnswers", "fit"]
+__all__ = ["IMPUTED", "LearnedUtilities", "RatedLists", "StudyAnswers", "fit"]
 
 _RIDGE_RATIO = 0.1
 """The ridge of weights over that of residuals, as `aggregation.fit` has it by default."""
@@ -53,6 +53,12 @@ _BOUNDS = {
     PreferenceModel.VARIATIONAL_TILTED: Bound.TILTED,
     PreferenceModel.VARIATIONAL_QUADRATIC: Bound.QUADRATIC,
 }
+IMPUTED = 5
+"""From so many data sets a model of whole orders learns where answers have ties."""
+
+_BURN_IN = 5
+"""So many are drawn before, until their utilities no longer depend on the first."""
+
 _MOST_WORK = {Bound.TILTED: 2e10, Bound.QUADRATIC: 2e9}
 """Rows of answers times directions squared: a sweep takes about twice as many operations, and there are 8 or 100."""
 
@@ -137,11 +143,38 @@ def fit(
     if isinstance(answers, RatedLists) or model is PreferenceModel.LEAST_SQUARES:
         raise InvalidArgumentError("model", f"{model} does not learn from such answers")
     if model is PreferenceModel.PAIRWISE:
-        return _of_posterior(pool, pool.learn(Orderings.from_pairs(answers.to_pairs()[0], n_items=answers.n_items)))
-    orderings, _ = answers.to_orderings()
+        return _of_posterior(pool, pool.learn(Orderings.from_pairs(answers.to_pairs(), n_items=answers.n_items)))
+    if not answers.has_ties:
+        return _fit_orderings(model, pool, answers.to_orderings())
+    return _combine([_fit_orderings(model, pool, drawn) for drawn in _impute(pool, answers)])
+
+
+def _fit_orderings(model: PreferenceModel, pool: QuestionPool, orderings: Orderings) -> LearnedUtilities:
     if model is PreferenceModel.PLACKETT_LUCE:
         return _of_posterior(pool, pool.learn(orderings))
     return _fit_variational(pool, orderings, _BOUNDS[model])
+
+
+def _impute(pool: QuestionPool, answers: TieredAnswers) -> list[Orderings]:
+    """Return data sets with ties in drawn orders, each by utilities that the one before teaches; see `tiers`."""
+    rng, utilities = np.random.default_rng(0), np.zeros(answers.n_items)
+    found = []
+    for _ in range(_BURN_IN + IMPUTED):
+        drawn = answers.draw_orderings(utilities, rng)
+        found.append(drawn)
+        learned = _of_posterior(pool, pool.learn(drawn)).utilities
+        utilities = rng.normal(learned.mean, learned.standard_deviation)
+    return found[_BURN_IN:]
+
+
+def _combine(parts: Sequence[LearnedUtilities]) -> LearnedUtilities:
+    """Return what several imputed data sets teach together, by Rubin's rules."""
+    means = np.array([one.utilities.mean for one in parts])
+    within = np.mean([one.utilities.standard_deviation**2 for one in parts], axis=0)
+    between = means.var(axis=0, ddof=1)
+    deviations = np.sqrt(within + (1.0 + 1.0 / len(parts)) * between)
+    weights, own = (np.mean([getattr(one, name) for one in parts], axis=0) for name in ("weights", "own"))
+    return LearnedUtilities(Utilities(means.mean(axis=0), deviations), weights, own)
 
 
 def _of_posterior(pool: QuestionPool, posterior: UtilityPosterior) -> LearnedUtilities:
@@ -206,7 +239,7 @@ def _aggregate(
 def _compare(answers: StudyAnswers, loss: Loss) -> tuple[Comparisons, float]:
     """Return the pairs with what is known of their differences, and the unit that this is in."""
     if isinstance(answers, TieredAnswers):
-        pairs, _ = answers.to_pairs()
+        pairs = answers.to_pairs()
         return Comparisons.of(pairs[:, ::-1], np.ones(len(pairs)), n_items=answers.n_items), 1.0
     if loss is not Loss.SQUARED:
         raise InvalidArgumentError("model", "the logistic loss does not learn from ratings")

@@ -4,41 +4,58 @@ A full ranking has one item in each tier, a choice the chosen item and then all 
 m of a list are m tiers of one and a last one of all others; the best and the worst of a list have all others between
 them; a tie is a tier of several. An answer of one tier orders nothing.
 
-Plackett-Luce has a likelihood for tiers of one above a last one of any size: the successive choices. The exact one of a
-tier of several is a sum over its orders. Instead such an answer is *broken*: each item of a tier is chosen from itself
-and all items of lower tiers. Where every tier but the last has one item this is the likelihood itself. For a tier of
-several it has the events "this item comes before all lower ones" as if they were independent, so that the exact
-likelihood is at least as large, and at most t! times for a tier of t items.
+A tie says that an order is not known, so the likelihood of an answer is the sum of Plackett-Luce over all orders that
+fit. It is a product over tiers but the last: with w = exp(utility), all of tier T come before what is below it with the
+probability Q(T), where
 
-Sources: rank breaking of Plackett-Luce answers, Azari Soufiani, Chen, Parkes and Xia, Generalized Method-of-Moments for
-Rank Aggregation (2013), and Section 3 of DopeWolfe; answers with ties as sets of orders, Allison and Christakis, Logit
-Models for Sets of Ranked Items (1994).
+    Q(S) = sum over i of S: w_i / (w(S) + w(below)) Q(S - i),      Q of nothing = 1.
+
+Models that take whole orders learn from `IMPUTED` data sets, in which each tie is in an order drawn given the answer
+and utilities, which are drawn from what the data set before teaches. What they learn is combined as Rubin says: means
+are averaged, and the variance is the mean variance and 1 + 1 / `IMPUTED` times that between data sets.
+
+Sources: Allison and Christakis, Logit Models for Sets of Ranked Items (1994), the likelihood with ties; Tanner and
+Wong, The Calculation of Posterior Distributions by Data Augmentation (1987); Rubin, Multiple Imputation (1987).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, combinations, product
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.answers import Orderings
+from topk_bandit.preferences.compiled.tiers import draw_orders, score_tiers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["TieredAnswers", "Tiers"]
+__all__ = ["MOST_TIED", "TieredAnswers", "Tiers"]
 
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 Tiers: TypeAlias = "Sequence[Sequence[int]]"
 """The items of one answer, tier by tier, best first."""
 
+MOST_TIED = 12
+"""So many items may share a tier above others: each subset of them has a probability of its own."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+class _Flat(NamedTuple):
+    """Items of all answers, (E,); where each tier begins, (T + 1,); the first tier of each answer, (A + 1,)."""
+
+    items: IntArray
+    tiers: IntArray
+    answers: IntArray
+
+
+@dataclass(frozen=True, eq=False)
 class TieredAnswers:
     """What people said of lists of items.
 
@@ -60,7 +77,7 @@ class TieredAnswers:
         Raises
         ------
         InvalidArgumentError
-            Naming ``answers[l]``.
+            Naming ``answers[l]``; also where more than `MOST_TIED` items are tied above others.
         """
         for number, tiers in enumerate(answers):
             items = list(chain.from_iterable(tiers))
@@ -70,6 +87,8 @@ class TieredAnswers:
                 raise InvalidArgumentError(f"answers[{number}]", "names an item a second time")
             if not all(0 <= item < n_items for item in items):
                 raise InvalidArgumentError(f"answers[{number}]", f"expected items in [0, {n_items})")
+            if max(map(len, tiers[:-1]), default=0) > MOST_TIED:
+                raise InvalidArgumentError(f"answers[{number}]", f"has more than {MOST_TIED} items tied above others")
         return cls(answers, n_items)
 
     def __len__(self) -> int:
@@ -79,42 +98,48 @@ class TieredAnswers:
         """Return some of the answers, in this order."""
         return TieredAnswers([self.answers[number] for number in numbers], self.n_items)
 
-    def to_orderings(self) -> tuple[Orderings, IntArray]:
-        """Return the answers broken into orderings, and the number of the answer that each comes from, shape (L,)."""
-        items: list[int] = []
-        lengths, places, owners = [], [], []
-        for number, tiers in enumerate(self.answers):
-            for order, count in _break_into_orderings(tiers):
-                items += order
-                lengths.append(len(order))
-                places.append(count)
-                owners.append(number)
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.array(lengths, dtype=np.int64))])
-        made = Orderings(np.array(items, dtype=np.int64), starts, np.array(places, dtype=np.int64))
-        return made, np.array(owners, dtype=np.int64)
+    @property
+    def has_ties(self) -> bool:
+        """Whether a tier above others has several items."""
+        return any(len(tier) > 1 for tiers in self.answers for tier in tiers[:-1])
 
-    def to_pairs(self) -> tuple[IntArray, IntArray]:
-        """Return all pairs that the answers order, better item first, shape (P, 2), and each pair's answer, (P,)."""
-        pairs, owners = [], []
-        for number, tiers in enumerate(self.answers):
-            made = [pair for upper, lower in combinations(tiers, 2) for pair in product(upper, lower)]
-            pairs += made
-            owners += [number] * len(made)
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(owners, dtype=np.int64)
+    def score(self, utilities: FloatArray) -> FloatArray:
+        """Return the log-probability of each answer under utilities of the items, shape (A,), in nats."""
+        return np.asarray(score_tiers(utilities, *self._flat, MOST_TIED))
+
+    def draw_orderings(self, utilities: FloatArray, rng: np.random.Generator) -> Orderings:
+        """Return the answers that order anything, with ties in an order drawn given the answers and utilities."""
+        drawn = draw_orders(utilities, *self._flat, MOST_TIED, rng.random(len(self._flat.items)))
+        return self._order(drawn)
+
+    def to_orderings(self) -> Orderings:
+        """Return the answers that order anything; ties are in the order in which they are named."""
+        return self._order(self._flat.items)
+
+    def to_pairs(self) -> IntArray:
+        """Return all pairs that the answers order, the better item first, shape (P, 2)."""
+        pairs = [
+            pair for tiers in self.answers for one, other in combinations(tiers, 2) for pair in product(one, other)
+        ]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
+    def _flat(self) -> _Flat:
+        tiers = [tier for one in self.answers for tier in one]
+        return _Flat(
+            np.array(list(chain.from_iterable(tiers)), dtype=np.int64),
+            _add_up([len(tier) for tier in tiers]),
+            _add_up([len(one) for one in self.answers]),
+        )
+
+    def _order(self, items: IntArray) -> Orderings:
+        _, tiers, answers = self._flat
+        lengths, last = np.diff(tiers[answers]), np.diff(tiers)[answers[1:] - 1]
+        places = np.where(last > 1, lengths - last, lengths - 1)
+        kept = places > 0
+        starts = _add_up(lengths[kept])
+        return Orderings(items[np.repeat(kept, lengths)], starts, places[kept])
 
 
-def _break_into_orderings(tiers: Tiers) -> Iterator[tuple[list[int], int]]:
-    """Return the orderings of an answer with the places that each assigns: tiers of one in a row make one of them."""
-    below = [list(chain.from_iterable(tiers[number + 1 :])) for number in range(len(tiers))]
-    number, last = 0, len(tiers) - 1
-    while number < last:
-        if len(tiers[number]) > 1:
-            for item in tiers[number]:
-                yield [item, *below[number]], 1
-            number += 1
-            continue
-        end = number
-        while end < last and len(tiers[end]) == 1:
-            end += 1
-        yield [*tiers[number], *below[number]], end - number
-        number = end
+def _add_up(lengths: Sequence[int] | IntArray) -> IntArray:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])

@@ -7,7 +7,6 @@ import numpy as np
 from topk_bandit.domain.studies import MODELS_OF, AnswerKind
 from topk_bandit.preferences.answers import Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.held_out import score_answers
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists
 from topk_bandit.preferences.study_models import fit
 from topk_bandit.preferences.tiers import TieredAnswers
@@ -31,7 +30,7 @@ def warm_up() -> None:
         design = pool.design(list_size=list_size, budget=20, rng=np.random.default_rng(0))
         choose_next_lists(pool, design, asked=np.zeros(len(design.weights), dtype=np.int64), count=2)
     ranked, rated = (QuestionPool.of(items, None, feedback=one) for one in (Feedback.RANKING, Feedback.RATING))
-    answers = TieredAnswers.of([[[0], [1], [2], [3]], [[3], [2], [1, 0]]], n_items=12)
+    answers = TieredAnswers.of([[[0], [1], [2], [3]], [[3, 2], [1, 0]]], n_items=12)
     for model in MODELS_OF[AnswerKind.RANKING]:
-        score_answers(fit(model, ranked, answers).utilities.mean, answers)
+        answers.score(fit(model, ranked, answers).utilities.mean)
     rated.learn(Ratings.of([0, 1, 2], [1.0, 2.0, 3.0], n_items=12))

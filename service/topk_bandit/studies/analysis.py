@@ -1,7 +1,7 @@
 """What can be computed from a study: what to ask next, how much is known, and the items' utilities.
 
 An analysis is of one model, and models are values: it may run on any thread while the study goes on. It never changes
-anything, and draws no random numbers.
+anything; orders of tied items are drawn from one seed, so that all processes agree.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
                 contents.take_comment(place, line)
             elif line.strip():
                 count, row = contents.take_order(place, line)
-                is_silent = isinstance(row, dict) and len({*(row.get("places") or row["items"])}) == 1
+                is_silent = isinstance(row, dict) and len(set(row["places" if "places" in row else "items"])) == 1
                 yield from (FileRow(place, row, is_silent) for _ in range(count))
     if number:
         check_end(path, number)

@@ -36,11 +36,14 @@ Teach a study of a running service from answers to questions that it did not ask
 Parquet.
 
 item_1, item_2, ...      the items that were shown, best first; or items, a list
+place_1, place_2, ...    the items' places, the same for a tie, empty for those below all others; or places, a list
+best_item, worst_item    the best item, the worst one, or both; the others are between them
+declined                 skipped, or none_of_these: counted, and not learned from
 chosen                   of a choice or pair the item that was chosen; without it the first one was
 rating_1, rating_2, ...  of ratings those of the items; or ratings, a list; or item and rating, for one item a row
 query                    what the items were seen for, in a study with queries
 
-In CSV the parts of a list are separated by |, or it is a list of JSON. A file of PrefLib (.soc, .soi) has orders and
+In CSV the parts of a list are separated by |, or it is a list of JSON. A file of PrefLib (.soc, .soi, .toc, .toi) has orders and
 how many people gave each. Other columns are passed over and named; one whose name is nearly that of a missing one is an
 error. The same file again changes nothing, and an import that was interrupted goes on where it stopped.
 """
