@@ -46,6 +46,8 @@ class Prior:
         What is added to the dot product of two contexts.
     noise
         Variance of a reward around its expectation.
+    content
+        How much the items' features count, where they have any.
     """
 
     power: float
@@ -53,10 +55,11 @@ class Prior:
     constant: float = 0.0
     shared: float = 0.0
     noise: float = 0.1
+    content: float = 0.0
 
 
 WCK = Prior(power=1.0)
-ADAPTIVE = Prior(power=0.5, constant=0.25, shared=1.0)
+ADAPTIVE = Prior(power=0.5, constant=0.25, shared=1.0, content=1.0)
 """Of a bandit whose kernel was not chosen by rewards yet."""
 
 
@@ -93,6 +96,9 @@ class DenseBandit:
         Of the rewarded slates.
     waiting
         Contexts and slates of the others.
+    attributes
+        Features of the items as the kernel has them, shape (n, q): how they come from what a shop sends has oracles of
+        its own. None for items without features.
     """
 
     n_items: int
@@ -105,6 +111,7 @@ class DenseBandit:
     slates: tuple[Slate, ...] = ()
     rewards: tuple[float, ...] = ()
     waiting: tuple[tuple[tuple[float, ...], Slate], ...] = ()
+    attributes: FloatArray | None = None
 
     def show(self, context: Sequence[float], slate: Slate) -> DenseBandit:
         return replace(self, waiting=(*self.waiting, (tuple(context), slate)))
@@ -127,8 +134,21 @@ class DenseBandit:
     # The kernel
 
     def features(self, slates: Sequence[Slate]) -> FloatArray:
-        """Return a row of norm 1 for each slate, whose products are the kernel's values without the constant."""
-        return np.array([self._feature(slate) for slate in slates]).reshape(len(slates), -1) / self._norm
+        """Return a row for each slate, whose products are the kernel's values without the constant."""
+        of_ranks = np.array([self._feature(slate) for slate in slates]).reshape(len(slates), -1) / self._norm
+        return np.hstack([of_ranks, self._content(slates)])
+
+    def _content(self, slates: Sequence[Slate]) -> FloatArray:
+        """Return what features of items add to the rows of slates, shape (A, q)."""
+        rows = [np.dot(self._place_weights, self._of_attributes[list(slate)]) for slate in slates]
+        return np.array(rows).reshape(len(slates), self._of_attributes.shape[1])
+
+    @property
+    def _of_attributes(self) -> FloatArray:
+        """What each item adds to the content of a slate at a place of weight 1, shape (n, q); q is 0 without any."""
+        if self.attributes is None:
+            return np.empty((self.n_items, 0))
+        return math.sqrt(self.prior.content) / sum(self._place_weights) * self.attributes
 
     def _feature(self, slate: Slate) -> FloatArray:
         whole, parts = average_feature(slate, self.n_items, self.prior.power), self._parts(slate)
@@ -203,7 +223,7 @@ class DenseBandit:
         self, context: Sequence[float], slates: Sequence[Slate], *, with_waiting: bool, constant: float
     ) -> FloatArray:
         rows, asked = self._rows(with_waiting=with_waiting), _Rows.at(context, slates)
-        own = np.full(len(slates), self._square(context) * (1.0 + constant))
+        own = self._square(context) * (1.0 + constant + (self._content(slates) ** 2).sum(axis=1))
         if not rows.slates:
             return own
         across = self._covariance(rows, asked, constant=constant)
@@ -214,33 +234,49 @@ class DenseBandit:
 
     # The decision
 
-    def acquisition(self, context: Sequence[float], eligible: Sequence[int]) -> dict[Slate, float]:
-        """Return mean + sqrt(beta) (sd + 0.2 d) of all slates, d of one draw of what each item brings in by itself."""
-        slates, width = self.list_slates(eligible), math.sqrt(self.beta)
+    def acquisition(self, context: Sequence[float], slates: Sequence[Slate]) -> dict[Slate, float]:
+        """Return mean + sqrt(beta) (sd + 0.2 d) of slates, d of one draw of what each item brings in by itself."""
+        width, items = math.sqrt(self.beta), sorted({item for slate in slates for item in slate})
         variances = self._variances(context, slates, with_waiting=True, constant=0.0)
         values = self._means(context, slates) + width * np.sqrt(self.amplitude * np.maximum(variances, 0.0))
         if self.rewards:
-            drawn = dict(zip(sorted(eligible), self._draw_items(context, sorted(eligible)), strict=True))
+            drawn = dict(zip(items, self._draw_items(context, items), strict=True))
             of_places = self._place_weights
             values += [DRAW_WIDTH * width * np.dot(of_places, [drawn[item] for item in slate]) for slate in slates]
         return dict(zip(slates, values.tolist(), strict=True))
 
-    def _draw_items(self, context: Sequence[float], eligible: Sequence[int]) -> FloatArray:
-        """Return how far the draw has the items from their means: the sums of the weights of their pairs."""
-        pairs = list(combinations(range(self.n_items), 2))
-        sums = np.array([[(item == i) * 1.0 - (item == j) for i, j in pairs] for item in eligible]) / self._norm
-        rows, square = self._rows(with_waiting=True), self._square(context)
+    def _draw_items(self, context: Sequence[float], items: Sequence[int]) -> FloatArray:
+        """Return how far the draw has the items from their means: the sums of the weights of their pairs and features.
+
+        Where features count, a share of it is a draw of what features alone say.
+        """
+        pairs, of_content = list(combinations(range(self.n_items), 2)), self._of_attributes[list(items)]
+        sums = np.array([[(item == i) * 1.0 - (item == j) for i, j in pairs] for item in items]) / self._norm
+        square = self._square(context)
+        jitter = JITTER * square * (self.n_items / self._norm**2 + (of_content**2).sum(axis=1).max())
+        rng = np.random.default_rng([len(self.rewards), len(self.waiting), len(items)])
+        left = self._covariance_left(context, np.hstack([sums, of_content]))
+        drawn = self._factor(left, jitter) @ rng.standard_normal(len(items))
+        if not of_content.size:
+            return np.asarray(drawn)
+        n_pairs, n_features = sums.shape[1], of_content.shape[1]
+        features = np.hstack([np.zeros((n_features, n_pairs)), np.eye(n_features)])
+        of_features = self._factor(self._covariance_left(context, features), JITTER * square)
+        told = of_content @ (of_features @ rng.standard_normal(n_features))
+        return np.asarray((drawn + self.prior.content * told) / (1.0 + self.prior.content))
+
+    def _covariance_left(self, context: Sequence[float], sums: FloatArray) -> FloatArray:
+        """Return the covariance of sums of the kernel's weights at a context, for an amplitude of one."""
+        rows = self._rows(with_waiting=True)
         of_rows = self.features(rows.slates) * (rows.contexts @ np.array(context) + self.prior.shared)[:, None]
         across = of_rows @ sums.T
-        left = square * sums @ sums.T - across.T @ np.linalg.solve(self._noisy(rows), across)
-        jitter = JITTER * square * self.n_items / self._norm**2
-        factor = np.linalg.cholesky(self.amplitude * (left + jitter * np.eye(len(eligible))))
-        rng = np.random.default_rng([len(self.rewards), len(self.waiting), len(eligible)])
-        return np.asarray(factor @ rng.standard_normal(len(eligible)))
+        return np.asarray(self._square(context) * sums @ sums.T - across.T @ np.linalg.solve(self._noisy(rows), across))
 
-    def probabilities(self, best: Slate, eligible: Sequence[int]) -> Mapping[Slate, float]:
+    def _factor(self, covariance: FloatArray, jitter: float) -> FloatArray:
+        return np.asarray(np.linalg.cholesky(self.amplitude * (covariance + jitter * np.eye(len(covariance)))))
+
+    def probabilities(self, best: Slate, slates: Sequence[Slate]) -> Mapping[Slate, float]:
         """Return how probable each slate is, for the slate that is best: summed over the ways to draw it."""
-        slates = self.list_slates(eligible)
         near = [slate for slate in slates if is_near(slate, best)]
         near_share = self.near_share if near else 0.0
         chances = dict.fromkeys(slates, self.uniform_share / len(slates))
@@ -287,17 +323,18 @@ def is_near(slate: Slate, best: Slate) -> bool:
     return len(differs) == 2 and set(slate) == set(best)
 
 
-def check_answer(bandit: DenseBandit, context: Sequence[float], eligible: Sequence[int], answer: Answer) -> str:
-    """Hold an answer to be the textbook's; return the kind of its slate: best, near or far."""
+def check_answer(bandit: DenseBandit, context: Sequence[float], slates: Sequence[Slate], answer: Answer) -> str:
+    """Hold an answer to be the textbook's, of all slates that may be shown; return its kind: best, near or far."""
+    assert answer.slate in slates, "a slate that may not be shown"
     check_moments(bandit, context, answer)
-    best_ones = find_best(bandit.acquisition(context, eligible))
+    best_ones = find_best(bandit.acquisition(context, slates))
     said = answer.best if answer.explored else answer.slate
     if said is not None:
         assert said in best_ones, best_ones
         best_ones = [said]
     # Of slates that are equally good only the service knows which one it took for the best.
-    best = next((one for one in best_ones if has_probabilities(answer, bandit.probabilities(one, eligible))), None)
-    assert best is not None, [bandit.probabilities(one, eligible)[answer.slate] for one in best_ones]
+    best = next((one for one in best_ones if has_probabilities(answer, bandit.probabilities(one, slates))), None)
+    assert best is not None, [bandit.probabilities(one, slates)[answer.slate] for one in best_ones]
     return "best" if answer.slate == best else "near" if is_near(answer.slate, best) else "far"
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, permutations
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import compress, pairwise, permutations
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric
@@ -17,7 +17,19 @@ from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Group, Pin, 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["SCHEMA", "Told", "broken_rules", "draw_item", "draw_rule", "least_given_up"]
+__all__ = [
+    "KINDS",
+    "SCHEMA",
+    "Left",
+    "Told",
+    "broken_rules",
+    "check_mended",
+    "draw_item",
+    "draw_rule",
+    "is_entangled",
+    "least_given_up",
+    "slates_left",
+]
 
 CATEGORIES, LABELS = ("soup", "salad", "cake"), ("vegan", "new", "hot")
 SCHEMA = (
@@ -60,10 +72,10 @@ def draw_item(item_id: str, rng: np.random.Generator) -> tuple[Item, Likeness]:
     return Item(item_id, features=Features.of(like)), like  # type: ignore[arg-type]
 
 
-def draw_rule(item_ids: Sequence[str], slate_size: int, rng: np.random.Generator, *, news: bool = True) -> Told:
-    """Return a rule of any kind."""
-    kinds = [_exclusion, _filter, _pin, _most, _least, _apart, *([_news] if news else [])]
-    rule, keeps = kinds[int(rng.integers(len(kinds)))](item_ids, slate_size, rng)
+def draw_rule(item_ids: Sequence[str], slate_size: int, rng: np.random.Generator, *, kind: str = "") -> Told:
+    """Return a rule of a kind, one of `KINDS`, or of any."""
+    draw = KINDS[kind or list(KINDS)[int(rng.integers(len(KINDS)))]]
+    rule, keeps = draw(item_ids, slate_size, rng)
     return Told(
         SlateRule(rule, may_relax=bool(rng.random() < 0.5)),
         keeps,
@@ -153,20 +165,73 @@ def _news(_ids: Sequence[str], _size: int, rng: np.random.Generator) -> tuple[Co
     )
 
 
+KINDS = {
+    "exclude": _exclusion,
+    "filter": _filter,
+    "pin": _pin,
+    "at most": _most,
+    "at least": _least,
+    "apart": _apart,
+    "new": _news,
+}
+"""How a rule of each kind is drawn."""
+
+
 def broken_rules(told: Sequence[Told], slate: Sequence[str], shelf: Shelf, shown: Mapping[str, int]) -> list[Told]:
     """Return the rules that a slate breaks."""
     return [one for one in told if not one.keeps(slate, shelf, shown)]
+
+
+class Left(NamedTuple):
+    """All slates that may be shown, and the words of the rules that were given up for it."""
+
+    slates: list[tuple[str, ...]]
+    given_up: list[str]
+
+
+def slates_left(
+    told: Sequence[Told], item_ids: Sequence[str], size: int, shelf: Shelf, shown: Mapping[str, int]
+) -> Left | None:
+    """Return what rules leave, without the last ones of those that may be relaxed if it has to be; None for nothing."""
+    slates = list(permutations(item_ids, size))
+    kept = [[one.keeps(slate, shelf, shown) for one in told] for slate in slates]
+    may_relax = [place for place, one in enumerate(told) if one.rule.may_relax]
+    for count in range(len(may_relax) + 1):
+        gone = may_relax[len(may_relax) - count :]
+        are_kept = [all(keeps or place in gone for place, keeps in enumerate(row)) for row in kept]
+        if any(are_kept):
+            return Left(list(compress(slates, are_kept)), [told[place].words for place in gone])
+    return None
 
 
 def least_given_up(
     told: Sequence[Told], item_ids: Sequence[str], size: int, shelf: Shelf, shown: Mapping[str, int]
 ) -> list[str] | None:
     """Return the words of the rules that have to be given up, the last ones that may be; None if that does not help."""
-    slates = list(permutations(item_ids, size))
-    kept = [[one.keeps(slate, shelf, shown) for one in told] for slate in slates]
-    may_relax = [place for place, one in enumerate(told) if one.rule.may_relax]
-    for count in range(len(may_relax) + 1):
-        gone = may_relax[len(may_relax) - count :]
-        if any(all(keeps or place in gone for place, keeps in enumerate(row)) for row in kept):
-            return [told[place].words for place in gone]
-    return None
+    left = slates_left(told, item_ids, size, shelf, shown)
+    return None if left is None else left.given_up
+
+
+def is_entangled(left: Left, told: Sequence[Told], pool: Sequence[str], shelf: Shelf) -> bool:
+    """Return whether an item is in no slate for a reason that several items make together.
+
+    Whether the service notices is not promised. If not, the item is among those whose parts are drawn.
+    """
+    firm = [one for one in told if _leaves_out(one.rule.rule) and one.words not in left.given_up]
+    alone = {item for item in pool if all(one.keeps((item,), shelf, {}) for one in firm)}
+    return alone != {item for slate in left.slates for item in slate}
+
+
+def _leaves_out(rule: object) -> bool:
+    return isinstance(rule, Exclude | Filter) or (isinstance(rule, Count) and not rule.least)
+
+
+def check_mended(slate: tuple[str, ...], baseline: tuple[str, ...], allowed: Sequence[tuple[str, ...]]) -> None:
+    """Hold a slate to be an allowed one that keeps the most of another at its positions, the earliest first."""
+
+    def kept(one: tuple[str, ...]) -> tuple[int, tuple[bool, ...]]:
+        same = tuple(mine == other for mine, other in zip(one, baseline, strict=True))
+        return sum(same), same
+
+    assert slate in allowed
+    assert kept(slate) == max(map(kept, allowed))

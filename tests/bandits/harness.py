@@ -33,7 +33,7 @@ from topk_bandit.domain.bandits import (
     Prior,
     RecommendationRequest,
 )
-from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
+from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError, UnavailableError
 from topk_bandit.domain.hooks import Hooks, ModelFigures
 from topk_bandit.domain.operators import CallStatus, WorkerStatus
 from topk_bandit.domain.quotas import Quota, Quotas
@@ -58,6 +58,7 @@ __all__ = [
     "NAME",
     "SETTINGS",
     "Archive",
+    "AwayStore",
     "CountingThreads",
     "Notebook",
     "RecordedHooks",
@@ -83,6 +84,21 @@ SETTINGS = BanditSettings(
     reward_wait_ms=HOUR_MS,
     default_reward=None,
 )
+
+
+class AwayStore:
+    """A store that can't be reached for slates while it is away."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.is_away = store, False
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the store
+        return getattr(self._store, name)
+
+    async def record_recommendation(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - of the store
+        if self.is_away:
+            raise UnavailableError("it is away", nothing_sent=True)
+        return await self._store.record_recommendation(*given, **named)
 
 
 class CountingThreads(ThreadPoolExecutor):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import Event, Recommendation
+    from topk_bandit.domain.features import FeatureSchema
 
 N_ITEMS, SLATE_SIZE, UNIFORM, NEAR = 6, 3, 0.25, 0.4
 PRIORS = {Kernel.WEIGHTED_CONVOLUTIONAL: WCK, Kernel.ADAPTIVE: ADAPTIVE}
@@ -47,9 +48,17 @@ class Twins:
     rng: np.random.Generator
 
     @classmethod
-    def of(cls, kernel: Kernel, beta: float, *, baseline: tuple[str, ...] = ()) -> Twins:
+    def of(
+        cls,
+        kernel: Kernel,
+        beta: float,
+        *,
+        baseline: tuple[str, ...] = (),
+        items: Sequence[Item] = tuple(Item(f"i{n}") for n in range(N_ITEMS)),
+        item_schema: FeatureSchema | None = None,
+    ) -> Twins:
         settings = BanditSettings(
-            item_capacity=N_ITEMS,
+            item_capacity=len(items),
             slate_size=SLATE_SIZE,
             context_dim=2,
             kernel=kernel,
@@ -57,11 +66,12 @@ class Twins:
             reward_wait_ms=1000,
             default_reward=None,
             baseline_item_ids=baseline,
+            item_schema=item_schema,
         )
         model = begin("birth", LoggedEvent(1, 1, BanditCreated(settings)), limits=Limits())
-        dense = DenseBandit(N_ITEMS, SLATE_SIZE, PRIORS[kernel], beta, UNIFORM, NEAR)
+        dense = DenseBandit(len(items), SLATE_SIZE, PRIORS[kernel], beta, UNIFORM, NEAR)
         twins = cls(model, dense, np.random.default_rng(4))
-        twins.happen(ItemsChanged(tuple(Item(name_of(n)) for n in range(N_ITEMS))))
+        twins.happen(ItemsChanged(tuple(items)))
         return twins
 
     def happen(self, event: Event) -> None:
@@ -122,7 +132,8 @@ def live(twins: Twins, rounds: int) -> Counter[str]:
         eligible = eligible_at(n, twins.rng)
         request, shown = twins.ask(f"r{n}", eligible)
         assert shown == choose_slate(twins.model, request), "the same request has the same answer"
-        kinds[check_answer(twins.dense, request.context, eligible, answer_of(shown))] += 1
+        slates = twins.dense.list_slates(eligible)
+        kinds[check_answer(twins.dense, request.context, slates, answer_of(shown))] += 1
         twins.show(request, shown)
         if n % 3:
             twins.reward(request, shown, float(twins.rng.normal()))
@@ -143,7 +154,8 @@ def test_without_waiting_slates_and_rewards_that_differ_the_mean_is_what_all_wer
     twins = Twins.of(kernel, 1.0)
     for n in range(4):
         request, shown = twins.ask(f"r{n}", range(N_ITEMS))
-        check_answer(twins.dense, request.context, range(N_ITEMS), answer_of(shown))
+        slates = twins.dense.list_slates(range(N_ITEMS))
+        check_answer(twins.dense, request.context, slates, answer_of(shown))
         assert shown.mean == pytest.approx(2.5 if n else 0.0)
         twins.show(request, shown)
         twins.reward(request, shown, 2.5)
@@ -166,5 +178,5 @@ def test_the_textbook_would_notice_another_order(kernel: Kernel) -> None:
     """The largest acquisition value is that of one order of the items: no other comes near it."""
     twins = Twins.of(kernel, 0.0)
     live(twins, 12)
-    values = twins.dense.acquisition((0.4, -1.0), range(N_ITEMS))
+    values = twins.dense.acquisition((0.4, -1.0), twins.dense.list_slates(range(N_ITEMS)))
     assert len(find_best(values)) == 1

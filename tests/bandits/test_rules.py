@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.bandits.harness import LIMITS, NAME, SETTINGS, replayed, running_worker
+from tests.bandits.harness import LIMITS, NAME, SETTINGS, AwayStore, replayed, running_worker
 from tests.contracts.harness import run, whole_log
 from tests.ruled_shop import SCHEMA, Told, broken_rules, draw_item, draw_rule, least_given_up
 
@@ -30,7 +30,7 @@ from topk_bandit.domain.bandits import (
     RecommendationRequest,
     Recommended,
 )
-from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError, UnavailableError
+from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import Count, Exclude, Filter, Group, Pin, SlateRule
 from topk_bandit.domain.stages import Stage
@@ -204,21 +204,6 @@ class RuledShop:
         broken = broken_rules(rules, again.slate, self.shelf, self.shown)
         assert {one.words for one in broken} <= {*again.relaxed}
         self.kinds["repeated"] += 1
-
-
-class AwayStore:
-    """A store that can't be reached for slates while it is away."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.is_away = store, False
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the store
-        return getattr(self._store, name)
-
-    async def record_recommendation(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - of the store
-        if self.is_away:
-            raise UnavailableError("it is away", nothing_sent=True)
-        return await self._store.record_recommendation(*given, **named)
 
 
 @pytest.mark.parametrize("seed", range(3))

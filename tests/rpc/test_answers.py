@@ -58,7 +58,7 @@ class Shop:
     async def visit(self, eligible: Sequence[int], value: float | None) -> str:
         """Show a slate, post its reward if there is one, and return the kind of the slate."""
         context, shown = await self.ask(eligible)
-        kind = check_answer(self.dense, context, eligible, answer_of(shown))
+        kind = check_answer(self.dense, context, self.dense.list_slates(eligible), answer_of(shown))
         self.dense = self.dense.show(context, places_of(shown))
         if value is not None:
             await self.reward(context, shown, value)
