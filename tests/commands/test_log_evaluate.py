@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, Shop, request, running_worker
 from tests.contracts.harness import MemoryStores, run
+from tests.ruled_shop import KINDS, SCHEMA, Told, check_mended, draw_item, draw_rule, slates_left
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.imports import RowsOfImport
@@ -35,13 +36,20 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.rules import Count, Group, Pin, SlateRule
+from topk_bandit.learning.evaluation.estimators import average_weighted, ips
+from topk_bandit.learning.evaluation.targets import uniform
 from topk_bandit.store.log import RecordStatus, Snapshot
 from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from tests.bandits.harness import Worker
 
     from topk_bandit.domain.bandits import Event, Recommendation, RecommendationRequest
+    from topk_bandit.learning.evaluation.estimators import Estimate
     from topk_bandit.store.log import Store
 
 FIRST = Exploration(ConstantBeta(1.0), 0.3, near_share=0.2, shares_fall_after=100)
@@ -185,7 +193,7 @@ def test_what_could_be_shown_and_what_it_earned_is_read_from_the_log() -> None:
     slates, shop = read_slates(traded().dump), traded().shop
     log, used = slates.log, np.flatnonzero(shop.rewarded)
     assert slates.left_out == LeftOut(0, len(shop.asked) - len(used), 0)
-    assert [frozenset(np.array(slates.item_ids)[row].tolist()) for row in log.policy.eligible] == [
+    assert [frozenset(np.array(slates.asked.item_ids)[row].tolist()) for row in log.policy.eligible] == [
         shop.asked[place][1] for place in used
     ]
     assert log.contexts.tolist() == [list(shop.asked[place][0]) for place in used]
@@ -317,7 +325,7 @@ def test_a_trimmed_log_begins_with_its_snapshot(tmp_path: Path, capsys: pytest.C
     trimmed, whole = traded().trimmed, read_slates(traded().dump)
     assert trimmed.snapshot is not None
     part = read_slates(trimmed)
-    assert (part.item_ids, part.left_out.before_snapshot) == (whole.item_ids, 0)
+    assert (part.asked.item_ids, part.left_out.before_snapshot) == (whole.asked.item_ids, 0)
     for mine, theirs in (
         (part.log.policy.eligible, whole.log.policy.eligible),
         (part.log.slates, whole.log.slates),
@@ -510,8 +518,8 @@ def test_a_file_and_a_function_are_policies_like_slates(
 ) -> None:
     """All three show the same slate on the requests that could, so that they earn the same."""
     read = read_slates(traded().dump)
-    could = read.log.policy.eligible[:, [read.item_ids.index(one) for one in FIXED]].all(axis=1)
-    ids = [one.recommendation_id for one, shows in zip(read.requests, could, strict=True) if shows]
+    could = read.log.policy.eligible[:, [read.asked.item_ids.index(one) for one in FIXED]].all(axis=1)
+    ids = [one.recommendation_id for one, shows in zip(read.asked.requests, could, strict=True) if shows]
     table = tmp_path / "slates.csv"
     table.write_text(
         "recommendation_id,item_1,item_2\n" + "".join(f"{one},{FIXED[0]},{FIXED[1]}\n" for one in (*ids, "another")),
@@ -560,8 +568,8 @@ def test_files_of_slates_that_are_wrong_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
 ) -> None:
     whole = read_slates(traded().dump)
-    both = whole.log.policy.eligible[:, [whole.item_ids.index(one) for one in "ab"]].all(axis=1)
-    known = whole.requests[int(np.flatnonzero(both)[0])].recommendation_id
+    both = whole.log.policy.eligible[:, [whole.asked.item_ids.index(one) for one in "ab"]].all(axis=1)
+    known = whole.asked.requests[int(np.flatnonzero(both)[0])].recommendation_id
     table = tmp_path / "slates.csv"
     table.write_text(text.replace("ID", known), encoding="utf-8")
     assert main(["log", "evaluate", written_log(tmp_path), f"--slates={table}"]) == 1
@@ -612,7 +620,7 @@ def test_what_was_shown_otherwise_is_told_and_learned_from(tmp_path: Path, capsy
     assert read.left_out.shown_otherwise == len(some)
     assert read.otherwise is not None
     np.testing.assert_array_equal(read.otherwise.rewards, [one.value for one in rewarded[10:40]])
-    assert [[read.item_ids[place] for place in one] for one in read.otherwise.slates.tolist()] == [
+    assert [[read.asked.item_ids[place] for place in one] for one in read.otherwise.slates.tolist()] == [
         list(one.shown.slate[::-1]) for one in rewarded[10:40]
     ]
     assert read.otherwise.before.tolist() == [10] * 30
@@ -640,3 +648,135 @@ def test_a_verdict_says_more_less_or_with_which_exploration_it_could(
     told = capsys.readouterr().out.split("always a,b")[1]
     assert "the log can't tell whether it earns more or less than the slates that were shown; " in told
     assert re.search(r"a uniform share of \d+% would|with a uniform share of 100% it could", told)
+
+
+# Under rules
+
+RULED = replace(
+    BOUGHT,
+    slate_size=3,
+    item_schema=SCHEMA,
+    exploration=Exploration(ConstantBeta(1.0), 0.3, near_share=0.2),
+)
+ALWAYS = ("i4", "i2", "i0")
+
+
+def worth_of(slate: tuple[str, ...]) -> float:
+    """Return a slate's expected reward: no sum over positions."""
+    return sum(int(item[1:]) / (2.0 + place) for place, item in enumerate(slate)) - (slate[0] > slate[1])
+
+
+@dataclass
+class Ruled:
+    """A shop under rules that notes which slates a judge allows for each request with a reward."""
+
+    worker: Worker
+    rng: np.random.Generator
+    shelf: dict[str, Any] = field(default_factory=dict)
+    own: list[Told] = field(default_factory=list)
+    allowed: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+
+    async def open(self) -> None:
+        drawn = [draw_item(f"i{n}", self.rng) for n in range(6)]
+        await self.worker.bandits.upsert_items(NAME, [item for item, _ in drawn])
+        self.shelf = {item.item_id: like for item, like in drawn}
+
+    def draw(self, most: int) -> list[Told]:
+        kinds = [kind for kind in KINDS if kind != "new"]
+        chosen = self.rng.choice(kinds, size=int(self.rng.integers(most + 1)))
+        return [draw_rule(sorted(self.shelf), 3, self.rng, kind=str(kind)) for kind in chosen]
+
+    async def serve(self, number: int) -> None:
+        if number % 40 == 0:
+            self.own = self.draw(1)
+            rules = tuple(one.rule for one in self.own)
+            await self.worker.bandits.update_bandit(NAME, lambda now: replace(now, rules=rules))
+        await self.worker.models.follow(NAME)
+        told = self.draw(2)
+        asked = replace(request(f"r{number}"), rules=tuple(one.rule for one in told))
+        left = slates_left([*self.own, *told], sorted(self.shelf), 3, self.shelf, {})
+        if left is None:
+            return
+        given = await self.worker.recommender.recommend(NAME, asked)
+        earned = worth_of(given.slate) + 0.2 * self.rng.normal()
+        await self.worker.recommender.reward(NAME, given.recommendation_id, float(earned))
+        self.allowed[given.recommendation_id] = left.slates
+
+
+def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+
+    async def scenario(store: Store) -> None:
+        await store.create_bandit(NAME, RULED, incarnation="evaluated", quota=1)
+        async with running_worker(store) as worker:
+            shop, archive = Ruled(worker, np.random.default_rng(3)), Archive(store)
+            await shop.open()
+            for number in range(400):
+                await shop.serve(number)
+                await archive.look()
+            dump = await dumped(store)
+            found.append((shop, replace(dump, snapshot=None, events=tuple(archive.events))))
+
+    run(MemoryStores(), scenario)
+    shop, dump = found[0]
+    read = read_slates(dump)
+    assert read.ruled is not None
+    assert min(len(read.log), len(read.ruled.log)) > 60
+    assert len(read.log) + len(read.ruled.log) == len(shop.allowed)
+    log, asked = read.ruled.log, read.ruled.asked
+    allowed = [shop.allowed[one.recommendation_id] for one in asked.requests]
+    assert [policy.allowed and policy.allowed.count for policy in log.policies] == list(map(len, allowed))
+    hold(average_weighted(log.weights_of_uniform(), log.rewards), allowed)
+    hold(ips(read.log, uniform(read.log)), [shop.allowed[one.recommendation_id] for one in read.asked.requests])
+    # A slate that breaks a rule is evaluated as rules complete it.
+    could = asked.eligible[:, [asked.item_ids.index(item) for item in ALWAYS]].all(axis=1)
+    fixed = np.tile([asked.item_ids.index(item) for item in ALWAYS], (int(could.sum()), 1))
+    part, slates = log.part(could), log.part(could).complete(fixed)
+    named = [tuple(asked.item_ids[item] for item in slate) for slate in slates.tolist()]
+    for slate, row in zip(named, np.flatnonzero(could).tolist(), strict=True):
+        check_mended(slate, ALWAYS, allowed[row])
+    hold(average_weighted(part.weights_of(slates), part.rewards), [[slate] for slate in named])
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines(dump)), encoding="utf-8")
+    assert main(["log", "evaluate", str(file), f"--slate={','.join(ALWAYS)}"]) == 0
+    told = capsys.readouterr().out
+    changed = int((slates != fixed).any(axis=1).sum())
+    assert f"under rules: {len(log):,} requests, the slates that were shown" in told
+    assert f"on the {len(part):,} requests that could; rules change {changed:,} of its slates" in told
+    assert "under rules: slates drawn uniformly of those that rules allow" in told
+
+
+def hold(told: Estimate, slates: Sequence[Sequence[tuple[str, ...]]]) -> None:
+    """Hold an interval to have what slates drawn uniformly of these earn."""
+    truth = float(np.mean([np.mean([worth_of(slate) for slate in of_one]) for of_one in slates]))
+    assert told.low <= truth <= told.high
+
+
+def test_a_slate_that_breaks_a_rule_or_has_another_propensity_is_named() -> None:
+    found = []
+
+    async def scenario(store: Store) -> None:
+        rules = (SlateRule(Pin(("a",), 0)),)
+        await store.create_bandit(NAME, replace(BOUGHT, rules=rules), incarnation="evaluated", quota=1)
+        async with running_worker(store) as worker:
+            await worker.bandits.upsert_items(NAME, [Item(item_id) for item_id in "abcdef"])
+            given = await worker.recommender.recommend(NAME, request("r"))
+            await worker.recommender.reward(NAME, given.recommendation_id, 1.0)
+            new = (SlateRule(Count(Group(shown_fewer_than=9), least=1)),)
+            await worker.recommender.recommend(NAME, replace(request("new"), rules=new))
+            found.append(await dumped(store))
+
+    run(MemoryStores(), scenario)
+    read = read_slates(found[0])
+    assert (len(read.log), read.ruled is not None and len(read.ruled.log)) == (0, 1)
+    assert read.left_out == LeftOut(0, 0, 0, about_new=1)
+    position, event = recommended(found[0])[0]
+    other = replace(event.recommendation, propensity=0.5)
+    with pytest.raises(CorruptDataError, match=f"event {position}: the slate was logged with the propensity 0.5"):
+        read_slates(changed(found[0], position, replace(event, recommendation=other)))
+    slate = ("b", "a")
+    broken = replace(event.recommendation, slate=slate, best_slate=slate)
+    with pytest.raises(CorruptDataError, match=f"event {position}: a slate breaks a rule"):
+        read_slates(changed(found[0], position, replace(event, recommendation=broken)))

@@ -41,6 +41,7 @@ __all__ = [
     "check_rules",
     "describe_declared",
     "describe_rule",
+    "is_about_new",
 ]
 
 MAX_RULES = 32
@@ -188,6 +189,11 @@ class Absence:
     item_id: str
     reason: AbsenceReason
     rule: str = ""
+
+
+def is_about_new(rule: Rule) -> bool:
+    """Return whether a rule asks for new items, which change with what is learned."""
+    return isinstance(rule, Count | Apart) and rule.group.shown_fewer_than > 0
 
 
 def describe_rule(rule: Rule) -> str:

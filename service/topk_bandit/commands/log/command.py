@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
+    from topk_bandit.commands.log.policies import AskedPolicy
+    from topk_bandit.commands.log.slates import AskedRequests
     from topk_bandit.domain.bandits import BanditName, LoggedEvent
     from topk_bandit.domain.operators import EventText
     from topk_bandit.learning.limits import Limits
@@ -96,13 +98,19 @@ def evaluate(given: argparse.Namespace) -> int:
     log = dumps.read_file(given.log)
     with _naming(given.log):
         read = slates.read_slates(log)
-    asked = [
-        *(policies.fixed_policy(read, text.split(",")) for text in given.slates),
-        *(policies.policy_of_file(read, path) for path in given.files),
-        *(policies.policy_of_function(read, name) for name in given.functions),
-    ]
-    print_lines([log.bandit, *values.describe(read, asked)], sys.stdout)
+    ruled = None if read.ruled is None else _ask_policies(given, read.ruled.asked)
+    asked = _ask_policies(given, read.asked)
+    policies.check_policies([asked] if ruled is None else [asked, ruled])
+    print_lines([log.bandit, *values.describe(read, asked, ruled or [])], sys.stdout)
     return 0
+
+
+def _ask_policies(given: argparse.Namespace, requests: AskedRequests) -> list[AskedPolicy]:
+    return [
+        *(policies.fixed_policy(requests, text.split(",")) for text in given.slates),
+        *(policies.policy_of_file(requests, path) for path in given.files),
+        *(policies.policy_of_function(requests, name) for name in given.functions),
+    ]
 
 
 @contextmanager

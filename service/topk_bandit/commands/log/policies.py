@@ -23,55 +23,71 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.commands.log.slates import LoggedSlates
+    from topk_bandit.commands.log.slates import AskedRequests
     from topk_bandit.domain.features import Context
 
-__all__ = ["AskedPolicy", "fixed_policy", "policy_of_file", "policy_of_function"]
+__all__ = ["AskedPolicy", "check_policies", "fixed_policy", "policy_of_file", "policy_of_function"]
 
 
 class AskedPolicy(NamedTuple):
-    """What it is called, on which requests it has a slate, shape (N,), and the slates of these, shape (A, k)."""
+    """What it is called, on which requests it has a slate, shape (N,), and the slates of these, shape (A, k).
+
+    Where it has none anywhere, `nowhere` says so.
+    """
 
     title: str
     could: NDArray[np.bool_]
     slates: NDArray[np.int32]
+    nowhere: InvalidArgumentError
 
 
-def fixed_policy(logged: LoggedSlates, ids: Sequence[str]) -> AskedPolicy:
+def check_policies(asked: Sequence[Sequence[AskedPolicy]]) -> None:
+    """Raise `InvalidArgumentError` for a policy that has no slate on any request.
+
+    Parameters
+    ----------
+    asked
+        The same policies, for each of several parts of the requests.
+    """
+    for of_parts in zip(*asked, strict=True):
+        if not any(one.could.any() for one in of_parts):
+            raise of_parts[0].nowhere
+
+
+def fixed_policy(asked: AskedRequests, ids: Sequence[str]) -> AskedPolicy:
     """Return the policy that shows the slate of these ids always, on the requests that could show it.
 
     Raises
     ------
     InvalidArgumentError
-        An item is unknown, their number is wrong, or none of the requests could have shown them.
+        An item is unknown, or their number is wrong.
     """
     try:
-        slate = _Items.of(logged).slate(ids)
+        slate = _Items.of(asked).slate(ids)
     except ValueError as error:
         raise InvalidArgumentError("--slate", str(error)) from None
-    could = np.asarray(logged.log.policy.eligible[:, slate].all(axis=1))
-    if not could.any():
-        raise InvalidArgumentError("--slate", f"no request could have shown {','.join(ids)}")
-    return AskedPolicy(f"always {','.join(ids)}", could, np.tile(slate, (int(could.sum()), 1)))
+    could = np.asarray(asked.eligible[:, slate].all(axis=1))
+    nowhere = InvalidArgumentError("--slate", f"no request could have shown {','.join(ids)}")
+    return AskedPolicy(f"always {','.join(ids)}", could, np.tile(slate, (int(could.sum()), 1)), nowhere)
 
 
-def policy_of_file(logged: LoggedSlates, path: Path) -> AskedPolicy:
+def policy_of_file(asked: AskedRequests, path: Path) -> AskedPolicy:
     """Return the policy of a file that has a slate for recommendations, by their ids; the others are left out.
 
     Raises
     ------
     InvalidArgumentError
         Naming the line and the column: a column is missing, an item is unknown, comes twice or could not be shown to
-        the request, a recommendation comes twice. Or no recommendation that is evaluated is in the file.
+        the request, a recommendation comes twice.
     ConfigurationError
         The file can't be read.
     """
-    size, items = logged.log.policy.slate_size, _Items.of(logged)
+    size, items = asked.slate_size, _Items.of(asked)
     reading = Reading(path.name, lambda: read_rows(path), _SlateColumns.of(size))
     found = reading.look_through(skips=False)
     if found.strangers:
         raise InvalidArgumentError(path.name, f"columns that mean nothing to a slate: {', '.join(found.strangers)}")
-    requests = {one.recommendation_id: row for row, one in enumerate(logged.requests)}
+    requests = {one.recommendation_id: row for row, one in enumerate(asked.requests)}
     slates: dict[int, NDArray[np.int32]] = {}
     seen: set[str] = set()
     for row in reading.rows():
@@ -86,14 +102,13 @@ def policy_of_file(logged: LoggedSlates, path: Path) -> AskedPolicy:
                 slates[request] = items.check_shown(request, ids, slate)
         except ValueError as error:
             raise InvalidArgumentError(f"{row.place}, items", str(error)) from None
-    if not slates:
-        raise InvalidArgumentError(path.name, "none of its recommendations is among those that are evaluated")
-    could = np.zeros(len(logged.log), dtype=bool)
+    nowhere = InvalidArgumentError(path.name, "none of its recommendations is among those that are evaluated")
+    could = np.zeros(len(asked), dtype=bool)
     could[list(slates)] = True
-    return AskedPolicy(f"slates of {path.name}", could, np.array([slates[row] for row in sorted(slates)]))
+    return AskedPolicy(f"slates of {path.name}", could, np.array([slates[row] for row in sorted(slates)]), nowhere)
 
 
-def policy_of_function(logged: LoggedSlates, name: str) -> AskedPolicy:
+def policy_of_function(asked: AskedRequests, name: str) -> AskedPolicy:
     """Return the policy of a Python function, MODULE:NAME, that gets a context and items and returns a slate.
 
     It is called with the context, a tuple of numbers or a dict of features, and the ids of the items that could be
@@ -106,16 +121,17 @@ def policy_of_function(logged: LoggedSlates, name: str) -> AskedPolicy:
     InvalidArgumentError
         It raised an error, or what it returned is no slate of these items.
     """
-    choose, slates, items = _load(name), [], _Items.of(logged)
-    for row, request in enumerate(logged.requests):
-        could_show = [logged.item_ids[place] for place in np.flatnonzero(logged.log.policy.eligible[row])]
+    choose, slates, items = _load(name), [], _Items.of(asked)
+    for row, request in enumerate(asked.requests):
+        could_show = [asked.item_ids[place] for place in np.flatnonzero(asked.eligible[row])]
         try:
             ids = list(choose(_plain(request.context), could_show))
             slates.append(items.check_shown(row, ids, items.slate(ids)))
         except Exception as error:
             problem = str(error) if type(error) is ValueError else repr(error)
             raise InvalidArgumentError("--function", f"{name}, {request.recommendation_id}: {problem}") from error
-    return AskedPolicy(f"slates of {name}", np.ones(len(logged.log), dtype=bool), np.array(slates))
+    nowhere = InvalidArgumentError("--function", f"{name} was asked about no request")
+    return AskedPolicy(f"slates of {name}", np.ones(len(asked), dtype=bool), np.array(slates), nowhere)
 
 
 def _load(name: str) -> Callable[[Any, list[str]], Iterable[str]]:
@@ -148,9 +164,9 @@ class _Items:
     eligible: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, logged: LoggedSlates) -> _Items:
-        indices = {item_id: index for index, item_id in enumerate(logged.item_ids) if item_id}
-        return cls(indices, logged.log.policy.slate_size, logged.log.policy.eligible)
+    def of(cls, asked: AskedRequests) -> _Items:
+        indices = {item_id: index for index, item_id in enumerate(asked.item_ids) if item_id}
+        return cls(indices, asked.slate_size, asked.eligible)
 
     def slate(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Return a slate; `ValueError` says what is wrong with it."""

@@ -1,12 +1,14 @@
 """The slates of a bandit's log as `learning.evaluation` wants them: what was drawn, from what, and what it earned.
 
 A slate was drawn by the shares of the settings that its model knew, from the items that were available when it was
-recorded: the store refuses a slate of older items, and not one of older settings. That the propensities that were
-logged are those of `LoggingPolicy` is checked for every slate.
+recorded: the store refuses a slate of older items, and not one of older settings. Rules are those of when it was
+recorded, too. That the propensities that were logged are those of `LoggingPolicy`, and under rules those of
+`SlateDistribution`, is checked for every slate.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,8 +33,13 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.features import Features
+from topk_bandit.domain.rules import Exposure, is_about_new
 from topk_bandit.learning.encoding import Encoder
-from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, slate_log
+from topk_bandit.learning.evaluation.ruled_log import RuledLog
+from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, SlateLog, slate_log
+from topk_bandit.learning.propensities import SlateDistribution
+from topk_bandit.learning.relaxed_rules import relax_rules
+from topk_bandit.learning.slate_rules import Candidates, keep_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,11 +47,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.commands.log.dumps import Dump
-    from topk_bandit.domain.bandits import BanditSettings, Exploration, LoggedEvent
+    from topk_bandit.domain.bandits import BanditSettings, Exploration, LoggedEvent, RecommendationRequest
     from topk_bandit.domain.features import Context
-    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.learning.allowed_slates import AllowedSlates
 
-__all__ = ["LeftOut", "LoggedRequest", "LoggedSlates", "read_slates"]
+__all__ = ["AskedRequests", "LeftOut", "LoggedRequest", "LoggedSlates", "RuledSlates", "read_slates"]
 
 _ROUNDING = 1e-9
 
@@ -64,8 +72,9 @@ class LeftOut(NamedTuple):
         Another slate was shown instead, which was not drawn from a known distribution; see `LoggedSlates.otherwise`.
     baseline
         They are baseline slates: the stage, the group or a lack of candidates asked for them, and no policy chose.
-    ruled
-        They were drawn among the slates that rules allow, which other policies do not keep.
+    about_new
+        They keep a rule about new items, or the bandit promised exposures: which items were new then, and which slates
+        paid, is not in the log.
     """
 
     before_snapshot: int
@@ -73,7 +82,7 @@ class LeftOut(NamedTuple):
     without_share: int
     shown_otherwise: int = 0
     baseline: int = 0
-    ruled: int = 0
+    about_new: int = 0
 
 
 class LoggedRequest(NamedTuple):
@@ -84,13 +93,50 @@ class LoggedRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LoggedSlates:
-    """The slates with a reward in the order in which they were given out, and the ids of items by their indices.
+class AskedRequests:
+    """Requests that a policy can be asked about.
 
     Attributes
     ----------
     requests
         Of each slate, its recommendation's id and its context as it was asked for.
+    eligible
+        Whether an item could be shown, shape (N, n).
+    item_ids
+        Of the items by their indices.
+    slate_size
+        How many items a slate has.
+    """
+
+    requests: tuple[LoggedRequest, ...]
+    eligible: NDArray[np.bool_]
+    item_ids: tuple[str, ...]
+    slate_size: int
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuledSlates:
+    """The slates with a reward that were drawn among those that rules allow, in their order."""
+
+    log: RuledLog
+    asked: AskedRequests
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoggedSlates:
+    """The slates with a reward in the order in which they were given out.
+
+    Attributes
+    ----------
+    log
+        Those where any slate of the items that could be shown could have been; there may be none.
+    asked
+        Their requests.
+    ruled
+        Those that were drawn among the slates that rules allow; None if there are none.
     imported
         Counts rows of imports, which are no recommendations: nobody can check what else could have been shown.
     otherwise
@@ -100,11 +146,11 @@ class LoggedSlates:
     """
 
     log: SlateLog
-    item_ids: tuple[str, ...]
+    asked: AskedRequests
     left_out: LeftOut
-    requests: tuple[LoggedRequest, ...]
     imported: int = 0
     otherwise: OtherSlates | None = None
+    ruled: RuledSlates | None = None
     flaws: tuple[str, ...] = ()
 
 
@@ -112,8 +158,9 @@ class LoggedSlates:
 class _Drawn:
     """A recommendation: where it is logged, what it was drawn from and by which shares, and its reward if it has one.
 
-    Items are indices; `exploration` is None if the settings of the slate's model are not in the file. `instead` is what
-    was shown instead, if anything was: nothing if it has another size or unknown items.
+    Items are indices; `exploration` is None if the settings of the slate's model are not in the file. `allowed` are the
+    slates of the eligible items that rules allow, None for all. `instead` is what was shown instead, if anything was:
+    nothing if it has another size or unknown items.
     """
 
     position: int
@@ -123,6 +170,7 @@ class _Drawn:
     best: NDArray[np.int32]
     propensity: float
     exploration: Exploration | None
+    allowed: AllowedSlates | None = None
     reward: float | None = None
     instead: NDArray[np.int32] | None = None
 
@@ -146,11 +194,12 @@ def read_slates(dump: Dump) -> LoggedSlates:
     rewarded = [one for one in as_drawn if one.reward is not None]
     otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
-        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines, reader.ruled))
-    ids = reader.items.ids
-    n_items = len(ids)
-    flaws = [*find_flaws(dump.events, reader.first_settings), *_find_odd(known, as_drawn, n_items)]
-    used = [one for one in rewarded if one.exploration is not None and one.exploration.uniform_share > 0.0]
+        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines, reader.about_new))
+    of_free = [[one for one in part if one.allowed is None] for part in (known, as_drawn)]
+    flaws = [*find_flaws(dump.events, reader.first_settings), *_find_odd(*of_free, len(reader.items.ids))]
+    _check_ruled([one for one in known if one.allowed is not None])
+    # Slates under rules that are too many to be counted are never drawn uniformly.
+    used = [one for one, policy in zip(rewarded, _policies(rewarded), strict=True) if policy.uniform_share > 0.0]
     if not used:
         raise InvalidArgumentError("uniform_share", "it is 0: what the log never shows can't be estimated from it")
     left_out = LeftOut(
@@ -159,25 +208,25 @@ def read_slates(dump: Dump) -> LoggedSlates:
         without_share=len(rewarded) - len(used),
         shown_otherwise=len(known) - len(as_drawn),
         baseline=reader.baselines,
-        ruled=reader.ruled,
+        about_new=reader.about_new,
     )
-    # Nothing is taken back here: an index is one item's for the whole log.
-    item_ids = tuple(item_id or "" for item_id in ids)
+    free, ruled = ([one for one in used if (one.allowed is None) is is_free] for is_free in (True, False))
     return LoggedSlates(
-        _slate_log(used, reader.encode(used), n_items),
-        item_ids,
+        _slate_log(free, reader.encode(free), len(reader.items.ids)) if free else _no_slates(used[0]),
+        reader.asked(free),
         left_out,
-        tuple(one.request for one in used),
         reader.imported,
-        reader.others(otherwise, used),
+        reader.others(otherwise, free),
+        RuledSlates(_ruled_log(ruled), reader.asked(ruled)) if ruled else None,
         tuple(flaws),
     )
 
 
-def _nothing_to_evaluate(otherwise: int, baselines: int, ruled: int) -> str:
+def _nothing_to_evaluate(otherwise: int, baselines: int, about_new: int) -> str:
     if not otherwise:
         beside = f"; its {baselines:,} baseline slates are left out" if baselines else ""
-        beside += f"; its {ruled:,} slates under rules are left out" if ruled else ""
+        if about_new:
+            beside += f"; its {about_new:,} slates under rules about new items, or of promised exposures, are left out"
         return f"no slate of the bandit's own in it has a reward{beside}"
     problem = (
         f"no slate has a reward that was shown as drawn: {otherwise:,} have one instead of which another was shown"
@@ -193,7 +242,7 @@ class _Reader:
     def __init__(self, dump: Dump) -> None:
         self.drawn: list[_Drawn] = []
         self.baselines = 0
-        self.ruled = 0
+        self.about_new = 0
         self.imported = 0
         self.items = Items()
         self._encoder: Encoder | None = None
@@ -235,15 +284,18 @@ class _Reader:
                 self._end(recommendation_id, value)
 
     def _take(self, event: Recommended, position: int) -> None:
-        """Take in a slate; one that no policy chose, or that keeps rules, is counted alone."""
+        """Take in a slate; one that no policy chose, or of rules that the log does not tell apart, is counted alone."""
         self._observe(event.request.context)
         if event.recommendation.baseline:
             self.baselines += 1
-        elif event.request.rules or self._settings[-1].rules:  # the store refuses a slate of rules of before
-            self.ruled += 1
+        elif any(is_about_new(one.rule) or isinstance(one.rule, Exposure) for one in self._rules_of(event.request)):
+            self.about_new += 1
         else:
             self._indices[event.recommendation.recommendation_id] = len(self.drawn)
             self.drawn.append(self._draw(event, position))
+
+    def _rules_of(self, request: RecommendationRequest) -> tuple[SlateRule, ...]:
+        return (*self._settings[-1].rules, *request.rules)  # the store refuses a slate of rules of before
 
     def _note_other(self, recommendation_id: str, slate: tuple[str, ...]) -> None:
         index = self._indices.get(recommendation_id)
@@ -259,6 +311,13 @@ class _Reader:
         self.imported += len(event.slates)
         for slate in event.slates:
             self._observe(slate.context)
+
+    def asked(self, drawn: Sequence[_Drawn]) -> AskedRequests:
+        """Return the requests of slates."""
+        # Nothing is taken back here: an index is one item's for the whole log.
+        ids = tuple(item_id or "" for item_id in self.items.ids)
+        size = self._settings[-1].slate_size
+        return AskedRequests(tuple(one.request for one in drawn), _mask(drawn, len(ids)), ids, size)
 
     def encode(self, drawn: Sequence[_Drawn]) -> NDArray[np.float64]:
         """Return the contexts of slates; features as after the last event, and what all share as the last number."""
@@ -298,7 +357,7 @@ class _Reader:
         index = bisect_right(self._since, recommendation.model_version) - 1
         try:
             check_context(self._settings[-1], request.context)
-            eligible = self.items.find_eligible(request.candidates).places
+            eligible, allowed = self._find_showable(request)
             slate = self.items.find_indices(recommendation.slate)
             best = self.items.find_indices(recommendation.best_slate or recommendation.slate)
         except TopkBanditError as error:
@@ -308,7 +367,19 @@ class _Reader:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
         exploration = _exploration_of(self._settings[index], recommendation.observations) if index >= 0 else None
         asked = LoggedRequest(recommendation.recommendation_id, request.context)
-        return _Drawn(position, asked, eligible, slate, best, recommendation.propensity, exploration)
+        return _Drawn(position, asked, eligible, slate, best, recommendation.propensity, exploration, allowed)
+
+    def _find_showable(self, request: RecommendationRequest) -> tuple[NDArray[np.int32], AllowedSlates | None]:
+        """Return the items that could be shown, and the slates of them that rules allow; None for all."""
+        eligible, rules = self.items.find_eligible(request.candidates).places, self._rules_of(request)
+        if not rules:
+            return eligible, None
+        if self.items.catalogue is None:
+            raise CorruptDataError("the snapshot that the file begins with has no features of items, which rules need")
+        catalogue, size = self.items.catalogue, self._settings[-1].slate_size
+        key = (rules, request.candidates)
+        found = catalogue.keep(key, lambda: relax_rules(rules, Candidates(catalogue.table, eligible), size))
+        return found.places.astype(np.int32), None if found.allowed.rules.allow_all else found.allowed
 
     def _end(self, recommendation_id: str, reward: float | None) -> None:
         """Note how a recommendation ended, or that it ended otherwise; one from before the snapshot is in no event."""
@@ -324,24 +395,53 @@ def _exploration_of(settings: BanditSettings, observations: int) -> Exploration:
 
 def _find_odd(known: Sequence[_Drawn], as_drawn: Sequence[_Drawn], n_items: int) -> Iterator[str]:
     """Check the propensities of all slates that are known; yield how their draws, and missing rewards, are odd."""
+    if not known:
+        return
     policy, slates = _policy(known, n_items), _slates(known)
     logged, computed = np.array([one.propensity for one in known]), policy.propensities(slates)
     differs = np.flatnonzero(~np.isclose(logged, computed, rtol=_ROUNDING, atol=0.0))
     if len(differs):
-        first = differs[0]
-        also = f"; {len(differs) - 1:,} more are wrong" if differs[1:].size else ""
-        raise CorruptDataError(
-            f"event {known[first].position}: the slate was logged with the propensity {float(logged[first])!r}; "
-            f"its settings, items and best slate give {float(computed[first])!r}{also}"
-        )
+        raise _other_propensity(known[differs[0]], float(computed[differs[0]]), more=len(differs) - 1)
     yield from find_odd_draws(policy, slates)
-    rewards, positions = [one.reward for one in as_drawn], [one.position for one in as_drawn]
-    of_drawn = policy if len(as_drawn) == len(known) else _policy(as_drawn, n_items)
-    yield from find_odd_rewards(of_drawn, _slates(as_drawn), rewards, positions)
+    if as_drawn:
+        rewards, positions = [one.reward for one in as_drawn], [one.position for one in as_drawn]
+        of_drawn = policy if len(as_drawn) == len(known) else _policy(as_drawn, n_items)
+        yield from find_odd_rewards(of_drawn, _slates(as_drawn), rewards, positions)
 
 
 def _policy(drawn: Sequence[_Drawn], n_items: int) -> LoggingPolicy:
     return LoggingPolicy(_mask(drawn, n_items), np.array([one.best for one in drawn]), *_shares(drawn))
+
+
+def _check_ruled(drawn: Sequence[_Drawn]) -> None:
+    for one, policy in zip(drawn, _policies(drawn), strict=True):
+        places = np.searchsorted(one.eligible, np.array([one.best, one.slate]))
+        if policy.allowed is not None and not keep_rules(policy.allowed.rules, places).all():
+            raise CorruptDataError(f"event {one.position}: a slate breaks a rule of its request or of its bandit")
+        computed = policy.propensity(one.slate)
+        if not math.isclose(one.propensity, computed, rel_tol=_ROUNDING):
+            raise _other_propensity(one, computed)
+
+
+def _policies(drawn: Sequence[_Drawn]) -> list[SlateDistribution]:
+    """Return what slates were drawn from, as the decisions had it."""
+    return [
+        SlateDistribution.of(one.exploration, one.best, one.eligible, one.allowed)
+        for one in drawn
+        if one.exploration is not None
+    ]
+
+
+def _other_propensity(drawn: _Drawn, computed: float, *, more: int = 0) -> CorruptDataError:
+    also = f"; {more:,} more are wrong" if more else ""
+    return CorruptDataError(
+        f"event {drawn.position}: the slate was logged with the propensity {drawn.propensity!r}; "
+        f"its settings, items and best slate give {computed!r}{also}"
+    )
+
+
+def _ruled_log(drawn: Sequence[_Drawn]) -> RuledLog:
+    return RuledLog(tuple(_policies(drawn)), _slates(drawn), np.array([one.reward for one in drawn]))
 
 
 def _slate_log(drawn: Sequence[_Drawn], contexts: NDArray[np.float64], n_items: int) -> SlateLog:
@@ -355,6 +455,13 @@ def _slate_log(drawn: Sequence[_Drawn], contexts: NDArray[np.float64], n_items: 
         near_share=near,
         uniform_share=uniform,
     )
+
+
+def _no_slates(like: _Drawn) -> SlateLog:
+    """Return a log without requests."""
+    slates, none = np.empty((0, len(like.best)), dtype=np.int32), np.empty(0)
+    policy = LoggingPolicy(np.zeros((0, 1), dtype=bool), slates, none, none)
+    return SlateLog(np.empty((0, 1)), policy, slates, none)
 
 
 def _slates(drawn: Sequence[_Drawn]) -> NDArray[np.int32]:

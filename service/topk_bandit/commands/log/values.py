@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.commands.log.verdicts import verdict
+from topk_bandit.commands.log.verdicts import verdict, verdict_of
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evaluation.estimators import balanced, doubly_robust, ips, on_policy, pseudo_inverse, snips
+from topk_bandit.learning.evaluation.estimators import (
+    average_weighted,
+    balanced,
+    doubly_robust,
+    ips,
+    normalise_weighted,
+    on_policy,
+    pseudo_inverse,
+    snips,
+)
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.targets import always, uniform
 
@@ -19,23 +28,36 @@ if TYPE_CHECKING:
     from topk_bandit.commands.log.slates import LoggedSlates
     from topk_bandit.learning.evaluation.estimators import Estimate
     from topk_bandit.learning.evaluation.reward_model import RewardModel
+    from topk_bandit.learning.evaluation.ruled_log import RuledLog
     from topk_bandit.learning.evaluation.slate_log import OtherSlates, SlateLog
     from topk_bandit.learning.evaluation.targets import Target
+    from topk_bandit.learning.evaluation.weights import Weights
 
 __all__ = ["describe"]
 
 _WIDTH = 20
 
 
-def describe(logged: LoggedSlates, asked: Sequence[AskedPolicy]) -> Iterator[str]:
-    """Yield the lines of the table: what was shown, slates drawn uniformly, and the policies that were asked about."""
-    log = logged.log
+def describe(
+    logged: LoggedSlates, asked: Sequence[AskedPolicy], asked_under_rules: Sequence[AskedPolicy] = ()
+) -> Iterator[str]:
+    """Yield the lines of the tables: what was shown, slates drawn uniformly, and the policies that were asked about.
+
+    Requests whose slates were drawn among those that rules allow have tables of their own.
+    """
     yield from _counts(logged)
     yield from (f"warning: {flaw}" for flaw in logged.flaws)
+    if len(logged.log):
+        yield from _tables(logged.log, logged.otherwise, asked)
+    if logged.ruled is not None:
+        yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
+
+
+def _tables(log: SlateLog, otherwise: OtherSlates | None, asked: Sequence[AskedPolicy]) -> Iterator[str]:
     yield from ("", "the slates that were shown", _row("mean reward", on_policy(log)))
-    model = _try_to_learn(log, logged.otherwise)
+    model = _try_to_learn(log, otherwise)
     yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model))
-    for policy in asked:
+    for policy in (one for one in asked if one.could.any()):
         part = log if policy.could.all() else log.part(policy.could)
         missed = len(log) - len(part)
         yield from ("", policy.title + (f", on the {len(part):,} requests that could" if missed else ""))
@@ -44,10 +66,36 @@ def describe(logged: LoggedSlates, asked: Sequence[AskedPolicy]) -> Iterator[str
         yield from _rows(part, always(part, policy.slates), _try_to_learn(part, None) if missed else model)
 
 
+def _tables_under_rules(log: RuledLog, asked: Sequence[AskedPolicy]) -> Iterator[str]:
+    yield from ("", f"under rules: {len(log):,} requests, the slates that were shown", _row("as shown", on_policy(log)))
+    yield from ("", "under rules: slates drawn uniformly of those that rules allow")
+    yield from _weighted_rows(log, log.weights_of_uniform())
+    for policy in (one for one in asked if one.could.any()):
+        part = log if policy.could.all() else log.part(policy.could)
+        slates = part.complete(policy.slates)
+        changed = int((slates != policy.slates).any(axis=1).sum())
+        on_which = f", on the {len(part):,} requests that could" if len(part) < len(log) else ""
+        yield from ("", f"under rules: {policy.title}{on_which}; rules change {changed:,} of its slates")
+        if on_which:
+            yield _row("as shown there", on_policy(part))
+        yield from _weighted_rows(part, part.weights_of(slates))
+
+
+def _weighted_rows(log: RuledLog, weights: Weights) -> Iterator[str]:
+    estimates = {
+        "ips": average_weighted(weights, log.rewards),
+        "snips": normalise_weighted(weights, log.rewards),
+    }
+    for name, estimate in estimates.items():
+        yield _row(name, estimate)
+    narrowest = min(estimates, key=lambda name: estimates[name].high - estimates[name].low)
+    yield f"  by {narrowest}: {verdict_of(on_policy(log), estimates[narrowest])}"
+
+
 def _counts(logged: LoggedSlates) -> Iterator[str]:
     left_out = logged.left_out
-    total = len(logged.log) + sum(left_out)
-    yield f"{total:,} recommendations, {len(logged.log):,} of them evaluated"
+    n_evaluated = len(logged.log) + (0 if logged.ruled is None else len(logged.ruled.log))
+    yield f"{n_evaluated + sum(left_out):,} recommendations, {n_evaluated:,} of them evaluated"
     yield f"{left_out.without_reward:,} without a reward are left out"
     if left_out.without_share:
         yield f"{left_out.without_share:,} drawn with a uniform share of 0 are left out"
@@ -60,9 +108,9 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
     if left_out.baseline:
         why = "the stage, the group or a lack of candidates asked for them"
         yield f"{left_out.baseline:,} baseline slates are left out: {why}"
-    if left_out.ruled:
-        why = "they were drawn among the slates that rules allow, and no policy here keeps rules"
-        yield f"{left_out.ruled:,} slates under rules are left out: {why}"
+    if left_out.about_new:
+        why = "which items were new then, and which slates paid, is not in the log"
+        yield f"{left_out.about_new:,} slates under rules about new items, or of promised exposures, are left out: {why}"
     if logged.imported:
         yield f"{logged.imported:,} imported rows are left out: what else could have been shown is not known"
     if left_out.before_snapshot:

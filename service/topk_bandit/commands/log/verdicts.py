@@ -12,13 +12,25 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
 
-__all__ = ["verdict"]
+__all__ = ["verdict", "verdict_of"]
 
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
+_CANNOT_TELL = "the log can't tell whether it earns more or less than the slates that were shown"
+
+
+def verdict_of(shown: Estimate, narrowest: Estimate) -> str:
+    """Return whether a policy earns more or less than what was shown, or that the log can't tell."""
+    if narrowest.low > shown.high:
+        return "earns more than the slates that were shown"
+    if narrowest.high < shown.low:
+        return "earns less than the slates that were shown"
+    return _CANNOT_TELL
+
+
 def verdict(log: SlateLog, target: Target, shown: Estimate, narrowest: Estimate, model: RewardModel | None) -> str:
-    """Return whether a policy earns more or less than what was shown, or that the log can't tell.
+    """Return whether a policy earns more or less; where the log can't tell, with which exploration it would.
 
     Parameters
     ----------
@@ -27,12 +39,8 @@ def verdict(log: SlateLog, target: Target, shown: Estimate, narrowest: Estimate,
     model
         Of the rewards, by which the exploration is found that would tell; None if there is none.
     """
-    if narrowest.low > shown.high:
-        return "earns more than the slates that were shown"
-    if narrowest.high < shown.low:
-        return "earns less than the slates that were shown"
-    said = "the log can't tell whether it earns more or less than the slates that were shown"
-    if model is None:
+    said = verdict_of(shown, narrowest)
+    if model is None or said != _CANNOT_TELL:
         return said
     missed = float((model.residuals(log) ** 2).mean())
     difference = abs(narrowest.value - shown.value)

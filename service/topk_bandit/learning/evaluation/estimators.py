@@ -19,11 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topk_bandit.learning.evaluation.reward_model import RewardModel
+    from topk_bandit.learning.evaluation.ruled_log import RuledLog
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.evaluation.weights import Weights
 
-__all__ = ["QUANTILE", "Estimate", "balanced", "doubly_robust", "ips", "on_policy", "pseudo_inverse", "snips"]
+__all__ = [
+    "QUANTILE",
+    "Estimate",
+    "average_weighted",
+    "balanced",
+    "doubly_robust",
+    "ips",
+    "normalise_weighted",
+    "on_policy",
+    "pseudo_inverse",
+    "snips",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -43,26 +55,19 @@ class Estimate(NamedTuple):
     high: float
 
 
-def on_policy(log: SlateLog) -> Estimate:
+def on_policy(log: SlateLog | RuledLog) -> Estimate:
     """Return the mean reward of the slates that were shown: what the logging policy earned."""
     return _estimate(float(log.rewards.mean()), float(log.rewards.var()) / len(log))
 
 
 def ips(log: SlateLog, target: Target) -> Estimate:
     """Return the mean of importance weights times rewards: unbiased whatever rewards depend on."""
-    return _average_weighted(log, importance_weights(log, target), log.rewards)
+    return average_weighted(importance_weights(log, target), log.rewards)
 
 
 def snips(log: SlateLog, target: Target) -> Estimate:
     """Return the mean reward by importance weights (Swaminathan and Joachims 2015); NaN if none is above zero."""
-    weights = importance_weights(log, target)
-    total = float(weights.values.sum())
-    if total <= 0.0:
-        return Estimate(np.nan, np.inf, -np.inf, np.inf)
-    value = float(weights.values @ log.rewards) / total
-    residuals = log.rewards - value
-    seen = float(((weights.values * residuals) ** 2).sum()) / total**2
-    return _estimate(value, max(seen, _expected_variance(weights, log.rewards - log.rewards.mean())))
+    return normalise_weighted(importance_weights(log, target), log.rewards)
 
 
 def pseudo_inverse(log: SlateLog, target: Target) -> Estimate:
@@ -71,7 +76,7 @@ def pseudo_inverse(log: SlateLog, target: Target) -> Estimate:
     That is, if the expected reward in each context is a sum over positions of what the item there earns there.
     Swaminathan et al. 2017, "Off-policy evaluation for slate recommendation", Eq. 3.
     """
-    return _average_weighted(log, pseudo_inverse_weights(log, target), log.rewards)
+    return average_weighted(pseudo_inverse_weights(log, target), log.rewards)
 
 
 def doubly_robust(
@@ -90,7 +95,7 @@ def doubly_robust(
     weights
         `importance_weights` or `pseudo_inverse_weights`.
     """
-    missed = _average_weighted(log, weights(log, target), model.residuals(log))
+    missed = average_weighted(weights(log, target), model.residuals(log))
     return _estimate(float(model.expect_target(log, target).mean()) + missed.value, missed.standard_error**2)
 
 
@@ -131,15 +136,25 @@ def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
     return found._replace(low=found.low - gain, high=found.high + gain)
 
 
-def _average_weighted(log: SlateLog, weights: Weights, earned: FloatArray) -> Estimate:
+def average_weighted(weights: Weights, earned: FloatArray) -> Estimate:
     """Return the mean of weights times what was earned; its variance as seen, or as expected if that is more.
 
     A log without the rare slates whose weights are large has a small variance by chance, and no interval of what was
     seen would be wide enough; but how large weights can be is known.
     """
     terms = weights.values * earned
-    seen = float(terms.var()) / len(log)
+    seen = float(terms.var()) / len(earned)
     return _estimate(float(terms.mean()), max(seen, _expected_variance(weights, earned)))
+
+
+def normalise_weighted(weights: Weights, earned: FloatArray) -> Estimate:
+    """Return the mean of what was earned by weights; NaN if none is above zero."""
+    total = float(weights.values.sum())
+    if total <= 0.0:
+        return Estimate(np.nan, np.inf, -np.inf, np.inf)
+    value = float(weights.values @ earned) / total
+    seen = float(((weights.values * (earned - value)) ** 2).sum()) / total**2
+    return _estimate(value, max(seen, _expected_variance(weights, earned - earned.mean())))
 
 
 def _expected_variance(weights: Weights, earned: FloatArray) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, SlateLog
     from topk_bandit.learning.evaluation.targets import Target
 
-__all__ = ["Weights", "importance_weights", "pseudo_inverse_weights"]
+__all__ = ["Weights", "importance_weights", "mean_weight_of_uniform", "pseudo_inverse_weights"]
 
 FloatArray = NDArray[np.float64]
 
@@ -41,14 +41,32 @@ def importance_weights(log: SlateLog, target: Target) -> Weights:
     return Weights(values, second)
 
 
+def mean_weight_of_uniform(
+    each: FloatArray, far: FloatArray, best: FloatArray, near: FloatArray, n_near: NDArray[np.integer]
+) -> FloatArray:
+    """Return the mean weight that a uniform policy gives to a slate that it draws, shape (N,).
+
+    Parameters
+    ----------
+    each
+        One by the number of slates.
+    far
+        The probability of each slate by the uniform share of the log.
+    best, near
+        What b has beside that, and what each of the `n_near` slates near b has, all of shape (N,).
+    """
+    # Each of b, the slates near it, and all others: how many there are by their probability.
+    of_all = each / (best + far) + n_near * each / (near + far)
+    return np.asarray(each * (of_all + np.maximum(1.0 - (1 + n_near) * each, 0.0) / far))
+
+
 def _mean_weight_of_uniform(policy: LoggingPolicy, target: Target) -> FloatArray:
     """Return the mean weight of a slate drawn uniformly, shape (N,)."""
     each = share_of_each(policy.n_eligible, policy.slate_size)
-    far = policy.uniform_share * each
-    # Each of b, the slates near it, and all others: how many there are by their probability.
-    of_all = each / (policy.share_of_best + far) + policy.n_near * each / (policy.share_of_each_near + far)
-    of_all = of_all + np.maximum(1.0 - (1 + policy.n_near) * each, 0.0) / far
-    total = target.uniform_share * each * of_all
+    of_all = mean_weight_of_uniform(
+        each, policy.uniform_share * each, policy.share_of_best, policy.share_of_each_near, policy.n_near
+    )
+    total = target.uniform_share * of_all
     for slates, probabilities in target.lists():
         total = total + probabilities * each / policy.propensities(slates)
     return np.asarray(total)
