@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.rules import SlateRule
     from topk_bandit.learning.allowed_slates import AllowedSlates
+    from topk_bandit.learning.relaxed_rules import Relaxed
 
 __all__ = ["AskedRequests", "LeftOut", "LoggedRequest", "LoggedSlates", "RuledSlates", "read_slates"]
 
@@ -246,6 +247,7 @@ class _Reader:
         self.imported = 0
         self.items = Items()
         self._encoder: Encoder | None = None
+        self._relaxed: dict[tuple[tuple[SlateRule, ...], tuple[str, ...] | None], Relaxed] = {}
         self._indices: dict[str, int] = {}
         self._settings: list[BanditSettings] = []
         self._since: list[int] = []
@@ -272,6 +274,7 @@ class _Reader:
                 self._change_settings(settings, logged.position)
             case ItemsChanged() as change:
                 self.items = self.items.apply(change)
+                self._relaxed = {}
             case Recommended() as event:
                 self._take(event, logged.position)
             case Activated(recommendation_id, shown, True):
@@ -376,9 +379,11 @@ class _Reader:
             return eligible, None
         if self.items.catalogue is None:
             raise CorruptDataError("the snapshot that the file begins with has no features of items, which rules need")
-        catalogue, size = self.items.catalogue, self._settings[-1].slate_size
         key = (rules, request.candidates)
-        found = catalogue.keep(key, lambda: relax_rules(rules, Candidates(catalogue.table, eligible), size))
+        if key not in self._relaxed:  # what is counted for one request is counted for all that are like it
+            candidates = Candidates(self.items.catalogue.table, eligible)
+            self._relaxed[key] = relax_rules(rules, candidates, self._settings[-1].slate_size)
+        found = self._relaxed[key]
         return found.places.astype(np.int32), None if found.allowed.rules.allow_all else found.allowed
 
     def _end(self, recommendation_id: str, reward: float | None) -> None:
