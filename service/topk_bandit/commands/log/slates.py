@@ -196,8 +196,9 @@ def read_slates(dump: Dump) -> LoggedSlates:
     otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
         raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines, reader.about_new))
-    of_free = [[one for one in part if one.allowed is None] for part in (known, as_drawn)]
-    flaws = [*find_flaws(dump.events, reader.first_settings), *_find_odd(*of_free, len(reader.items.ids))]
+    free_known, free_as_drawn = ([one for one in part if one.allowed is None] for part in (known, as_drawn))
+    odd = _find_odd(free_known, free_as_drawn, len(reader.items.ids))
+    flaws = [*find_flaws(dump.events, reader.first_settings), *odd]
     _check_ruled([one for one in known if one.allowed is not None])
     # Slates under rules that are too many to be counted are never drawn uniformly.
     used = [one for one, policy in zip(rewarded, _policies(rewarded), strict=True) if policy.uniform_share > 0.0]

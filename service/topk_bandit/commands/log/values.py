@@ -109,8 +109,8 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         why = "the stage, the group or a lack of candidates asked for them"
         yield f"{left_out.baseline:,} baseline slates are left out: {why}"
     if left_out.about_new:
-        why = "which items were new then, and which slates paid, is not in the log"
-        yield f"{left_out.about_new:,} slates under rules about new items, or of promised exposures, are left out: {why}"
+        what, why = "rules about new items, or of promised exposures", "which items were new, or which slates paid"
+        yield f"{left_out.about_new:,} slates under {what}, are left out: {why}, is not in the log"
     if logged.imported:
         yield f"{logged.imported:,} imported rows are left out: what else could have been shown is not known"
     if left_out.before_snapshot:
