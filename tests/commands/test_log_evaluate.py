@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
