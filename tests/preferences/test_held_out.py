@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.preferences.test_study_models import pool_of, ranked, rated, truth_of
 
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MODELS_OF, AnswerKind, PreferenceModel
 from topk_bandit.preferences import held_out
 from topk_bandit.preferences.designs.optimal import Feedback
@@ -100,6 +101,17 @@ def test_too_few_answers_compare_nothing_and_too_many_are_thinned(monkeypatch: p
     expected = compare_models(PAIRED, pool_of(), answers.take([round(n * 29 / 14 - 0.499) for n in range(15)]))
     assert compare_models(PAIRED, pool_of(), answers) == expected
     assert expected[1] == 15
+
+
+def test_what_would_take_too_long_is_refused_or_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = ranked(truth_of(queries=False), 30)
+    monkeypatch.setattr(held_out, "_MOST_WORK", 20 * 4 * 9.0)
+    assert compare_models(PAIRED, pool_of(), answers)[1] == 20
+    monkeypatch.setattr(held_out, "_MOST_WORK", 1.0)
+    assert compare_models(PAIRED, pool_of(), answers)[1] == 10
+    monkeypatch.setattr(held_out, "MOST_ITEMS_COMPARED", 11)
+    with pytest.raises(InvalidArgumentError, match="compare: models are compared for at most 11 items"):
+        compare_models(PAIRED, pool_of(), answers)
 
 
 def test_ratings_of_single_items_are_compared_too() -> None:

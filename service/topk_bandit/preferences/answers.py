@@ -2,7 +2,7 @@
 
 A full ranking, the choice of one from several, and the better of a pair are one kind of answer: some *places* at the
 top are given out in order, and the items left over are below them in no order. A ranking of m items is its m - 1
-successive choices. Two items can't share a place: who finds items equally good is asked for a rating, or not at all.
+successive choices. Two items can't share a place: `tiers` has answers with ties.
 """
 
 from __future__ import annotations

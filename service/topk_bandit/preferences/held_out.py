@@ -18,6 +18,7 @@ Variance of K-Fold Cross-Validation (2004).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,14 +30,12 @@ from topk_bandit.preferences.study_models import RatedLists, fit
 from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from topk_bandit.preferences.answers import IntArray
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.study_models import StudyAnswers
     from topk_bandit.preferences.utilities import FloatArray
 
-__all__ = ["FEWEST_COMPARED", "FOLDS", "MOST_COMPARED", "compare_models"]
+__all__ = ["FEWEST_COMPARED", "FOLDS", "MOST_COMPARED", "MOST_ITEMS_COMPARED", "compare_models"]
 
 FOLDS = 5
 
@@ -45,6 +44,12 @@ FEWEST_COMPARED = 10
 
 MOST_COMPARED = 2000
 """Of more answers so many are taken, evenly from first to last: every model learns from each `FOLDS` - 1 times."""
+
+MOST_ITEMS_COMPARED = 300
+"""With more, the own parts of items take half an hour to compare."""
+
+_MOST_WORK = 1e8
+"""Rows of answers times squared coordinates: with more, fewer answers are taken."""
 
 _OWN_UNIT = frozenset({PreferenceModel.AGGREGATION_SQUARED, PreferenceModel.STREAM_SQUARED})
 _LARGEST_LOG_UNIT = 5.0
@@ -61,10 +66,14 @@ def compare_models(
     Raises
     ------
     InvalidArgumentError
-        As `study_models.fit` does, but for ``model``.
+        Naming ``compare``: there are more than `MOST_ITEMS_COMPARED` items. Else as `study_models.fit` does, but for
+        ``model``.
     """
-    if len(answers) > MOST_COMPARED:
-        answers = answers.take(np.linspace(0, len(answers) - 1, MOST_COMPARED).astype(np.int64))
+    if pool.n_items > MOST_ITEMS_COMPARED:
+        raise InvalidArgumentError("compare", f"models are compared for at most {MOST_ITEMS_COMPARED} items")
+    most = _find_most(pool, answers)
+    if len(answers) > most:
+        answers = answers.take(np.linspace(0, len(answers) - 1, most).astype(np.int64))
     if len(answers) < FEWEST_COMPARED:
         return (), 0
     questions = _number_questions(answers)
@@ -78,6 +87,14 @@ def compare_models(
     best = max(scores, key=lambda one: float(scores[one].mean()))
     found = [_compare_with_best(model, scores[model], scores[best], questions) for model in scores]
     return tuple(sorted(found, key=lambda one: one.behind)), len(answers)
+
+
+def _find_most(pool: QuestionPool, answers: StudyAnswers) -> int:
+    """Return how many answers are compared at most: fewer where a fit takes long."""
+    lists = answers.lists if isinstance(answers, RatedLists) else answers.answers
+    shown = sum(len(part) if isinstance(part, Sequence) else 1 for one in lists for part in one)
+    work = shown / max(len(answers), 1) * pool.span.rank**2
+    return int(np.clip(_MOST_WORK / max(work, 1.0), FEWEST_COMPARED, MOST_COMPARED))
 
 
 def _number_questions(answers: StudyAnswers) -> IntArray:

@@ -166,7 +166,7 @@ def _learned_from(model: StudyModel) -> list[PastAnswer]:
 
 
 def _explain(error: InvalidArgumentError) -> NotReadyError:
-    if error.field == "model":
+    if error.field in {"model", "compare"}:
         return NotReadyError("MODEL_TOO_SLOW", error.problem)
     return NotReadyError("PREFERENCES_UNDETERMINED", f"the answers do not tell utilities: {error}")
 

@@ -45,7 +45,8 @@ query                    what the items were seen for, in a study with queries
 
 In CSV the parts of a list are separated by |, or it is a list of JSON. A file of PrefLib (.soc, .soi, .toc, .toi) has
 orders and how many people gave each. Other columns are passed over and named; one whose name is nearly that of a
-missing one is an error. The same file again changes nothing; an import that was interrupted goes on where it stopped.
+missing one is an error. The same file again changes nothing, and an import that was interrupted goes on where it
+stopped.
 """
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
+from topk_bandit.preferences.compiled.online import take_steps
 from topk_bandit.preferences.models.comparisons import Loss, check_positive, validate_item_features
 
 if TYPE_CHECKING:
@@ -96,25 +96,17 @@ class Online:
             Naming ``comparisons`` or ``values[c]``, as `fit` does.
         """
         comparisons.check(self.loss, n_items=len(self.features))
-        slope = _squared_slope if self.loss is Loss.SQUARED else _logistic_slope
-        d, last, mean, step = self.features.shape[1], self.last.copy(), self.mean.copy(), self.steps
-        for i, j, value in zip(comparisons.first, comparisons.second, comparisons.values, strict=True):
-            towards = self.features[j] - self.features[i]
-            difference = float(towards @ last[:d] + last[d + j] - last[d + i])
-            size = 2.0 / (self.ridge * step + 2.0 * self.steepest)
-            by_difference = size * slope(difference, float(value))
-            last *= 1.0 - size * self.ridge
-            last[:d] -= by_difference * towards
-            last[d + j] -= by_difference
-            last[d + i] += by_difference
-            step += 1
-            mean += (2.0 / (step + 1.0)) * (last - mean)
-        return replace(self, last=last, mean=mean, steps=step)
-
-
-def _squared_slope(difference: float, value: float) -> float:
-    return 2.0 * (difference - value)
-
-
-def _logistic_slope(difference: float, value: float) -> float:
-    return -value * float(expit(-value * difference))
+        last, mean = self.last.copy(), self.mean.copy()
+        pairs = np.column_stack([comparisons.first, comparisons.second])
+        steps = take_steps(
+            self.loss is Loss.SQUARED,
+            self.features,
+            self.ridge,
+            self.steepest,
+            pairs,
+            comparisons.values,
+            last,
+            mean,
+            self.steps,
+        )
+        return replace(self, last=last, mean=mean, steps=steps)
