@@ -288,7 +288,7 @@ def _answer(question_id: str, answer: GivenAnswer) -> pb.Answer:
         tiers = [pb.Tier(item_ids=texts(f"{path}.tiers", tier)) for tier in answer.tiers]
         return message(pb.Answer, path, question_id=question_id, tiers=pb.TiersAnswer(tiers=tiers))
     if isinstance(answer, BestWorst):
-        ends = message(pb.BestWorstAnswer, path, best_item_id=answer.best, worst_item_id=answer.worst)
+        ends = message(pb.BestWorstAnswer, f"{path}.best_worst", best_item_id=answer.best, worst_item_id=answer.worst)
         return message(pb.Answer, path, question_id=question_id, best_worst=ends)
     if isinstance(answer, Declined):
         if answer.reason not in DECLINE_REASONS.numbers:

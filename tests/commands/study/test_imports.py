@@ -298,6 +298,20 @@ def test_a_bad_answer_of_people_is_named_by_its_column(
     assert client.get_study("ranking").imported_count == 0
 
 
+def test_a_dry_run_shows_answers_of_people_as_they_are_said(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = ["i1", "i2", "i3"]
+    rows: list[dict[str, Any]] = [
+        {"items": shown, "places": [1, 2, 1]},
+        {"items": shown, "best_item": "i2", "worst_item": "i1"},
+        {"items": shown, "declined": "skipped"},
+    ]
+    assert called(server, write(tmp_path / "a.jsonl", rows), "ranking", "--check") == 0
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("i1 = i3 > i2", "i2 > ... > i1", "skipped"))
+
+
 def test_orders_of_preflib_may_have_ties(server: RunningServer, client: Client, tmp_path: Path) -> None:
     path = tmp_path / "votes.toi"
     names = "".join(f"# ALTERNATIVE NAME {number}: i{number}\n" for number in range(1, 5))

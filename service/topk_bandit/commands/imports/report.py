@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from topk_bandit.client import BestWorst, Declined, Tiers
 from topk_bandit.domain.features import Categorical, LabelSet
 from topk_bandit.domain.values import MISSING_WORDS, is_missing, list_hint, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from topk_bandit.client import PastAnswer, PastObservation
+    from topk_bandit.client import GivenAnswer, PastAnswer, PastObservation
     from topk_bandit.domain.errors import InvalidArgumentError
     from topk_bandit.domain.features import FeatureSchema
 
@@ -206,9 +207,22 @@ def first_answers_table(answers: Sequence[PastAnswer]) -> Table:
     """Return the first answers as they will be learned."""
     table = Table("query", "answer", "shown", title="The first answers as they will be learned")
     for one in answers[:ROWS_SHOWN]:
-        answer = ", ".join(one.answer) if isinstance(one.answer, list | tuple) else one.answer
-        _add_row(table, one.query, str(answer), ", ".join(one.shown))
+        _add_row(table, one.query, _describe(one.answer), ", ".join(one.shown))
     return table
+
+
+def _describe(answer: GivenAnswer) -> str:
+    match answer:
+        case Tiers(tiers):
+            return " > ".join(" = ".join(tier) for tier in tiers)
+        case BestWorst(best, worst):
+            return f"{best} > ... > {worst}"
+        case Declined(reason):
+            return str(reason)
+        case list() | tuple():
+            return ", ".join(answer)
+        case _:
+            return str(answer)
 
 
 def _add_row(table: Table, *cells: str) -> None:
