@@ -16,8 +16,8 @@ from tests.bandits.test_answers import SLATE_SIZE, Twins, answer_of, name_of, pl
 from tests.dense_bandit import check_answer, check_moments
 from tests.ruled_shop import KINDS, SCHEMA, Told, check_mended, draw_item, draw_rule, is_entangled, slates_left
 
-from topk_bandit.bandits import recommender
-from topk_bandit.bandits.recommender import choose_slate
+from topk_bandit.bandits import choices
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.showable import Showable
 from topk_bandit.domain.bandits import Kernel, RecommendationRequest, SettingsChanged
 from topk_bandit.domain.errors import NotReadyError
@@ -198,11 +198,11 @@ def count_what_is_pinned_as_chosen(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_rules_of_the_best(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recommender, "find_showable", lambda _model, _request, eligible: Showable(eligible))
+    patch.setattr(choices, "find_showable", lambda _model, _request, eligible: Showable(eligible))
 
 
 def forget_rules_of_baselines(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recommender, "complete_baseline", lambda _model, _request, slate, places: (Showable(places), slate))
+    patch.setattr(choices, "complete_baseline", lambda _model, _request, slate, places: (Showable(places), slate))
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from tests.learning.test_ruled_search import search
 from tests.learning.test_search import bounds, random_posterior
 from tests.long_forms import usual_or_long
 
+from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.bandits.recommender import choose_slate
 from topk_bandit.domain.bandits import (
     BanditCreated,
     BanditSettings,

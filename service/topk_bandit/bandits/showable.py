@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
-from topk_bandit.domain.rules import MAX_RULES, Apart, Count, Exclude, Exposure, Filter, check_rules, describe_rule
+from topk_bandit.domain.rules import (
+    MAX_RULES,
+    Apart,
+    Count,
+    Exclude,
+    Exposure,
+    Filter,
+    check_rules,
+    describe_rule,
+    is_about_new,
+)
 from topk_bandit.learning.id_index import NOWHERE
 from topk_bandit.learning.relaxed_rules import complete_slate, relax_rules
 from topk_bandit.learning.slate_rules import Candidates, compile_rules, keep_rules
@@ -185,7 +195,7 @@ def find_broken_rule(model: Model, request: RecommendationRequest, given: Recomm
     # Only its own items are asked, however many the bandit has: they are a table in the order of the slate.
     shown = Candidates(_catalogue_of(model).table.select(model.items.find_indices(given.slate)))
     for rule in rules:
-        is_excused = describe_rule(rule) in given.relaxed or bool(_novelty_of(rule))
+        is_excused = describe_rule(rule) in given.relaxed or is_about_new(rule)
         if not (is_excused or _keeps(rule, shown)):
             return rule
     return None
