@@ -79,6 +79,7 @@ ROOMS: Mapping[str, str] = {
     "domain/filters.py": "domain/test_filters",
     "bandits/showable.py": "bandits/test_rules bandits/test_repeated_rules",
     "bandits/absences.py": "bandits/test_rules",
+    "bandits/exposures.py": "bandits/test_exposures",
     "bandits/catalogue.py": "bandits/test_catalogue bandits/test_rules",
     "bandits/log_retention.py": "bandits/test_log_retention bandits/test_cold_writer",
     "bandits/cold_writer.py": "bandits/test_cold_writer",
@@ -104,7 +105,7 @@ ROOMS: Mapping[str, str] = {
         bandits/test_selection bandits/test_reward_times bandits/test_item_values bandits/test_stages""",
     "bandits/choices.py": """
         bandits/test_answers bandits/test_recommender bandits/test_candidates bandits/test_features
-        bandits/test_stages bandits/test_replay bandits/test_shadow_shops bandits/test_rules""",
+        bandits/test_stages bandits/test_replay bandits/test_shadow_shops bandits/test_rules bandits/test_exposures""",
     "bandits/batches.py": "bandits/test_batches",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates

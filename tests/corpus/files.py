@@ -232,7 +232,7 @@ REFUSED = {
         "# NUMBER VOTERS: 2\n# NUMBER VOTERS: 1\n# ALTERNATIVE NAME 1: tea\n1: 1\n",
         "line 2: says that there are 1 voters, and before that there are 2",
     ),
-    "ties.toc": ("# ALTERNATIVE NAME 1: tea\n1: {1},2\n", "has items of equal rank"),
+    "unnamed.toc": ("# ALTERNATIVE NAME 1: tea\n1: {1},2\n", "there is no item '2'"),
     "cut.soc": ("# NUMBER VOTERS: 2\n# ALTERNATIVE NAME 1: tea\n# ALTERNATIVE NAME 2: milk\n1: 1,2\n", "it may be cut"),
     "old.soc": ("2\n1,tea\n2,milk\n", "has the form of before 2022"),
 }
