@@ -12,7 +12,15 @@ from tests.bandits.harness import LIMITS
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.exposures import MOST_AHEAD, MOST_OWED, NOTHING_PROMISED, Promise
+from topk_bandit.bandits.exposures import (
+    NOTHING_PROMISED,
+    Exposures,
+    Promise,
+    can_pay,
+    describe_exposures,
+    find_unpaid,
+    rules_that_pay,
+)
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import (
@@ -33,7 +41,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Categorical, Feature, Features
-from topk_bandit.domain.rules import Count, Exclude, Exposure, Group, SlateRule
+from topk_bandit.domain.rules import Count, Exclude, Exposure, ExposureStats, Group, SlateRule
 from topk_bandit.domain.stages import Stage
 from topk_bandit.store.data_versions import NEWEST
 
@@ -130,10 +138,10 @@ def test_what_is_owed_is_a_queue_with_bounds() -> None:
         assert queue.owed == pytest.approx(owed)
     for _ in range(5_000):
         queue = queue.after(is_shown=False)
-    assert queue.owed == MOST_OWED
+    assert queue.owed == 1000.0
     for _ in range(5_000):
         queue = queue.after(is_shown=True)
-    assert (queue.owed, queue.slates, queue.shown) == (-MOST_AHEAD, 10_004, 5_002)
+    assert (queue.owed, queue.slates, queue.shown) == (-20.0, 10_004, 5_002)
 
 
 def test_propensities_of_slates_that_pay_are_those_of_the_slates_with_an_item_of_the_group() -> None:
@@ -213,3 +221,43 @@ def test_a_request_promises_nothing() -> None:
     shop = Shop()
     with pytest.raises(InvalidArgumentError, match=r"rules\[0\]\.exposure: is a rule of a bandit"):
         choose_slate(shop.model, RecommendationRequest("r", (1.0, 0.0), None, rules=(promise(0.5),)))
+
+
+def owing(*owed: float) -> Exposures:
+    rules = (Exposure(Group(item_ids=(f"i{n}",)), 0.1) for n in range(len(owed)))
+    return Exposures(tuple(Promise(rule, 9, 4, one) for rule, one in zip(rules, owed, strict=True)))
+
+
+@pytest.mark.parametrize(("owed", "is_owed"), [((), False), ((0.0, -1.0), False), ((0.5, -1.0), True)])
+def test_something_is_owed_as_soon_as_any_promise_is(owed: tuple[float, ...], *, is_owed: bool) -> None:
+    assert owing(*owed).is_anything_owed is is_owed
+
+
+def test_a_slate_pays_for_what_is_owed_and_what_it_does_not_show() -> None:
+    exposures, items = owing(0.5, 0.0, 2.0, 1.0), Shop().model.items
+    first, _, third, fourth = exposures.promises
+    assert find_unpaid(exposures, ("i4", "i5"), items) == (first, third, fourth)
+    assert find_unpaid(exposures, ("i2", "i5"), items) == (first, fourth)
+    assert find_unpaid(exposures, ("i2", "gone"), items) == (first, third, fourth)
+    assert rules_that_pay((first, third)) == (
+        SlateRule(Count(Group(item_ids=("i0",)), least=1)),
+        SlateRule(Count(Group(item_ids=("i2",)), least=1)),
+    )
+    assert can_pay((first, third), 0.1 * 4.0 * 2.5, spread=4.0)
+    assert not can_pay((first, third), 0.1 * 4.0 * 2.5 + 1e-9, spread=4.0)
+
+
+def test_a_promise_is_described_as_it_was_kept() -> None:
+    assert describe_exposures(owing(0.5, -2.0)) == (
+        ExposureStats("at least 0.1 of all slates show one of i0", 9, 4, 0.5),
+        ExposureStats("at least 0.1 of all slates show one of i1", 9, 4, -2.0),
+    )
+
+
+def test_where_features_of_items_are_unknown_nothing_is_counted_and_none_is_shown() -> None:
+    shop, exposures = Shop(), owing(0.5)
+    unknown = replace(shop.model.items, catalogue=None)
+    given = shop.visit(0)
+    recommended = LoggedEvent(9, 1, Recommended(shop.asked, given))
+    assert exposures.after(recommended, unknown) is exposures
+    assert find_unpaid(exposures, ("i0", "i1"), unknown) == exposures.promises
