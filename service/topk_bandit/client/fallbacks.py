@@ -8,8 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from topk_bandit.client.breakers import Breaker
-from topk_bandit.client.errors import ClientError, is_final
-from topk_bandit.client.values import Recommendation, Source
+from topk_bandit.client.errors import ClientError, ErrorDetails, Unavailable, Unexpected, is_final
+from topk_bandit.client.rules import allowed_of
+from topk_bandit.client.values import PagePlacement, Recommendation, SlatePage, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,17 +72,61 @@ class Fallbacks:
     def came(self, bandit: str, slate: Recommendation) -> Recommendation:
         """Note a slate of the service, and return it."""
         self._breaker.note(answered=True)
-        with self._lock:
-            self._sources[slate.source] += 1
-            self._sizes[bandit] = len(slate.items)
-        return slate
+        return self._served(bandit, slate)
 
     def instead(
         self, bandit: str, ranking: Sequence[str], *, size: int | None, error: Exception | None
     ) -> Recommendation:
         """Return the shop's own slate, because of an error, or because the service was not asked."""
+        self._heard(error)
+        return self._own(bandit, ranking, size=size, error=error)
+
+    def page_came(self, placements: Sequence[object], page: SlatePage) -> SlatePage:
+        """Note a page of the service, and return it with own rankings where a slate is missing."""
+        self._breaker.note(answered=True)
+        has_id = any(isinstance(one, Recommendation) and one.id for one in page.slates)
+        return SlatePage(page.id if has_id else "", self._fill(placements, page.slates))
+
+    def page_instead(self, placements: Sequence[object], *, error: Exception | None) -> SlatePage:
+        """Return a page of own rankings, because of an error, or because the service was not asked."""
+        self._heard(error)
+        return SlatePage("", self._fill(placements, [error] * len(placements)))
+
+    def _fill(
+        self, placements: Sequence[object], slates: Sequence[Recommendation | Exception | None]
+    ) -> tuple[Recommendation | ClientError, ...]:
+        """Return slates with own rankings where one is missing, which leave out what the page shows elsewhere.
+
+        That is what the service shows, whatever its place, and what own rankings before it do.
+        """
+        shown = {item for one in slates if isinstance(one, Recommendation) for item in one.items}
+        filled: list[Recommendation | ClientError] = []
+        for placement, slate in zip(placements, slates, strict=True):
+            if not isinstance(placement, PagePlacement):  # nothing says what to show, and no page breaks by it
+                filled.append(_error_instead(slate if isinstance(slate, Exception) else None))
+            elif isinstance(slate, Recommendation):
+                filled.append(self._served(placement.bandit, slate))
+            elif placement.fallback is None:
+                filled.append(_error_instead(slate))
+            else:
+                left = dict.fromkeys(allowed_of(placement.fallback, placement.rules))
+                ranking = [item for item in left if item not in shown]
+                own = self._own(placement.bandit, ranking, size=placement.fallback_size, error=slate)
+                shown.update(own.items)
+                filled.append(own)
+        return tuple(filled)
+
+    def _heard(self, error: Exception | None) -> None:
         if error is not None:
             self._breaker.note(answered=_is_mistake(error))
+
+    def _served(self, bandit: str, slate: Recommendation) -> Recommendation:
+        with self._lock:
+            self._sources[slate.source] += 1
+            self._sizes[bandit] = len(slate.items)
+        return slate
+
+    def _own(self, bandit: str, ranking: Sequence[str], *, size: int | None, error: Exception | None) -> Recommendation:
         reason = _OPEN if error is None else _reason(error)
         bandit = _name_of(bandit)
         with self._lock:
@@ -92,6 +137,15 @@ class Fallbacks:
         if first and error is not None:
             _tell(bandit, error)
         return _own_slate(_cut(tuple(ranking), size))
+
+
+def _error_instead(error: Exception | None) -> ClientError:
+    """Return the error in the place of a slate that has no fallback."""
+    if isinstance(error, ClientError):
+        return error
+    if error is None:
+        return Unavailable(ErrorDetails("UNAVAILABLE", "the service did not answer the calls before", reason=_OPEN))
+    return Unexpected(ErrorDetails("UNKNOWN", f"{type(error).__name__}: {error}"))
 
 
 def _is_mistake(error: Exception) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from topk_bandit.client.arguments import texts
+from topk_bandit.client.arguments import several, texts
 from topk_bandit.client.base import CHANNEL_OPTIONS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.connections import Connections
@@ -312,8 +312,9 @@ class Client(Studies, Operators):
     ) -> SlatePage:
         """Return the slates of a page, none with an item that another one shows.
 
-        A placement that is refused has its error in the place of its slate, and stops no other. Each slate is rewarded
-        by itself, or all of them by `reward_page`.
+        A placement that is refused has its fallback in the place of its slate, or else its error, and stops no other.
+        Each slate is rewarded by itself, or all of them by `reward_page`. Where any placement has a fallback nothing is
+        raised: whatever goes wrong, the page is there within `timeout`, or else the client's `fallback_timeout`.
 
         Parameters
         ----------
@@ -325,10 +326,24 @@ class Client(Studies, Operators):
         page_id
             The same id, with the same placements, gives the same slates again; None makes a new id.
         """
-        asked = self._operations.recommend_page(
-            placements, context=context, features=features, group_key=group_key, page_id=page_id
+        places = several("placements", placements)
+        asked = partial(
+            self._operations.recommend_page,
+            places,
+            context=context,
+            features=features,
+            group_key=group_key,
+            page_id=page_id,
         )
-        return self._run(asked, timeout)
+        if all(getattr(one, "fallback", None) is None for one in places):
+            return self._fallbacks.page_came(places, self._run(asked(), timeout))
+        if not self._fallbacks.asks():
+            return self._fallbacks.page_instead(places, error=None)
+        try:
+            page = self._run(asked(), self._fallback_timeout if timeout is None else timeout)
+        except Exception as error:  # noqa: BLE001, a page that has a fallback never breaks
+            return self._fallbacks.page_instead(places, error=error)
+        return self._fallbacks.page_came(places, page)
 
     def reward_page(
         self,

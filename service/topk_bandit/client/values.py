@@ -202,9 +202,17 @@ class SlateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePlacement(SlateRequest):
-    """One of the slates of a page; without a context, features and a group key of its own it has those of the page."""
+    """One of the slates of a page; without a context, features and a group key of its own it has those of the page.
+
+    Attributes
+    ----------
+    fallback, fallback_size
+        As for `Client.recommend`: what is shown where its slate does not come, but for what the page shows elsewhere.
+    """
 
     bandit: str
+    fallback: Sequence[str] | None = None
+    fallback_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +222,7 @@ class SlatePage:
     Attributes
     ----------
     id
-        What one reward for all of them is posted for.
+        What one reward for all of them is posted for; empty where each is the shop's own.
     slates
         A slate for each placement, in their order, or the error that is in its place.
     """
