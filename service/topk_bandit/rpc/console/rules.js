@@ -7,7 +7,8 @@ import { count, instant, number } from "./figures.js";
 const NO_CHANGES = "Nothing can be changed here, since the service has no keys: topk-bandit bandits update BANDIT --rules FILE.";
 
 // What is left out is what the service takes for nothing. No item at most is something.
-const isSaid = ([name, value]) => name === "atMost" || ![false, 0, ""].includes(value);
+const isEmpty = (value) => [false, 0, ""].includes(value) || (Array.isArray(value) && !value.length);
+const isSaid = ([name, value]) => name === "atMost" || !isEmpty(value);
 
 function shortened(value) {
   if (Array.isArray(value)) return value.map(shortened);
