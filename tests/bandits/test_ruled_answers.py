@@ -156,7 +156,7 @@ def live(shop: RuledTwins, rounds: int = 40) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, ""], ids=lambda kind: kind or "mixed")
-@pytest.mark.parametrize("n_items", [6, 7])
+@pytest.mark.parametrize("n_items", [pytest.param(6, marks=pytest.mark.slow), 7])
 def test_each_answer_under_rules_is_the_textbooks(kind: str, n_items: int) -> None:
     shop = RuledTwins.of(n_items, kind)
     live(shop)

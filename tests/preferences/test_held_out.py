@@ -122,6 +122,7 @@ def test_ratings_of_single_items_are_compared_too() -> None:
     assert all(np.isfinite(score.log_probability) for score in scores)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_repeated_studies() -> None:
     """Over studies of new people about the same lists, the mean differs by about what one study says."""
     truth = truth_of(queries=False)

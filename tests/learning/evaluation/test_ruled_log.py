@@ -78,6 +78,7 @@ def test_items_that_rules_leave_out_and_slates_that_never_come_are_refused() -> 
         RuledLog((policy,), ruled.slates[:1], np.zeros(1)).weights_of_uniform()
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
     """Of logs of 400 requests under several rules at once, with rewards that are no sums over positions."""
     rng, n_logs, n_requests = np.random.default_rng(2), 300, 400
