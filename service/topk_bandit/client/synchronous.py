@@ -147,6 +147,23 @@ class Client(Studies, Operators):
     ) -> None:
         self.close()
 
+    def _run_or_fall_back(
+        self,
+        asked: Callable[[], Operation[T]],
+        timeout: float | None,
+        *,
+        came: Callable[[T], T],
+        instead: Callable[..., T],
+    ) -> T:
+        """Return what came in time, or what is shown instead of it: a page that has a fallback never breaks."""
+        if not self._fallbacks.asks():
+            return instead(error=None)
+        try:
+            answer = self._run(asked(), self._fallback_timeout if timeout is None else timeout)
+        except Exception as error:  # noqa: BLE001, whatever goes wrong
+            return instead(error=error)
+        return came(answer)
+
     def _run(self, operation: Operation[T], timeout: float | None) -> T:
         attempts, call = self._attempts(operation, timeout), self._connections.call
         while True:
@@ -258,16 +275,11 @@ class Client(Studies, Operators):
             rules=rules,
             explain=explain,
         )
+        came = partial(self._fallbacks.came, bandit)
         if fallback is None:
-            return self._fallbacks.came(bandit, self._run(asked(), timeout))
-        own = partial(self._fallbacks.instead, bandit, allowed_of(fallback, rules), size=fallback_size)
-        if not self._fallbacks.asks():
-            return own(error=None)
-        try:
-            slate = self._run(asked(), self._fallback_timeout if timeout is None else timeout)
-        except Exception as error:  # noqa: BLE001, a page that has a fallback never breaks
-            return own(error=error)
-        return self._fallbacks.came(bandit, slate)
+            return came(self._run(asked(), timeout))
+        instead = partial(self._fallbacks.instead, bandit, allowed_of(fallback, rules), size=fallback_size)
+        return self._run_or_fall_back(asked, timeout, came=came, instead=instead)
 
     def recommend_batch(
         self,
@@ -335,15 +347,11 @@ class Client(Studies, Operators):
             group_key=group_key,
             page_id=page_id,
         )
+        came = partial(self._fallbacks.page_came, places)
         if all(getattr(one, "fallback", None) is None for one in places):
-            return self._fallbacks.page_came(places, self._run(asked(), timeout))
-        if not self._fallbacks.asks():
-            return self._fallbacks.page_instead(places, error=None)
-        try:
-            page = self._run(asked(), self._fallback_timeout if timeout is None else timeout)
-        except Exception as error:  # noqa: BLE001, a page that has a fallback never breaks
-            return self._fallbacks.page_instead(places, error=error)
-        return self._fallbacks.page_came(places, page)
+            return came(self._run(asked(), timeout))
+        instead = partial(self._fallbacks.page_instead, places)
+        return self._run_or_fall_back(asked, timeout, came=came, instead=instead)
 
     def reward_page(
         self,
