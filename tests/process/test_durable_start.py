@@ -38,7 +38,8 @@ def test_a_start_waits_for_the_replicas_of_its_class(caplog: pytest.LogCaptureFi
             await until_async(lambda: caplog.messages or task.done(), what="it waits")
             assert not task.done()
             await asyncio.to_thread(client.replicaof, "127.0.0.1", primary.port)
-            connected = await asyncio.wait_for(task, PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                connected = await task
             assert connected is not None
             store, _ = connected
             assert (await store.check()).shortages == ()

@@ -185,7 +185,8 @@ def test_when_all_give_up_the_next_one_is_not_forgotten() -> None:
     async def play() -> None:
         async with desk() as made:
             await request_and_give_up(made, 3, slice(1, None))
-            await asyncio.wait_for(made.request("later"), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await made.request("later")
             assert made.order == ["0", "later"]
 
     asyncio.run(play())

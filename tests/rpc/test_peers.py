@@ -370,6 +370,28 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     os.waitpid(process.pid, os.WUNTRACED)
 
 
+def test_a_worker_stops_looking_for_its_peers_at_any_step_of_the_loop(folder: Path) -> None:
+    paths = [str(folder / "1"), str(folder / "2")]
+
+    async def stop_after(steps: int) -> bool:
+        view = Peers(1, paths, hooks=Heard())
+        await view.__aenter__()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        was_found = all_are_found(view)
+        stopping = asyncio.create_task(view.__aexit__(None, None, None))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert stopping.done(), f"after {steps} steps"
+        return was_found
+
+    async def scene() -> None:
+        async with peer_server(folder / "2", Owner()):
+            assert {await stop_after(steps) for steps in range(40)} == {False, True}
+
+    asyncio.run(scene())
+
+
 def test_an_owner_that_hangs_is_left_and_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "SILENT_SECONDS", 1.0)
     heard = Heard()
@@ -384,7 +406,8 @@ def test_an_owner_that_hangs_is_left_and_found_again(folder: Path, monkeypatch: 
 
             async def is_left() -> bool:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(ask_for_history(view, bandit_of(2)), 0.1)  # nobody waits for long
+                    async with asyncio.timeout(0.1):  # nobody waits for long
+                        await ask_for_history(view, bandit_of(2))
                 return view.owns(bandit_of(2))
 
             await until_async(is_left, what="it is left")

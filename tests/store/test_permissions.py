@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from tests.contracts.harness import LEAST_RIGHTS, RedisStores, listening
 from tests.contracts.samples import NAME, SETTINGS, recommendation, request
 from tests.servers import redis_binary, running_server, valkey_binary
+from tests.waiting import PATIENCE
 
 from topk_bandit.domain.durability import FSYNC
 from topk_bandit.domain.errors import ConfigurationError, NotPermittedError, TopkBanditError
@@ -133,5 +134,10 @@ def test_waits_are_needed_for_their_class(server: RunningServer) -> None:
 def test_a_start_ends_with_what_is_refused(server: RunningServer, refused: str) -> None:
     settings = Settings(redis_url=server.url_of_a_user(*ALL, refused))
     metrics = Metrics(CollectorRegistry(), methods=())
+
+    async def start() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await _connect(settings, settings.redis_url or "", asyncio.Event(), metrics)
+
     with pytest.raises(ConfigurationError, match=f"[Tt]he store's user .*{refused[1:]}"):
-        asyncio.run(asyncio.wait_for(_connect(settings, settings.redis_url or "", asyncio.Event(), metrics), 10))
+        asyncio.run(start())

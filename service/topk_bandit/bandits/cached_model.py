@@ -88,7 +88,8 @@ class CachedModel:
         """
         if not self._woken.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), timeout=self._find_pause(clock_ms))
+                async with asyncio.timeout(self._find_pause(clock_ms)):
+                    await self._woken.wait()
         woken = self._woken.is_set()
         self._woken.clear()
         return woken

@@ -234,7 +234,8 @@ async def _connect(
                 _log.warning("waiting for the store: %s", error)
             waits = True
             with suppress(TimeoutError):
-                await asyncio.wait_for(stopped.wait(), error.retry_after)
+                async with asyncio.timeout(error.retry_after):
+                    await stopped.wait()
         else:
             if waits:
                 _log.warning("the store is there")

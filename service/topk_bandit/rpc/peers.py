@@ -263,9 +263,13 @@ class Peers:
         method
             One of `ASKED_OF_ALL`.
         """
-        there = [one for one in self._others.values() if one.is_there]
-        asked = (asyncio.wait_for(one.ask(method, "", request), SILENT_SECONDS) for one in there)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+
+        async def ask(one: _Peer) -> Message:
+            async with asyncio.timeout(SILENT_SECONDS):
+                return await one.ask(method, "", request)
+
+        there = (one for one in self._others.values() if one.is_there)
+        answers = await asyncio.gather(*map(ask, there), return_exceptions=True)
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     def _note(self, outcome: str) -> None:
@@ -358,7 +362,8 @@ class _Peer:
         began, self._signed = self._clock(), asyncio.Event()
         write_frame(writer, Asked(next(self._numbers), _SIGN_OF_LIFE, "", "", b"").pack())
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._signed.wait(), SILENT_SECONDS)
+            async with asyncio.timeout(SILENT_SECONDS):
+                await self._signed.wait()
         if self._heard_at < began:
             self._leave()
 

@@ -20,7 +20,8 @@ def test_a_day_passes_at_once_and_in_order() -> None:
 
         await asyncio.gather(sleeper("late", 86_400.0), sleeper("early", 0.5))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), 10.0)
+            async with asyncio.timeout(10.0):
+                await asyncio.Event().wait()
         return [*seen, ("end", loop.time())]
 
     began = time.monotonic()

@@ -125,7 +125,8 @@ class Line:
         if not self._happens(trouble.call_lost):
             loop.call_later(self._travel(), self._arrive, method, given, named, reply)
         try:
-            outcome = await asyncio.wait_for(reply, TIMEOUT_SECONDS)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                outcome = await reply
         except TimeoutError:
             raise UnavailableError("the store is away: no reply") from None
         if method == "read_log":

@@ -61,7 +61,8 @@ class Subscription:
                 if not self._closed.is_set():
                     self._silence.note_failure(error)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await self._closed.wait()
             delay = min(2 * delay, _LONGEST_DELAY)
 
     async def close(self) -> None:
