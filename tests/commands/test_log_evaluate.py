@@ -20,7 +20,8 @@ from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import Dump, lines, parse_lines, read_parts
-from topk_bandit.commands.log.slates import LeftOut, read_slates
+from topk_bandit.commands.log.slates import LeftOut, LoggedSlates, read_slates
+from topk_bandit.commands.log.values import describe
 from topk_bandit.domain.bandits import (
     Activated,
     Aggregation,
@@ -37,17 +38,17 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.rules import Count, Group, Pin, SlateRule
-from topk_bandit.learning.evaluation.estimators import average_weighted, ips
+from topk_bandit.learning.evaluation.estimators import average_weighted, cascade, ips
 from topk_bandit.learning.evaluation.targets import uniform
 from topk_bandit.store.log import RecordStatus, Snapshot
 from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.bandits.harness import Worker
 
-    from topk_bandit.domain.bandits import Event, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import Event, ItemValues, Recommendation, RecommendationRequest
     from topk_bandit.learning.evaluation.estimators import Estimate
     from topk_bandit.store.log import Store
 
@@ -209,6 +210,32 @@ def test_what_could_be_shown_and_what_it_earned_is_read_from_the_log() -> None:
     where = log.policy.places(log.slates)
     assert min(where[0].sum(), where[1].sum(), (~where[0] & ~where[1]).sum()) >= 40
     assert len(behind(traded().dump)) == 40
+
+
+@pytest.mark.slow
+def test_outcomes_that_add_up_to_the_rewards_make_a_cascade() -> None:
+    def with_values(parts: Callable[[float], ItemValues]) -> LoggedSlates:
+        events = [
+            replace(one, event=replace(one.event, item_values=parts(one.event.value)))
+            if isinstance(one.event, Rewarded)
+            else one
+            for one in traded().dump.events
+        ]
+        return read_slates(replace(traded().dump, events=tuple(events)))
+
+    both = with_values(lambda value: (0.3 * value, 0.7 * value))
+    assert both.outcomes is not None
+    np.testing.assert_allclose(both.outcomes, np.outer(both.log.rewards, (0.3, 0.7)))
+    one = with_values(lambda value: (None, value))
+    assert one.outcomes is not None
+    np.testing.assert_allclose(one.outcomes, np.outer(one.log.rewards, (0.0, 1.0)))
+    assert with_values(lambda value: (value, 1.0)).outcomes is None
+    assert read_slates(traded().dump).outcomes is None
+    rows = [line for line in describe(both, []) if line.startswith("  cascade")]
+    found = cascade(both.log, uniform(both.log), both.outcomes)
+    assert len(rows) == 1
+    assert f"{found.value:#.4g}" in rows[0]
+    assert not [line for line in describe(read_slates(traded().dump), []) if "cascade" in line]
 
 
 def test_defaults_are_rewards_and_other_ends_are_none() -> None:

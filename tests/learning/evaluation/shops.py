@@ -85,8 +85,11 @@ class Shop(NamedTuple):
     noise: float
 
     def expected(self, contexts: np.ndarray, slates: Rankings) -> np.ndarray:
-        k = slates.shape[1]
-        return np.einsum("ajc,ac->a", self.effects[np.arange(k), slates], contexts)
+        return self.parts(contexts, slates).sum(axis=1)
+
+    def parts(self, contexts: np.ndarray, slates: Rankings) -> np.ndarray:
+        """Return what the item at each position is expected to earn, shape (a, k)."""
+        return np.einsum("ajc,ac->aj", self.effects[np.arange(slates.shape[1]), slates], contexts)
 
     def best(self, contexts: np.ndarray, eligible: np.ndarray, effects: np.ndarray) -> Rankings:
         """Return slates that are the best position by position, of the eligible items, by some effects."""

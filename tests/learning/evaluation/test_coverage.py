@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from topk_bandit.learning.evaluation.estimators import Estimate, balanced, doubly_robust, ips, pseudo_inverse, snips
+from topk_bandit.learning.evaluation.estimators import (
+    Estimate,
+    balanced,
+    cascade,
+    doubly_robust,
+    ips,
+    pseudo_inverse,
+    snips,
+)
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.targets import always, make_target, uniform
 from topk_bandit.learning.evaluation.weights import importance_weights
@@ -17,7 +25,7 @@ from topk_bandit.learning.evaluation.weights import importance_weights
 from .shops import logged, small_shop
 
 RUNS, COUNT = 40, 2000
-ESTIMATORS = ("ips", "snips", "pseudo-inverse", "dr-ips", "dr-pi", "balanced")
+ESTIMATORS = ("ips", "snips", "cascade", "pseudo-inverse", "dr-ips", "dr-pi", "balanced")
 TARGETS = ("uniform", "fixed", "contextual", "between")
 
 
@@ -44,7 +52,8 @@ def runs() -> dict[str, list[Run]]:
         worth = np.einsum("jic,ac->aji", shop.effects, contexts)
         of_uniform = np.where(eligible[:, None, :], worth, 0.0).sum(axis=(1, 2)).mean() / 5
         of_fixed, of_contextual, of_best = (shop.expected(contexts, one).mean() for one in (fixed, contextual, best))
-        model = learn_rewards(log)
+        model, outcomes = learn_rewards(log), shop.parts(contexts, log.slates)
+        outcomes[:, 0] += log.rewards - outcomes.sum(axis=1)
         asked = (
             (uniform(log), of_uniform),
             (always(log, fixed), of_fixed),
@@ -58,6 +67,7 @@ def runs() -> dict[str, list[Run]]:
             estimates = (
                 ips(log, target),
                 snips(log, target),
+                cascade(log, target, outcomes),
                 pseudo_inverse(log, target),
                 doubly_robust(log, target, model, importance_weights),
                 doubly_robust(log, target, model),
@@ -87,6 +97,7 @@ def width(target: str, estimator: str) -> float:
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_assumed_makes_intervals_narrower(target: str) -> None:
     assert width(target, "pseudo-inverse") < width(target, "ips")
+    assert width(target, "cascade") < width(target, "ips")
     assert width(target, "dr-pi") < width(target, "pseudo-inverse")
     assert width(target, "dr-ips") < width(target, "ips")
 

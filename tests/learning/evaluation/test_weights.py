@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evaluation.estimators import doubly_robust, ips, pseudo_inverse, snips
+from topk_bandit.learning.evaluation.estimators import cascade, doubly_robust, ips, pseudo_inverse, snips
 from topk_bandit.learning.evaluation.exploration import expected_margin
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.slate_log import SlateLog, slate_log
@@ -91,6 +93,44 @@ def test_estimates_are_unbiased(every: Enumerated, kind: str) -> None:
     importance, inverse = importance_weights(log, target).values, pseudo_inverse_weights(log, target).values
     assert every.chances @ (importance * any_rewards) == pytest.approx(wanted @ any_rewards)
     assert every.chances @ (inverse * additive) == pytest.approx(wanted @ additive)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cascade_weighs_each_position_by_what_is_shown_down_to_it(every: Enumerated, kind: str) -> None:
+    log, target, k = every.log, target_of(every.log, kind), every.log.slates.shape[1]
+    wanted = target_chances(target, log.slates)
+    ratios = np.empty((len(log), k))
+    for row, slate in enumerate(log.slates):
+        for place in range(k):
+            alike = (log.slates[:, : place + 1] == slate[: place + 1]).all(axis=1)
+            ratios[row, place] = wanted[alike].sum() / every.chances[alike].sum()
+    # What an item earns depends on those above it, in any way.
+    rng, worth = np.random.default_rng(3), {}
+    outcomes = np.array(
+        [
+            [worth.setdefault(tuple(slate[: place + 1]), rng.normal()) for place in range(k)]
+            for slate in log.slates.tolist()
+        ]
+    )
+    log = replace(log, rewards=outcomes.sum(axis=1))
+    for place in range(k):
+        weights = importance_weights(log.first(place + 1), target.first(place + 1))
+        np.testing.assert_allclose(weights.values, ratios[:, place], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(weights.second_moments, every.chances @ ratios[:, place] ** 2, rtol=1e-10)
+    terms = (ratios * outcomes).sum(axis=1)
+    assert every.chances @ terms == pytest.approx(wanted @ log.rewards)
+    found = cascade(log, target, outcomes)
+    assert found.value == pytest.approx(terms.mean())
+    products = every.chances @ (ratios[:, :, None] * ratios[:, None, :]).reshape(len(log), -1)
+    expected = (products.reshape(k, k) * (outcomes.T @ outcomes)).sum() / len(log)
+    assert found.standard_error**2 * len(log) == pytest.approx(max(terms.var(), expected))
+
+
+def test_outcomes_that_are_not_the_rewards_are_refused() -> None:
+    log, _ = enumerated(5, [0, 2, 3, 4], [2, 0])
+    for outcomes in (np.ones((len(log), 2)), np.zeros((len(log), 3)), np.full((len(log), 2), np.nan)):
+        with pytest.raises(InvalidArgumentError, match="outcomes"):
+            cascade(log, uniform(log), outcomes)
 
 
 def test_estimators_weigh_as_they_say() -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.commands.log.dumps import Dump
-    from topk_bandit.domain.bandits import BanditSettings, Exploration, LoggedEvent, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditSettings, Exploration, ItemValues, LoggedEvent, RecommendationRequest
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.rules import SlateRule
     from topk_bandit.learning.allowed_slates import AllowedSlates
@@ -142,6 +142,9 @@ class LoggedSlates:
         Counts rows of imports, which are no recommendations: nobody can check what else could have been shown.
     otherwise
         What was shown instead of the slates drawn, where it has a reward.
+    outcomes
+        What the item at each position of the log's slates earned, shape (N, k); None where these are not known, or do
+        not add up to the rewards. An item that nothing is said of earned nothing.
     flaws
         What makes estimates wrong, each a sentence; see `topk_bandit.commands.log.flaws`.
     """
@@ -152,6 +155,7 @@ class LoggedSlates:
     imported: int = 0
     otherwise: OtherSlates | None = None
     ruled: RuledSlates | None = None
+    outcomes: NDArray[np.float64] | None = None
     flaws: tuple[str, ...] = ()
 
 
@@ -174,6 +178,7 @@ class _Drawn:
     allowed: AllowedSlates | None = None
     reward: float | None = None
     instead: NDArray[np.int32] | None = None
+    item_values: ItemValues | None = None
 
 
 def read_slates(dump: Dump) -> LoggedSlates:
@@ -220,6 +225,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
         reader.imported,
         reader.others(otherwise, free),
         RuledSlates(_ruled_log(ruled), reader.asked(ruled)) if ruled else None,
+        _outcomes(free),
         tuple(flaws),
     )
 
@@ -282,10 +288,10 @@ class _Reader:
                 self._note_other(recommendation_id, shown.slate)
             case Imported() as event:
                 self._pass_over(event)
-            case RewardAmended(recommendation_id, value) | RewardRevised(recommendation_id, value):
-                self._end(recommendation_id, value)
-            case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _):
-                self._end(recommendation_id, value)
+            case RewardAmended(recommendation_id, value) | RewardRevised(recommendation_id, value) as event:
+                self._end(recommendation_id, value, event.item_values)
+            case Rewarded(recommendation_id, value, _) | Expired(recommendation_id, value, _) as event:
+                self._end(recommendation_id, value, event.item_values)
 
     def _take(self, event: Recommended, position: int) -> None:
         """Take in a slate; one that no policy chose, or of rules that the log does not tell apart, is counted alone."""
@@ -387,11 +393,11 @@ class _Reader:
         found = self._relaxed[key]
         return found.places.astype(np.int32), None if found.allowed.rules.allow_all else found.allowed
 
-    def _end(self, recommendation_id: str, reward: float | None) -> None:
+    def _end(self, recommendation_id: str, reward: float | None, item_values: ItemValues | None) -> None:
         """Note how a recommendation ended, or that it ended otherwise; one from before the snapshot is in no event."""
         index = self._indices.get(recommendation_id)
         if index is not None:
-            self.drawn[index] = replace(self.drawn[index], reward=reward)
+            self.drawn[index] = replace(self.drawn[index], reward=reward, item_values=item_values)
 
 
 def _exploration_of(settings: BanditSettings, observations: int) -> Exploration:
@@ -468,6 +474,16 @@ def _no_slates(like: _Drawn) -> SlateLog:
     slates, none = np.empty((0, len(like.best)), dtype=np.int32), np.empty(0)
     policy = LoggingPolicy(np.zeros((0, 1), dtype=bool), slates, none, none)
     return SlateLog(np.empty((0, 1)), policy, slates, none)
+
+
+def _outcomes(drawn: Sequence[_Drawn]) -> NDArray[np.float64] | None:
+    """Return what items earned, where that is known of any and adds up to all rewards."""
+    if all(one.item_values is None for one in drawn):
+        return None
+    nothing = (None,) * len(drawn[0].slate)
+    outcomes = np.array([[value or 0.0 for value in one.item_values or nothing] for one in drawn])
+    rewards = np.array([one.reward for one in drawn], dtype=float)
+    return outcomes if np.allclose(outcomes.sum(axis=1), rewards) else None
 
 
 def _slates(drawn: Sequence[_Drawn]) -> NDArray[np.int32]:

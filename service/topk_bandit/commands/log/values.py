@@ -11,6 +11,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import (
     average_weighted,
     balanced,
+    cascade,
     doubly_robust,
     ips,
     normalise_weighted,
@@ -23,6 +24,8 @@ from topk_bandit.learning.evaluation.targets import always, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from topk_bandit.commands.log.policies import AskedPolicy
     from topk_bandit.commands.log.slates import LoggedSlates
@@ -48,22 +51,24 @@ def describe(
     yield from _counts(logged)
     yield from (f"warning: {flaw}" for flaw in logged.flaws)
     if len(logged.log):
-        yield from _tables(logged.log, logged.otherwise, asked)
+        yield from _tables(logged, asked)
     if logged.ruled is not None:
         yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
 
 
-def _tables(log: SlateLog, otherwise: OtherSlates | None, asked: Sequence[AskedPolicy]) -> Iterator[str]:
+def _tables(logged: LoggedSlates, asked: Sequence[AskedPolicy]) -> Iterator[str]:
+    log, outcomes = logged.log, logged.outcomes
     yield from ("", "the slates that were shown", _row("mean reward", on_policy(log)))
-    model = _try_to_learn(log, otherwise)
-    yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model))
+    model = _try_to_learn(log, logged.otherwise)
+    yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model, outcomes))
     for policy in (one for one in asked if one.could.any()):
         part = log if policy.could.all() else log.part(policy.could)
+        of_part = None if outcomes is None else outcomes[policy.could]
         missed = len(log) - len(part)
         yield from ("", policy.title + (f", on the {len(part):,} requests that could" if missed else ""))
         if missed:
             yield _row("as shown there", on_policy(part))
-        yield from _rows(part, always(part, policy.slates), _try_to_learn(part, None) if missed else model)
+        yield from _rows(part, always(part, policy.slates), _try_to_learn(part, None) if missed else model, of_part)
 
 
 def _tables_under_rules(log: RuledLog, asked: Sequence[AskedPolicy]) -> Iterator[str]:
@@ -125,8 +130,16 @@ def _try_to_learn(log: SlateLog, otherwise: OtherSlates | None) -> RewardModel |
         return error
 
 
-def _rows(log: SlateLog, target: Target, model: RewardModel | InvalidArgumentError) -> Iterator[str]:
-    estimates = {"ips": ips(log, target), "snips": snips(log, target), "pseudo-inverse": pseudo_inverse(log, target)}
+def _rows(
+    log: SlateLog,
+    target: Target,
+    model: RewardModel | InvalidArgumentError,
+    outcomes: NDArray[np.float64] | None,
+) -> Iterator[str]:
+    estimates = {"ips": ips(log, target), "snips": snips(log, target)}
+    if outcomes is not None:
+        estimates["cascade"] = cascade(log, target, outcomes)
+    estimates["pseudo-inverse"] = pseudo_inverse(log, target)
     learned = None if isinstance(model, InvalidArgumentError) else model
     if learned is not None:
         estimates |= {"doubly robust": doubly_robust(log, target, learned), "balanced": balanced(log, target, learned)}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.equations import doubts, item_covariances, solve
 from topk_bandit.learning.evaluation.regression import columns_of_target, target_columns, target_row
 from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
@@ -29,6 +30,7 @@ __all__ = [
     "Estimate",
     "average_weighted",
     "balanced",
+    "cascade",
     "doubly_robust",
     "ips",
     "normalise_weighted",
@@ -68,6 +70,33 @@ def ips(log: SlateLog, target: Target) -> Estimate:
 def snips(log: SlateLog, target: Target) -> Estimate:
     """Return the mean reward by importance weights (Swaminathan and Joachims 2015); NaN if none is above zero."""
     return normalise_weighted(importance_weights(log, target), log.rewards)
+
+
+def cascade(log: SlateLog, target: Target, outcomes: FloatArray) -> Estimate:
+    """Return the mean of outcomes times the weights of what is shown down to each: unbiased if nothing below matters.
+
+    That is, if what an item does depends on the items above it and not on those below, as when people read downwards.
+    McInerney et al. 2020, "Counterfactual evaluation of slate recommendations with sequential reward interactions",
+    Eq. 4.
+
+    Parameters
+    ----------
+    outcomes
+        What the item at each position earned, shape (N, k); a slate's reward is their sum.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The outcomes have another shape, are not finite, or do not add up to the rewards.
+    """
+    if outcomes.shape != log.slates.shape or not np.allclose(outcomes.sum(axis=1), log.rewards):
+        raise InvalidArgumentError("outcomes", f"expected shape {log.slates.shape}, and the rewards as sums of rows")
+    weights = [importance_weights(log.first(one), target.first(one)) for one in range(1, 1 + outcomes.shape[1])]
+    terms = (np.column_stack([one.values for one in weights]) * outcomes).sum(axis=1)
+    # E[w_j w_l] is E[w_j^2] for l below j: given what is above, the mean of how w changes further down is one.
+    second, places = np.array([one.second_moments.mean() for one in weights]), np.arange(len(weights))
+    expected = (second[np.minimum.outer(places, places)] * (outcomes.T @ outcomes)).sum() / len(log)
+    return _estimate(float(terms.mean()), max(float(terms.var()), float(expected)) / len(log))
 
 
 def pseudo_inverse(log: SlateLog, target: Target) -> Estimate:

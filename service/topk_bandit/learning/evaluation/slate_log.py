@@ -70,6 +70,11 @@ class LoggingPolicy:
         """What b has beside what the uniform share gives it, shape (N,)."""
         return np.asarray(1.0 - self.uniform_share - self.share_of_each_near * self.n_near)
 
+    def first(self, count: int) -> LoggingPolicy:
+        """Return the distribution of the first `count` positions, which is a mixture of the same form."""
+        n_near = count * (self.n_eligible - count) + count * (count - 1) // 2
+        return LoggingPolicy(self.eligible, self.best[:, :count], self.share_of_each_near * n_near, self.uniform_share)
+
     def propensities(self, slates: Rankings) -> FloatArray:
         """Return the probability that each request's slate (N, k) is shown, shape (N,)."""
         is_best, is_near = self.places(slates)
@@ -126,6 +131,10 @@ class SlateLog:
             self.policy.uniform_share[rows],
         )
         return SlateLog(self.contexts[rows], policy, self.slates[rows], self.rewards[rows])
+
+    def first(self, count: int) -> SlateLog:
+        """Return the log of the first `count` positions, with the rewards of the slates."""
+        return SlateLog(self.contexts, self.policy.first(count), self.slates[:, :count], self.rewards)
 
 
 class OtherSlates(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +46,10 @@ class Target:
     def lists(self) -> Iterator[tuple[Rankings, FloatArray]]:
         """Yield the slates (N, k) and their probabilities (N,), L times."""
         yield from zip(self.slates.swapaxes(0, 1), self.probabilities.T, strict=True)
+
+    def first(self, count: int) -> Target:
+        """Return what the policy shows at the first `count` positions."""
+        return replace(self, slates=self.slates[:, :, :count])
 
     def probability_of(self, slates: Rankings) -> FloatArray:
         """Return the probability of each request's slate (N, k), shape (N,)."""
