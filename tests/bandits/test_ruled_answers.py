@@ -155,7 +155,11 @@ def live(shop: RuledTwins, rounds: int = 40) -> None:
             shop.visit_without(Stage.SHADOW if number % 4 == 1 else Stage.OFF, shop.request(told), told)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, ""], ids=lambda kind: kind or "mixed")
+@pytest.mark.parametrize(
+    "kind",
+    ["", "apart", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "apart")],
+    ids=lambda kind: kind or "mixed",
+)
 @pytest.mark.parametrize("n_items", [pytest.param(6, marks=pytest.mark.slow), 7])
 def test_each_answer_under_rules_is_the_textbooks(kind: str, n_items: int) -> None:
     shop = RuledTwins.of(n_items, kind)

@@ -188,7 +188,7 @@ async def opened() -> AsyncIterator[tuple[AsyncClient, AwayStore]]:
     await store.close()
 
 
-@pytest.mark.parametrize("n_items", [6, 7])
+@pytest.mark.parametrize("n_items", [6, pytest.param(7, marks=pytest.mark.slow)])
 def test_each_answer_under_rules_is_the_textbooks(n_items: int) -> None:
     """Of each kind of rule and of several; of the bandit, of the request and of both; of slates of each kind."""
 
