@@ -20,6 +20,7 @@ from many import many
 from neighbourhood import append, neighbourhood
 from operating import operating
 from preference_fit import preference_fit
+from price import price
 from quality import quality
 from runner import run_all
 from search import exhaustive, figure4
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "long-log": long_log,
     **benchmarks(),
     "several-workers": several_workers,
+    "price": price,
     "changes": changes,
     "export": export,
     "operating": operating,
