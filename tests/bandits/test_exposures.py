@@ -12,6 +12,7 @@ from tests.bandits.harness import LIMITS
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.explanations import explain
 from topk_bandit.bandits.exposures import (
     NOTHING_PROMISED,
     Exposures,
@@ -157,10 +158,15 @@ def test_propensities_of_slates_that_pay_are_those_of_the_slates_with_an_item_of
         pays = given != free
         allowed = of_acme if pays else every
         assert tuple(int(item[1:]) for item in given.slate) in allowed
+        assert given.paid == (("at least 1 of all slates show one of brand acme",) if pays else ())
         assert not (pays and {"i0", "i1"} & {*(free.best_slate or free.slate)})
         is_best = given.slate == tuple(f"i{item}" for item in best)
         assert given.propensity == pytest.approx(0.3 / len(allowed) + 0.7 * is_best, abs=1e-12)
         paid += pays
+        if pays:
+            others = explain(shop.before, shop.asked, given).next_best
+            assert others
+            assert all({"i0", "i1"} & {*one.slate} for one in others)
     assert paid > 10
 
 

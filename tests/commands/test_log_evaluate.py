@@ -37,7 +37,7 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
 )
 from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.domain.rules import Count, Group, Pin, SlateRule
+from topk_bandit.domain.rules import Count, Exposure, Group, Pin, SlateRule
 from topk_bandit.learning.evaluation.estimators import average_weighted, cascade, ips
 from topk_bandit.learning.evaluation.targets import uniform
 from topk_bandit.store.log import RecordStatus, Snapshot
@@ -772,6 +772,41 @@ def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
     assert f"under rules: {len(log):,} requests, the slates that were shown" in told
     assert f"on the {len(part):,} requests that could; rules change {changed:,} of its slates" in told
     assert "under rules: slates drawn uniformly of those that rules allow" in told
+
+
+def test_slates_of_promised_exposures_are_evaluated_but_for_those_that_paid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether a slate pays is no draw, so the others have the propensities that they would have without a promise."""
+    found = []
+
+    async def scenario(store: Store) -> None:
+        settings = replace(RULED, rules=(SlateRule(Exposure(Group(item_ids=("i0", "i1")), 0.8)),))
+        await store.create_bandit(NAME, settings, incarnation="evaluated", quota=1)
+        async with running_worker(store) as worker:
+            shop = Ruled(worker, np.random.default_rng(5))
+            await shop.open()
+            for number in range(60):
+                await worker.models.follow(NAME)
+                given = await worker.recommender.recommend(NAME, request(f"r{number}"))
+                await worker.recommender.reward(NAME, given.recommendation_id, worth_of(given.slate))
+            found.append(await dumped(store))
+
+    run(MemoryStores(), scenario)
+    paid = [one for _, one in recommended(found[0]) if one.recommendation.paid]
+    assert 5 < len(paid) < 55
+    assert all({"i0", "i1"} & {*one.recommendation.slate} for one in paid)
+    read = read_slates(found[0])
+    assert (read.left_out, len(read.log), read.ruled) == (LeftOut(0, 0, 0, paid=len(paid)), 60 - len(paid), None)
+    assert evaluated(found[0], tmp_path) == 0
+    out = capsys.readouterr().out
+    assert f"60 recommendations, {60 - len(paid)} of them evaluated\n" in out
+    assert f"{len(paid)} slates that paid for promised exposures are left out: " in out
+    # One that paid, and does not say so, has no propensity that a policy has: it is found.
+    position, event = next((at, one) for at, one in recommended(found[0]) if one.recommendation.paid)
+    silent = replace(event, recommendation=replace(event.recommendation, paid=()))
+    with pytest.raises(CorruptDataError, match=f"event {position}: "):
+        read_slates(changed(found[0], position, silent))
 
 
 def hold(told: Estimate, slates: Sequence[Sequence[tuple[str, ...]]]) -> None:

@@ -158,6 +158,7 @@ recommendations = st.builds(
     group=groups,
     shadow=st.none() | st.builds(Shadow, text_tuples, numbers, numbers),
     relaxed=text_tuples,
+    paid=text_tuples,
 )
 item_values = st.none() | st.lists(st.none() | numbers, min_size=1, max_size=4).map(tuple)
 shown = st.builds(Shown, context=contexts, slate=text_tuples, at_ms=counts)
@@ -396,6 +397,7 @@ MAY_BE_MISSING = {
     "durability",
     "rules",
     "relaxed",
+    "paid",
 }
 
 
@@ -456,6 +458,7 @@ NAMES_AND_VALUES = {name: list(value) if isinstance(value, tuple) else value for
 EVENTS: list[Event] = [
     EVENT,
     Recommended(replace(request(), rules=RULES), replace(recommendation(), relaxed=('filter c in ["x"]',))),
+    Recommended(request(), replace(recommendation(), paid=("at least 0.1 of all slates show one of c x",))),
     BanditCreated(SETTINGS),
     BanditCreated(EVERYTHING, PRIOR),
     BanditReset("reset-1"),

@@ -16,6 +16,7 @@ from topk_bandit.bandits.showable import check_request_rules, complete_baseline,
 from topk_bandit.bandits.stages import baseline_of, gets_baseline, group_of, no_baseline
 from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError, NotReadyError
+from topk_bandit.domain.rules import describe_rule
 from topk_bandit.domain.stages import Group, Shadow, Stage, check_baseline_size
 from topk_bandit.learning.decisions import decide
 
@@ -169,7 +170,9 @@ def _pay_promises(
     places = (model.items.find_indices(slate) for slate in (best, paid.best_slate or paid.slate))
     loss, _ = model.state.predict_difference(context, *places)
     spread = math.sqrt(model.state.posterior.amplitude)
-    return (paying, paid) if can_pay(unpaid, loss, spread=spread) else own
+    if not can_pay(unpaid, loss, spread=spread):
+        return own
+    return paying, replace(paid, paid=tuple(describe_rule(promise.rule) for promise in unpaid))
 
 
 def _stay_in_shadow(

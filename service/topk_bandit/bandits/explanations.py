@@ -12,12 +12,13 @@ import numpy as np
 from topk_bandit.bandits.absences import explain_absences
 from topk_bandit.bandits.choices import choose_slate, too_few_items
 from topk_bandit.bandits.contexts import check_context
+from topk_bandit.bandits.exposures import rules_that_pay
 from topk_bandit.bandits.showable import Showable, find_showable
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, RecommendationRequest
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons, TopSlates
 from topk_bandit.domain.replacing import replace
-from topk_bandit.domain.rules import check_rules, describe_declared
+from topk_bandit.domain.rules import check_rules, describe_declared, describe_rule
 from topk_bandit.learning.decisions import search_best
 from topk_bandit.learning.mean_parts import split_mean
 from topk_bandit.learning.top_slates import find_top_slates
@@ -55,7 +56,7 @@ def explain(model: Model, request: RecommendationRequest, recommendation: Recomm
     search, showable, beta, score = None, None, 0.0, None
     if len(eligible) >= model.settings.slate_size:
         with suppress(NotReadyError):  # a baseline slate may have kept rules that no slate of these items keeps
-            showable = find_showable(model, request, eligible)
+            showable = find_showable(model, request, eligible, _rules_paid(model, recommendation))
     if showable is not None:
         search = search_best(
             model.state, model.settings.exploration, context, showable.places, allowed=showable.allowed
@@ -85,7 +86,7 @@ def explain_absent(
     showable = Showable(eligible)
     if len(eligible) >= model.settings.slate_size:
         with suppress(NotReadyError):  # as in `explain`
-            showable = find_showable(model, request, eligible)
+            showable = find_showable(model, request, eligible, _rules_paid(model, recommendation))
     return explain_absences(model, replace(request, explain=item_ids), showable, recommendation.slate)
 
 
@@ -131,6 +132,12 @@ def list_top_slates(
     slates = _judge(model, encoded, search.items[top.rankings], beta=0.0, scores=top.bounds.tolist())
     words = tuple(map(describe_declared, declared))
     return TopSlates(slates, model.version, len(showable.places), words, showable.relaxed)
+
+
+def _rules_paid(model: Model, recommendation: Recommendation) -> tuple[SlateRule, ...]:
+    """Return the rules that a slate kept besides, because it paid for promised exposures."""
+    paid = (one for one in model.exposures.promises if describe_rule(one.rule) in recommendation.paid)
+    return rules_that_pay(paid)
 
 
 def _part(

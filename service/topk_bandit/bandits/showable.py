@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.domain.bandits import rules_of
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.rules import (
     MAX_RULES,
@@ -50,7 +51,6 @@ __all__ = [
     "is_quickly_checked",
     "is_quickly_found",
     "place_among",
-    "rules_of",
 ]
 
 SIZE_AT_ONCE, ITEMS_AT_ONCE = 1000, 512
@@ -93,11 +93,6 @@ class Showable:
         return self.allowed.rules.among(np.searchsorted(self.places, items))
 
 
-def rules_of(model: Model, request: RecommendationRequest) -> tuple[SlateRule, ...]:
-    """Return the rules that a request's slate keeps: the bandit's, then its own."""
-    return (*model.settings.rules, *request.rules)
-
-
 def find_showable(
     model: Model, request: RecommendationRequest, eligible: NDArray[np.int32], also: tuple[SlateRule, ...] = ()
 ) -> Showable:
@@ -117,7 +112,7 @@ def find_showable(
     ExhaustedError
         RULES_TOO_ENTANGLED: whether one does takes too long to find.
     """
-    if not (rules_of(model, request) or also):
+    if not (rules_of(model.settings, request) or also):
         return Showable(eligible)
     if not _is_of_all(request):
         return _work_out(model, request, eligible, also)
@@ -126,7 +121,7 @@ def find_showable(
 
 def check_request_rules(model: Model, request: RecommendationRequest) -> None:
     """Raise `InvalidArgumentError` for rules of a request that are none of the bandit's slates and items."""
-    settings, n_rules = model.settings, len(rules_of(model, request))
+    settings, n_rules = model.settings, len(rules_of(model.settings, request))
     if n_rules > MAX_RULES:
         raise InvalidArgumentError("rules", f"are {n_rules} with the bandit's own, more than {MAX_RULES}")
     check_rules([one.rule for one in request.rules], settings.item_schema or (), settings.slate_size)
@@ -137,7 +132,7 @@ def check_request_rules(model: Model, request: RecommendationRequest) -> None:
 
 def is_quickly_found(model: Model, request: RecommendationRequest) -> bool:
     """Return whether what may be shown is found in no time: it is known, or few items are asked for their features."""
-    rules = rules_of(model, request)
+    rules = rules_of(model.settings, request)
     if not rules:
         return True
     if request.explain or model.exposures.is_anything_owed:
@@ -150,7 +145,7 @@ def is_quickly_found(model: Model, request: RecommendationRequest) -> bool:
 
 def is_quickly_checked(model: Model, request: RecommendationRequest) -> bool:
     """Return whether `find_broken_rule` takes about as long as it would take to hand it to a thread."""
-    return sum(_size_of(one.rule, of_slates=SIZE_OF_CHECK) for one in rules_of(model, request)) <= SIZE_AT_ONCE
+    return sum(_size_of(one.rule, of_slates=SIZE_OF_CHECK) for one in rules_of(model.settings, request)) <= SIZE_AT_ONCE
 
 
 def _size_of(rule: Rule, *, of_slates: float = math.inf) -> float:
@@ -173,7 +168,7 @@ def complete_baseline(
 
     Its own items may be shown besides those that are eligible. The errors are those of `find_showable`.
     """
-    if not rules_of(model, request):
+    if not rules_of(model.settings, request):
         return Showable(eligible), slate
     own = model.items.find_indices(slate)
     showable = _work_out(model, request, np.union1d(eligible, own).astype(np.int32))
@@ -189,7 +184,7 @@ def find_broken_rule(model: Model, request: RecommendationRequest, given: Recomm
 
     What was given up then may be broken; and what was new then need not be new any more.
     """
-    rules = [one.rule for one in rules_of(model, request)]
+    rules = [one.rule for one in rules_of(model.settings, request)]
     if not rules:
         return None
     # Only its own items are asked, however many the bandit has: they are a table in the order of the slate.
@@ -213,7 +208,7 @@ def _keeps(rule: Rule, shown: Candidates) -> bool:
 def _work_out(
     model: Model, request: RecommendationRequest, eligible: NDArray[np.int32], also: tuple[SlateRule, ...] = ()
 ) -> Showable:
-    settings, rules = model.settings, (*rules_of(model, request), *also)
+    settings, rules = model.settings, (*rules_of(model.settings, request), *also)
     candidates = Candidates(_catalogue_of(model).table, eligible, model.items.learned_counts)
     found = relax_rules(rules, candidates, settings.slate_size, own=len(settings.rules))
     binds = _binds(found.allowed.rules)

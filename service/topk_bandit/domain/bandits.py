@@ -393,6 +393,11 @@ class RecommendationRequest:
     known_features_only: bool = False
 
 
+def rules_of(settings: BanditSettings, request: RecommendationRequest) -> tuple[SlateRule, ...]:
+    """Return the rules that a request's slate keeps: the bandit's, then its own."""
+    return (*settings.rules, *request.rules)
+
+
 REGRET_CONFIDENCE = 0.9
 """Probability with which a regret bound holds, if the posterior does."""
 
@@ -440,6 +445,8 @@ class Recommendation:
         The slate that the bandit would have shown, in the stage that asks for it; else None.
     relaxed
         The rules that were given up, in words, because no slate keeps all of them.
+    paid
+        The promised exposures that the slate paid for, in words: it was drawn among those that show their groups.
     absent
         Why items that the request asks about are not in the slate. It is answered, and never recorded.
     """
@@ -464,6 +471,7 @@ class Recommendation:
     group: Group = Group.NONE
     shadow: Shadow | None = None
     relaxed: tuple[str, ...] = ()
+    paid: tuple[str, ...] = ()
     absent: tuple[Absence, ...] = ()
 
 

@@ -213,16 +213,18 @@ def _pack_recommendation(given: Recommendation) -> bytes:
 
     What is absent from it is answered and never recorded.
     """
-    if given.absent or given.relaxed:
-        recorded = _pack_recommendation(replace(given, absent=(), relaxed=()))
-        return recorded[:-1] + b',"relaxed":%b}' % text_of(given.relaxed) if given.relaxed else recorded
+    if given.absent or given.relaxed or given.paid:
+        recorded = _pack_recommendation(replace(given, absent=(), relaxed=(), paid=()))
+        relaxed = b',"relaxed":%b' % text_of(given.relaxed) if given.relaxed else b""
+        paid = b',"paid":%b' % text_of(given.paid) if given.paid else b""
+        return b"%b%b%b}" % (recorded[:-1], relaxed, paid)
     if given.shadow is not None:
         return pack(given, without=[_NO_RULES])
     is_usual = given.stage is Stage.LIVE and given.group is Group.NONE
     return pack(given, without=[_NO_SHADOW, _USUAL_STAGE] if is_usual else [_NO_SHADOW])
 
 
-_NO_RULES, _USUAL_STAGE = b',"relaxed":[],"absent":[]', b',"stage":"live","group":""'
+_NO_RULES, _USUAL_STAGE = b',"relaxed":[],"paid":[],"absent":[]', b',"stage":"live","group":""'
 _NO_SHADOW = b',"shadow":null' + _NO_RULES
 _RECORDED = b'{"v":%d,%b'
 _RECOMMENDED = b'{"v":%d,"type":"recommended","request":%b,"recommendation":%b%b}'
@@ -460,9 +462,9 @@ def _request(request_id: str, context: ContextLayout, *beside: Any) -> Recommend
 
 
 def _recommendation(*values: Any) -> Recommendation:  # noqa: ANN401, what may be left out
-    *known, stage, group, shadow, relaxed = values
+    *known, stage, group, shadow, relaxed, paid = values
     placed = (read_optional(stage) or Stage.LIVE, read_optional(group) or Group.NONE, read(read_optional(shadow)))
-    return Recommendation(*[*known, *placed, read_optional(relaxed) or ()])
+    return Recommendation(*[*known, *placed, read_optional(relaxed) or (), read_optional(paid) or ()])
 
 
 def _make_shown(context: ContextLayout, slate: tuple[str, ...], at_ms: int) -> Shown:
@@ -507,7 +509,7 @@ _derive_recommendation = partial(
     Recommendation,
     of=_recommendation,
     parts=_PARTS,
-    left_out=("stage", "group", "shadow", "relaxed"),
+    left_out=("stage", "group", "shadow", "relaxed", "paid"),
     beside=("absent",),
 )
 _PARTS |= {

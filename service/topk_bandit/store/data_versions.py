@@ -40,7 +40,7 @@ _PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RU
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
 designs are for features alone, or that have a model of their own, and with answers in tiers or declined. And with
-rules of slates, in settings and requests, and those that were relaxed.
+rules of slates, in settings and requests, those that were relaxed, and the promised exposures that were paid.
 """
 
 NEWEST = 2
@@ -80,7 +80,7 @@ def check_recommendation(given: Recommendation, version: int) -> None:
     """Refuse a recommendation that a data version can't say, as `check_data_version` does."""
     if given.stage is not Stage.LIVE or given.group is not Group.NONE or given.shadow is not None:
         _check_in_force("recommendation", _STAGES, version)
-    if given.relaxed:
+    if given.relaxed or given.paid:
         _check_in_force("recommendation", _RULES, version)
 
 

@@ -30,10 +30,11 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     RewardRevised,
     SettingsChanged,
+    rules_of,
 )
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.features import Features
-from topk_bandit.domain.rules import Exposure, is_about_new
+from topk_bandit.domain.rules import is_about_new
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.evaluation.ruled_log import RuledLog
 from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, SlateLog, slate_log
@@ -74,8 +75,9 @@ class LeftOut(NamedTuple):
     baseline
         They are baseline slates: the stage, the group or a lack of candidates asked for them, and no policy chose.
     about_new
-        They keep a rule about new items, or the bandit promised exposures: which items were new then, and which slates
-        paid, is not in the log.
+        They keep a rule about new items: which items were new then is not in the log.
+    paid
+        They paid for promised exposures, which contexts decide and no draw: a policy has none to pay.
     """
 
     before_snapshot: int
@@ -84,6 +86,7 @@ class LeftOut(NamedTuple):
     shown_otherwise: int = 0
     baseline: int = 0
     about_new: int = 0
+    paid: int = 0
 
 
 class LoggedRequest(NamedTuple):
@@ -200,7 +203,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
     rewarded = [one for one in as_drawn if one.reward is not None]
     otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
-        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader.baselines, reader.about_new))
+        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader))
     free_known, free_as_drawn = ([one for one in part if one.allowed is None] for part in (known, as_drawn))
     odd = _find_odd(free_known, free_as_drawn, len(reader.items.ids))
     flaws = [*find_flaws(dump.events, reader.first_settings), *odd]
@@ -216,6 +219,7 @@ def read_slates(dump: Dump) -> LoggedSlates:
         shown_otherwise=len(known) - len(as_drawn),
         baseline=reader.baselines,
         about_new=reader.about_new,
+        paid=reader.paid,
     )
     free, ruled = ([one for one in used if (one.allowed is None) is is_free] for is_free in (True, False))
     return LoggedSlates(
@@ -230,11 +234,14 @@ def read_slates(dump: Dump) -> LoggedSlates:
     )
 
 
-def _nothing_to_evaluate(otherwise: int, baselines: int, about_new: int) -> str:
+def _nothing_to_evaluate(otherwise: int, reader: _Reader) -> str:
     if not otherwise:
-        beside = f"; its {baselines:,} baseline slates are left out" if baselines else ""
-        if about_new:
-            beside += f"; its {about_new:,} slates under rules about new items, or of promised exposures, are left out"
+        kinds = {
+            "baseline slates": reader.baselines,
+            "slates under rules about new items": reader.about_new,
+            "slates that paid for promised exposures": reader.paid,
+        }
+        beside = "".join(f"; its {count:,} {kind} are left out" for kind, count in kinds.items() if count)
         return f"no slate of the bandit's own in it has a reward{beside}"
     problem = (
         f"no slate has a reward that was shown as drawn: {otherwise:,} have one instead of which another was shown"
@@ -251,6 +258,7 @@ class _Reader:
         self.drawn: list[_Drawn] = []
         self.baselines = 0
         self.about_new = 0
+        self.paid = 0
         self.imported = 0
         self.items = Items()
         self._encoder: Encoder | None = None
@@ -294,18 +302,20 @@ class _Reader:
                 self._end(recommendation_id, value, event.item_values)
 
     def _take(self, event: Recommended, position: int) -> None:
-        """Take in a slate; one that no policy chose, or of rules that the log does not tell apart, is counted alone."""
+        """Take in a slate; one that no policy chose, that paid, or of rules about new items, is counted alone."""
         self._observe(event.request.context)
         if event.recommendation.baseline:
             self.baselines += 1
-        elif any(is_about_new(one.rule) or isinstance(one.rule, Exposure) for one in self._rules_of(event.request)):
+        elif any(is_about_new(one.rule) for one in self._rules_of(event.request)):
             self.about_new += 1
+        elif event.recommendation.paid:
+            self.paid += 1
         else:
             self._indices[event.recommendation.recommendation_id] = len(self.drawn)
             self.drawn.append(self._draw(event, position))
 
     def _rules_of(self, request: RecommendationRequest) -> tuple[SlateRule, ...]:
-        return (*self._settings[-1].rules, *request.rules)  # the store refuses a slate of rules of before
+        return rules_of(self._settings[-1], request)  # the store refuses a slate of rules of before
 
     def _note_other(self, recommendation_id: str, slate: tuple[str, ...]) -> None:
         index = self._indices.get(recommendation_id)

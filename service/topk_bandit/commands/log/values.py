@@ -114,8 +114,11 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         why = "the stage, the group or a lack of candidates asked for them"
         yield f"{left_out.baseline:,} baseline slates are left out: {why}"
     if left_out.about_new:
-        what, why = "rules about new items, or of promised exposures", "which items were new, or which slates paid"
-        yield f"{left_out.about_new:,} slates under {what}, are left out: {why}, is not in the log"
+        why = "which items were new is not in the log"
+        yield f"{left_out.about_new:,} slates under rules about new items are left out: {why}"
+    if left_out.paid:
+        why = "they show what was owed, and a policy owes nothing"
+        yield f"{left_out.paid:,} slates that paid for promised exposures are left out: {why}"
     if logged.imported:
         yield f"{logged.imported:,} imported rows are left out: what else could have been shown is not known"
     if left_out.before_snapshot:
