@@ -53,7 +53,7 @@ def of(slate: list[str], feature: str) -> list[Any]:
 
 def test_each_command_gets_a_slate_that_keeps_its_rule(answers: list[dict[str, Any]]) -> None:
     slates = [answer["itemIds"] for answer in answers]
-    basket, cheap, pinned, sponsored, brands, vegan, new, apart, relaxed, own = slates
+    basket, cheap, pinned, sponsored, brands, vegan, new, apart, relaxed, once, twice, own = slates
     assert not {"leek", "nut"} & set(basket)
     assert answers[0]["absentItems"] == [
         {"itemId": "nut", "reason": "ABSENCE_REASON_EXCLUDED", "rule": "exclude leek, nut"}
@@ -68,6 +68,7 @@ def test_each_command_gets_a_slate_that_keeps_its_rule(answers: list[dict[str, A
     assert all(one != other for one, other in pairwise(of(apart, "category")))
     assert answers[8]["relaxedRules"] == ["filter price < 5"]
     assert len(relaxed) == 3
+    assert len({*once, *twice}) == 6
     assert not {"leek", "stew"} & set(own)
 
 

@@ -77,8 +77,9 @@ ROOMS: Mapping[str, str] = {
     "learning/near_slates.py": "learning/test_propensities learning/test_ruled_propensities",
     "learning/allowed_slates.py": "learning/test_allowed_slates learning/test_ruled_propensities",
     "domain/filters.py": "domain/test_filters",
-    "bandits/showable.py": "bandits/test_rules bandits/test_repeated_rules",
-    "bandits/absences.py": "bandits/test_rules",
+    "domain/visits.py": f"bandits/test_frequencies {_MEMORY}",
+    "bandits/showable.py": "bandits/test_rules bandits/test_repeated_rules bandits/test_frequencies",
+    "bandits/absences.py": "bandits/test_rules bandits/test_frequencies",
     "bandits/exposures.py": "bandits/test_exposures",
     "bandits/catalogue.py": "bandits/test_catalogue bandits/test_rules",
     "bandits/log_retention.py": "bandits/test_log_retention bandits/test_cold_writer",
@@ -112,7 +113,7 @@ ROOMS: Mapping[str, str] = {
         bandits/test_corrections bandits/test_unknown_outcomes bandits/test_tenant_quotas bandits/test_set_aside
         bandits/test_large_catalogue bandits/test_open_slates bandits/test_features bandits/test_replay
         bandits/test_item_values bandits/test_stages bandits/test_batches bandits/test_repeated_rules
-        rpc/test_recommender_service""",
+        bandits/test_frequencies rpc/test_recommender_service""",
     "bandits/restored_events.py": """
         bandits/test_restored_events bandits/test_restores rpc/test_forged_archives""",
     "store/restores.py": f"bandits/test_restores {_MEMORY} rpc/test_forged_archives",

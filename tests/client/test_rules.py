@@ -16,6 +16,7 @@ from topk_bandit.client import (
     Exclude,
     Exposure,
     Filter,
+    Frequency,
     InvalidArgument,
     Pin,
     categorical,
@@ -48,6 +49,9 @@ RULES: list[tuple[Rule, domain.Rule]] = [
     (Count(item_ids=("a", "b"), at_least=1), domain.Count(domain.Group(item_ids=("a", "b")), 1)),
     (Apart("brand"), domain.Apart(domain.Group("brand"))),
     (Apart("brand", "x"), domain.Apart(domain.Group("brand", "x"))),
+    (Frequency(1, 60), domain.Frequency(domain.Group(), 1, 60)),
+    (Frequency(2, 60, "brand", "x"), domain.Frequency(domain.Group("brand", "x"), 2, 60)),
+    (Frequency(3, 60, item_ids=("a", "b")), domain.Frequency(domain.Group(item_ids=("a", "b")), 3, 60)),
 ]
 DECLARED = tuple(SlateRule(rule) for _, rule in RULES)
 
@@ -64,9 +68,9 @@ def test_a_bandit_and_a_request_have_each_rule(server: RunningServer, client: Ei
     assert client.get_bandit(home).rules == ()
     assert client.update_bandit(home, rules=rules).rules == tuple(rules)
     assert server.shop.loops[NAME].record.settings.rules == DECLARED
-    client.recommend(home, request_id="r", rules=rules, explain=["c", "z"])
+    client.recommend(home, request_id="r", rules=rules, explain=["c", "z"], frequency_key="v")
     asked, _ = server.shop.loops[NAME].given["r"]
-    assert (asked.rules, asked.explain) == (DECLARED, ("c", "z"))
+    assert (asked.rules, asked.explain, asked.frequency_key) == (DECLARED, ("c", "z"), "v")
     assert client.update_bandit(home, rules=None).rules == ()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contracts.archives import archived, ended, restore_lines
+from tests.contracts.frequency_contract import FrequencyContract
 from tests.contracts.harness import dump, listening, run, whole_log
 from tests.contracts.item_values_contract import ItemValuesContract
 from tests.contracts.provisional_contract import ProvisionalContract
@@ -358,7 +359,7 @@ REPEATABLE: dict[str, Callable[[Store], Awaitable[object]]] = {
 }
 
 
-class StoreContract(ProvisionalContract, ItemValuesContract):
+class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
     """A test class inherits this and gives the fixtures `stores` and `forgetful_stores`."""
 
     @pytest.fixture

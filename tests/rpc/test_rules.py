@@ -12,9 +12,21 @@ from topk_bandit.bandits.contexts import check_own_rules
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.replacing import replace
-from topk_bandit.domain.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Group, Pin, SlateRule
+from topk_bandit.domain.rules import (
+    Absence,
+    AbsenceReason,
+    Apart,
+    Count,
+    Exclude,
+    Filter,
+    Frequency,
+    Group,
+    Pin,
+    SlateRule,
+)
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
 from topk_bandit.rpc.converters import recommendation_request, recommendation_to_proto
+from topk_bandit.rpc.placements import page_of
 from topk_bandit.v1 import features_pb2 as features_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1 import rules_pb2 as pb
@@ -34,6 +46,8 @@ MESSAGES = [
     pb.SlateRule(count=pb.ItemCount(group=pb.ItemGroup(feature="brand"), at_most=0)),
     pb.SlateRule(count=pb.ItemCount(group=pb.ItemGroup(shown_fewer_than=5), at_least=1, at_most=2)),
     pb.SlateRule(apart=pb.ItemGroup(feature="brand")),
+    pb.SlateRule(frequency=pb.ItemFrequency(group=pb.ItemGroup(feature="brand"), at_most=2, within_seconds=60)),
+    pb.SlateRule(frequency=pb.ItemFrequency(group=pb.ItemGroup(), at_most=1, within_seconds=9), may_relax=True),
 ]
 RULES = (
     SlateRule(Exclude(("a", "b"))),
@@ -43,6 +57,8 @@ RULES = (
     SlateRule(Count(Group("brand"), most=0)),
     SlateRule(Count(Group(shown_fewer_than=5), least=1, most=2)),
     SlateRule(Apart(Group("brand"))),
+    SlateRule(Frequency(Group("brand"), 2, 60)),
+    SlateRule(Frequency(Group(), 1, 9), may_relax=True),
 )
 
 
@@ -51,8 +67,8 @@ def asked(**fields: Any) -> recommender_pb.RecommendRequest:  # noqa: ANN401, of
 
 
 def test_rules_are_read_from_requests_and_bandits_and_written_back() -> None:
-    _, wanted, _ = recommendation_request(asked(rules=MESSAGES, explain_item_ids=["x", "y"]))
-    assert (wanted.rules, wanted.explain) == (RULES, ("x", "y"))
+    _, wanted, _ = recommendation_request(asked(rules=MESSAGES, explain_item_ids=["x", "y"], frequency_key="v"))
+    assert (wanted.rules, wanted.explain, wanted.frequency_key) == (RULES, ("x", "y"), "v")
     settings = settings_from_proto(bandit(rules=MESSAGES, item_schema=SCHEMA), DEFAULT_EXPLORATION)
     check_own_rules(settings)
     assert settings.rules == RULES
@@ -73,9 +89,29 @@ def test_an_answer_names_relaxed_rules_and_absent_items() -> None:
     ]
 
 
+def test_a_frequency_of_a_request_needs_a_key_and_no_error_quotes_one() -> None:
+    for fields, field in (
+        ({"rules": MESSAGES[-1:]}, "frequency_key"),
+        ({"frequency_key": "my name\n"}, "frequency_key"),
+    ):
+        with pytest.raises(InvalidArgumentError) as refused:
+            recommendation_request(asked(**fields))
+        assert refused.value.field == field
+        assert "my name" not in refused.value.problem
+    page = recommender_pb.RecommendPageRequest(parent="tenants/acme", context=[1.0], frequency_key="my name\n" * 20)
+    page.placements.add(bandit=HOME)
+    with pytest.raises(InvalidArgumentError) as refused:
+        page_of(page, new_id="new")
+    assert "my name" not in refused.value.problem
+    page.frequency_key = "v"
+    page.placements.add(bandit=HOME, frequency_key="w")
+    placed = [one.frequency_key for one in page_of(page, new_id="new").placements if not isinstance(one, Exception)]
+    assert placed == ["v", "w"]
+
+
 FEATURE = pb.ItemGroup(feature="brand")
 MALFORMED: list[tuple[list[pb.SlateRule], str, str]] = [
-    ([MESSAGES[0], pb.SlateRule()], "rules[1]", "needs one of exclude, filter, pin, count, apart, exposure"),
+    ([MESSAGES[0], pb.SlateRule()], "rules[1]", "needs one of exclude, filter, pin, count, apart, exposure, frequency"),
     ([pb.SlateRule(exclude=pb.ExcludedItems())], "rules[0].exclude.item_ids", "must not be empty"),
     ([pb.SlateRule(exclude=pb.ExcludedItems(item_ids=["a", ""]))], "rules[0].exclude.item_ids[1]", "is required"),
     (

@@ -48,7 +48,18 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
-from topk_bandit.domain.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Group, Pin, SlateRule
+from topk_bandit.domain.rules import (
+    Absence,
+    AbsenceReason,
+    Apart,
+    Count,
+    Exclude,
+    Filter,
+    Frequency,
+    Group,
+    Pin,
+    SlateRule,
+)
 from topk_bandit.domain.stages import Group as ControlGroup
 from topk_bandit.domain.stages import Shadow, Stage
 from topk_bandit.store import codec
@@ -398,6 +409,7 @@ MAY_BE_MISSING = {
     "rules",
     "relaxed",
     "paid",
+    "reached",
 }
 
 
@@ -433,6 +445,7 @@ RULES = (
     SlateRule(Pin(("a",), 1)),
     SlateRule(Count(Group("c", "x"), 1, 2)),
     SlateRule(Apart(Group("l", "y"))),
+    SlateRule(Frequency(Group("c", "x"), 2, 60)),
 )
 EVERYTHING = replace(
     SETTINGS,
@@ -458,6 +471,7 @@ NAMES_AND_VALUES = {name: list(value) if isinstance(value, tuple) else value for
 EVENTS: list[Event] = [
     EVENT,
     Recommended(replace(request(), rules=RULES), replace(recommendation(), relaxed=('filter c in ["x"]',))),
+    Recommended(replace(request(), rules=RULES[-1:], reached=(("a", "b"),)), recommendation()),
     Recommended(request(), replace(recommendation(), paid=("at least 0.1 of all slates show one of c x",))),
     BanditCreated(SETTINGS),
     BanditCreated(EVERYTHING, PRIOR),

@@ -59,6 +59,8 @@ interface Asked<F> {
   readonly baseline?: readonly string[];
   /** What is drawn to a group, such as a visitor's pseudonym: equal keys stay in one group. The request itself by default. */
   readonly groupKey?: string;
+  /** Whom rules of frequency count for, such as an id of a session. A digest of it is kept as long as they count. */
+  readonly frequencyKey?: string;
   /** What the slate keeps beside the bandit's own rules. A fallback keeps excludes alone. */
   readonly rules?: readonly Rule[];
 }
@@ -110,6 +112,8 @@ export interface PageOptions<F> extends Omit<Call, "bandit"> {
   readonly features?: F;
   /** As for `recommend`, for each placement that has none of its own. */
   readonly groupKey?: string;
+  /** As for `recommend`, for each placement that has none of its own. */
+  readonly frequencyKey?: string;
   /** The same id, with the same placements, gives the same slates again; a new one by default. */
   readonly pageId?: string;
 }

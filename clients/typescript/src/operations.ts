@@ -46,6 +46,7 @@ export interface RecommendFields {
   readonly strictCandidates?: boolean | undefined;
   readonly baseline?: readonly string[] | undefined;
   readonly groupKey?: string | undefined;
+  readonly frequencyKey?: string | undefined;
   readonly rules?: readonly Rule[] | undefined;
   readonly explain?: readonly string[] | undefined;
 }
@@ -65,6 +66,7 @@ export function recommendRequest(bandit: string, asked: RecommendFields): Recomm
     strictCandidates: asked.strictCandidates ?? false,
     ...listOf("baselineItemIds", asked.baseline, "the bandit's baseline slate"),
     groupKey: asked.groupKey ?? "",
+    ...(asked.frequencyKey ? { frequencyKey: asked.frequencyKey } : {}),
     features: featureValues(asked.features ?? {}),
     ...rulesOf(asked.rules),
     ...(asked.explain?.length ? { explainItemIds: [...asked.explain] } : {}),
@@ -213,6 +215,7 @@ const ABSENCES: Readonly<Record<NonNullable<AbsentItemJson["reason"]>, AbsentIte
   ABSENCE_REASON_FILTERED: "filtered",
   ABSENCE_REASON_RULE: "rule",
   ABSENCE_REASON_NOT_CHOSEN: "not_chosen",
+  ABSENCE_REASON_FREQUENT: "frequent",
 };
 
 function absentOf({ itemId = "", reason, rule = "" }: AbsentItemJson): AbsentItem {

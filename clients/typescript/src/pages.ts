@@ -34,6 +34,7 @@ export interface PageFields {
   readonly context?: readonly number[] | undefined;
   readonly features?: object | undefined;
   readonly groupKey?: string | undefined;
+  readonly frequencyKey?: string | undefined;
 }
 
 /** The slates of a page as the service gives them: a slate for each placement, or the error that is in its place. */
@@ -45,7 +46,7 @@ export interface AnsweredPage {
 /** Ask for the slates of a page; placements are the name of a bandit each, and what is asked of it. */
 export function pageOperation(
   parent: string,
-  { pageId, context = [], features = {}, groupKey = "" }: PageFields,
+  { pageId, context = [], features = {}, groupKey = "", frequencyKey = "" }: PageFields,
   placements: readonly (readonly [bandit: string, asked: Omit<RecommendFields, "requestId">])[],
 ): Operation<AnsweredPage> {
   const request: RecommendPageRequestJson = {
@@ -54,6 +55,7 @@ export function pageOperation(
     context: context.map(wireNumber),
     features: featureValues(features),
     groupKey,
+    ...(frequencyKey ? { frequencyKey } : {}),
     // The request id of a placement is made from the page's.
     placements: placements.map(([bandit, asked]) => recommendRequest(bandit, { ...asked, requestId: "" })),
   };

@@ -16,7 +16,11 @@ function ruleOf(path: string, rule: Rule): SlateRuleJson {
   if ("filter" in rule) return { filter: rule.filter, mayRelax };
   if ("pin" in rule) return { pin: { position: rule.position, itemIds: [...rule.pin] }, mayRelax };
   if ("apart" in rule) return { apart: groupOf(rule.apart), mayRelax };
-  if (!("count" in rule)) throw invalidArgument(path, "is none of exclude, filter, pin, count and apart");
+  if ("frequency" in rule) {
+    const { frequency, atMost, withinSeconds } = rule;
+    return { frequency: { ...(frequency === "each item" ? {} : { group: groupOf(frequency) }), atMost, withinSeconds }, mayRelax };
+  }
+  if (!("count" in rule)) throw invalidArgument(path, "is none of exclude, filter, pin, count, apart and frequency");
   const most = rule.atMost === undefined ? {} : { atMost: rule.atMost };
   return { count: { group: groupOf(rule.count), atLeast: rule.atLeast ?? 0, ...most }, mayRelax };
 }

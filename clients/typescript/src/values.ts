@@ -61,8 +61,8 @@ export interface SlatePage {
 /** An item that a slate does not show. */
 export interface AbsentItem {
   readonly itemId: string;
-  /** `rule` is an item that no slate that keeps the rules has; `not_chosen` one that could be shown. */
-  readonly reason: "unknown" | "unavailable" | "no_candidate" | "excluded" | "filtered" | "rule" | "not_chosen";
+  /** `frequent` is an item that the visitor saw often enough; `rule` one that no slate that keeps the rules has; `not_chosen` one that could be shown. */
+  readonly reason: "unknown" | "unavailable" | "no_candidate" | "excluded" | "filtered" | "frequent" | "rule" | "not_chosen";
   /** The rule in words; empty where it is none. */
   readonly rule: string;
 }
@@ -100,7 +100,9 @@ export type Rule =
   /** A slate has at least and at most so many items of a group; `atLeast` needs a group of one value. */
   | ({ readonly count: ItemGroup | NewItems | NamedItems; readonly atLeast?: number; readonly atMost?: number } & Relaxable)
   /** No two items of a group are beside each other. */
-  | ({ readonly apart: ItemGroup } & Relaxable);
+  | ({ readonly apart: ItemGroup } & Relaxable)
+  /** One visitor, by the `frequencyKey`, is shown each item, or one of a group, in at most so many slates in so many seconds. */
+  | ({ readonly frequency: "each item" | ItemGroup | NamedItems; readonly atMost: number; readonly withinSeconds: number } & Relaxable);
 
 /** Whose slates are shown, and whether anything is learned. */
 export type Stage = "live" | "shadow" | "frozen" | "off";

@@ -176,8 +176,11 @@ test("each rule is sent as what it is, and what is no rule is named", async () =
     { count: { shownFewerThan: 5 }, atLeast: 1, atMost: 2 },
     { count: { itemIds: ["a", "b"] }, atMost: 1 },
     { apart: { feature: "category" } },
+    { frequency: "each item", atMost: 2, withinSeconds: 60 },
+    { frequency: { itemIds: ["a", "b"] }, atMost: 1, withinSeconds: 60, mayRelax: true },
   ];
-  const slate = await client.recommend({ bandit: "home", rules, explain: ["c", "d"] });
+  const slate = await client.recommend({ bandit: "home", rules, explain: ["c", "d"], frequencyKey: "v" });
+  assert.equal(world.sent[0].body.frequencyKey, "v");
   assert.deepEqual(world.sent[0].body.rules, [
     { filter: "price < 20" },
     { exclude: { itemIds: ["x", "y"] }, mayRelax: false },
@@ -188,6 +191,8 @@ test("each rule is sent as what it is, and what is no rule is named", async () =
     { count: { group: { shownFewerThan: 5 }, atLeast: 1, atMost: 2 }, mayRelax: false },
     { count: { group: { itemIds: ["a", "b"] }, atLeast: 0, atMost: 1 }, mayRelax: false },
     { apart: { feature: "category", value: "" }, mayRelax: false },
+    { frequency: { atMost: 2, withinSeconds: 60 }, mayRelax: false },
+    { frequency: { group: { itemIds: ["a", "b"] }, atMost: 1, withinSeconds: 60 }, mayRelax: true },
   ]);
   assert.deepEqual(world.sent[0].body.explainItemIds, ["c", "d"]);
   assert.deepEqual(slate.relaxedRules, ["pin b at position 2"]);
@@ -197,7 +202,7 @@ test("each rule is sent as what it is, and what is no rule is named", async () =
   ]);
   await client.recommend({ bandit: "home" });
   assert.equal("rules" in world.sent[1].body || "explainItemIds" in world.sent[1].body, false);
-  await assert.rejects(client.recommend({ bandit: "home", rules: ["price < 20", { sum: "price" }] }), /rules\[1\]: is none of exclude, filter, pin, count and apart/);
+  await assert.rejects(client.recommend({ bandit: "home", rules: ["price < 20", { sum: "price" }] }), /rules\[1\]: is none of exclude, filter, pin, count, apart and frequency/);
 });
 
 test("a fallback keeps what is excluded, and breaks for no rule that is none", async () => {
@@ -222,10 +227,11 @@ test("an answer that is no page, or of other slates, is an error, and a page wit
 test("a page is sent under one id, for one tenant, and its placements have none", async () => {
   const away = () => unavailable();
   const { client, world } = scripted([away, away, () => reply(200, { pageId: "p", placements: [{ slate: SLATE }, { error: { code: 5, message: "no" } }] })]);
-  const page = await client.recommendPage({ tenant: "other", placements: [{ bandit: "a" }, { bandit: "b", groupKey: "g" }], features: { x: 1 } });
+  const page = await client.recommendPage({ tenant: "other", placements: [{ bandit: "a" }, { bandit: "b", groupKey: "g" }], features: { x: 1 }, frequencyKey: "v" });
   assert.deepEqual([page.id, page.bandits, page.slates[0].items, page.slates[1].code], ["p", ["a", "b"], ["a", "b"], "NOT_FOUND"]);
   const sent = world.sent.map(({ body }) => body);
   assert.equal(new Set(sent.map(({ pageId }) => pageId)).size, 1);
+  assert.equal(sent[0].frequencyKey, "v");
   assert.match(sent[0].pageId, /^[0-9a-f]{32}$/);
   assert.deepEqual([sent[0].parent, sent[0].placements.map(({ bandit, requestId }) => [bandit, requestId])], ["tenants/other", [["tenants/other/bandits/a", ""], ["tenants/other/bandits/b", ""]]]);
   assert.deepEqual(client.slates, { service: 1, degraded: 0, fallback: 0 });

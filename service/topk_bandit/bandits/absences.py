@@ -10,9 +10,9 @@ from topk_bandit.bandits.showable import place_among
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.features import NO_FEATURES
 from topk_bandit.domain.filters import accepts
-from topk_bandit.domain.rules import Absence, AbsenceReason, Exclude, Filter, describe_rule
+from topk_bandit.domain.rules import Absence, AbsenceReason, Exclude, Filter, Frequency, describe_rule
 from topk_bandit.learning.id_index import NOWHERE
-from topk_bandit.learning.slate_rules import Effort, compile_rules, find_slate
+from topk_bandit.learning.slate_rules import Effort, compile_rules, find_slate, places_reached
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,12 +46,15 @@ def _explain(model: Model, request: RecommendationRequest, possible: _Possible, 
         return Absence(item_id, AbsenceReason.UNAVAILABLE)
     if request.candidates is not None and item_id not in request.candidates:
         return Absence(item_id, AbsenceReason.NO_CANDIDATE)
+    place = int(items.find_indices([item_id])[0])
     features = items.features_of(item_id) if possible.kept else NO_FEATURES
     for rule in possible.kept:
         reason = _reason_of(rule, item_id, features)
+        if possible.is_frequent(rule, place):
+            reason = AbsenceReason.FREQUENT
         if reason is not None:
             return Absence(item_id, reason, describe_rule(rule))
-    return possible.explain(item_id, int(items.find_indices([item_id])[0]))
+    return possible.explain(item_id, place)
 
 
 def _reason_of(rule: Rule, item_id: str, features: Features) -> AbsenceReason | None:
@@ -71,6 +74,13 @@ class _Possible:
         self._showable, self._slate_size = showable, slate_size
         self._known: dict[bytes, tuple[AbsenceReason, str]] = {}
         self._effort = Effort()
+
+    def is_frequent(self, rule: Rule, place: int) -> bool:
+        """Return whether a rule keeps an item out because the visitor has seen it often enough."""
+        candidates = self._showable.candidates
+        if candidates is None or not isinstance(rule, Frequency):
+            return False
+        return place in places_reached(rule, candidates)
 
     def explain(self, item_id: str, place: int) -> Absence:
         """Return whether an item could be shown, and if not by which rule."""

@@ -19,6 +19,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
+from topk_bandit.domain.visits import visitor_of
 from topk_bandit.store.log import NewSlate, RecordOutcome, RecordStatus
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Batches:
         """Do what `Recommender.recommend` does for each of one or more; return what became of each, or its error.
 
         Slates are chosen away from the event loop and recorded together. One of which anything is not as usual is asked
-        for by itself: a request that is repeated or refused, a change of items meanwhile, a store that is away.
+        for by itself: a request that is repeated or refused, a change of items meanwhile, a store that is away, and a
+        visitor whose slates are counted, as each counts for the next.
 
         Parameters
         ----------
@@ -136,7 +138,9 @@ class Batches:
         usual = [
             place
             for place, one in enumerate(completed)
-            if place not in outcomes and one.min_model_version <= model.version
+            if place not in outcomes
+            and one.min_model_version <= model.version
+            and not visitor_of(model.incarnation, model.settings, one.request)
         ]
         chosen: dict[int, ChosenSlate] = {}
         for first in range(0, len(usual), CHOSEN_AT_ONCE):

@@ -34,6 +34,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.rules import describe_rule
+from topk_bandit.domain.visits import Visits, find_reached, frequencies_of, visitor_of
 from topk_bandit.store.log import Correctable, RecordOutcome, RecordStatus
 
 if TYPE_CHECKING:
@@ -128,17 +129,18 @@ class Recommender:
                 raise
             return repeated
         for _ in range(DECISIONS_PER_CALL):
+            visits = await self._find_visits(name, request, model)
             if model.version < min_model_version:
                 model = await self._models.catch_up(name, min_model_version)
             if model.version < min_model_version:
                 return await self._repeat(name, request, model, min_model_version)
-            request, choice = await self._decide(name, request, model, strict_candidates=strict_candidates)
+            request, choice = await self._decide(name, request, model, visits, strict_candidates=strict_candidates)
             recommendation, odd = choice
             try:
-                outcome = await self._record(name, request, recommendation, model)
+                outcome = await self._record(name, request, recommendation, model, visits)
             except (UnavailableError, CorruptDataError) as error:
                 # The watch over damage names what is corrupt; a page has a slate all the same.
-                is_unrecorded = isinstance(error, CorruptDataError) or error.nothing_sent
+                is_unrecorded = error is visits or isinstance(error, CorruptDataError) or error.nothing_sent
                 newest = self._models.peek_model(name)
                 if newest is None or _has_same_slates(newest, model):
                     return self._degrade(recommendation, is_unrecorded=is_unrecorded)
@@ -247,15 +249,36 @@ class Recommender:
         context = complete_context(model.settings, asked)
         return replace(request, request_id=request.request_id or self._new_id(), context=context)
 
+    async def _find_visits(
+        self, name: BanditName, request: RecommendationRequest, model: Model
+    ) -> Visits | TopkBanditError | None:
+        """Return what the visitor saw lately, where rules count it, or why that is not known; None where none does."""
+        visitor = visitor_of(model.incarnation, model.settings, request)
+        if not visitor:
+            return None
+        try:
+            return await self._store.find_visits(name, visitor)
+        except (UnavailableError, CorruptDataError) as error:
+            return error
+        except NotFoundError:
+            await self._models.confirm_gone(name)
+            raise
+
     async def _decide(
-        self, name: BanditName, request: RecommendationRequest, model: Model, *, strict_candidates: bool
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        model: Model,
+        visits: Visits | TopkBanditError | None,
+        *,
+        strict_candidates: bool,
     ) -> tuple[RecommendationRequest, ChosenSlate]:
         """Choose a slate; if the model refuses, find the one given out before, or choose with the newest model.
 
         The request comes back, too, as that model's schema reads it.
         """
         try:
-            return request, await self._choose(request, model, strict_candidates=strict_candidates)
+            return await self._choose(request, model, visits, strict_candidates=strict_candidates)
         except (NotFoundError, NotReadyError, InvalidArgumentError, ExhaustedError):
             newest = await self._models.follow(name)
             request = self.complete(request, newest)
@@ -263,7 +286,7 @@ class Recommender:
             if repeated is not None:
                 return request, ChosenSlate(repeated, OddFeatures(0, 0))
             try:
-                return request, await self._choose(request, newest, strict_candidates=strict_candidates)
+                return await self._choose(request, newest, visits, strict_candidates=strict_candidates)
             except NotReadyError as error:
                 if error.reason == "RULES_CLASH":
                     self._hooks.rules_clashed()
@@ -324,19 +347,38 @@ class Recommender:
         problem = f"its slate breaks a rule by now, {describe_rule(broken)}; ask with another request id"
         return NotReadyError("RULES_CHANGED", problem)
 
-    async def _choose(self, request: RecommendationRequest, model: Model, *, strict_candidates: bool) -> ChosenSlate:
+    async def _choose(
+        self,
+        request: RecommendationRequest,
+        model: Model,
+        visits: Visits | TopkBanditError | None,
+        *,
+        strict_candidates: bool,
+    ) -> tuple[RecommendationRequest, ChosenSlate]:
+        """Choose a slate, and return the request with what its visitor has seen often enough."""
         start = time.perf_counter()
+        request, uncounted = _count(request, model, visits)
         work = partial(choose, model, request, strict_candidates=strict_candidates)
         if is_short(model, request):
             choice = work()
         else:
             choice = await asyncio.get_running_loop().run_in_executor(self._executor, work)
-        self._hooks.decided(choice.recommendation, time.perf_counter() - start)
-        return choice
+        given = choice.recommendation
+        if uncounted:
+            given = replace(given, relaxed=tuple(dict.fromkeys([*given.relaxed, *uncounted])))
+        self._hooks.decided(given, time.perf_counter() - start)
+        return request, choice._replace(recommendation=given)
 
     async def _record(
-        self, name: BanditName, request: RecommendationRequest, recommendation: Recommendation, model: Model
+        self,
+        name: BanditName,
+        request: RecommendationRequest,
+        recommendation: Recommendation,
+        model: Model,
+        visits: Visits | TopkBanditError | None,
     ) -> RecordOutcome:
+        if isinstance(visits, TopkBanditError):  # a slate is recorded with all that its visitor saw before, or not
+            raise visits
         recorded = self._store.record_recommendation(
             name,
             request,
@@ -345,6 +387,7 @@ class Recommender:
             items_position=model.items_position,
             rules=model.settings.rules,
             aside=self.is_set_aside(name, request, model),
+            visits=visits,
         )
         try:
             return await self._models.take_in(name, recorded)
@@ -380,6 +423,20 @@ class Recommender:
         degraded = replace(recommendation, recommendation_id=known_id, degraded=True)
         self._hooks.recommended(degraded)
         return degraded
+
+
+def _count(
+    request: RecommendationRequest, model: Model, visits: Visits | TopkBanditError | None
+) -> tuple[RecommendationRequest, tuple[str, ...]]:
+    """Return a request with what its visitor has seen often enough, and the rules that nobody counts, in words."""
+    if visits is None:
+        return request, ()
+    rules = frequencies_of(model.settings, request)
+    words = tuple(map(describe_rule, rules))
+    if isinstance(visits, TopkBanditError):
+        return replace(request, reached=()), words
+    reached = find_reached(rules, visits, model.items.features_of)
+    return replace(request, reached=reached), () if visits.is_counted else words
 
 
 def _has_same_slates(newest: Model, model: Model) -> bool:

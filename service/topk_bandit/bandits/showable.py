@@ -21,10 +21,12 @@ from topk_bandit.domain.rules import (
     Exclude,
     Exposure,
     Filter,
+    Frequency,
     check_rules,
     describe_rule,
     is_about_new,
 )
+from topk_bandit.domain.visits import frequencies_of
 from topk_bandit.learning.id_index import NOWHERE
 from topk_bandit.learning.relaxed_rules import complete_slate, relax_rules
 from topk_bandit.learning.slate_rules import Candidates, compile_rules, keep_rules
@@ -155,7 +157,7 @@ def _size_of(rule: Rule, *, of_slates: float = math.inf) -> float:
             return len(item_ids)
         case Filter(text):
             return len(text)
-        case Exposure():
+        case Exposure() | Frequency():  # what a visitor has seen is few items or values
             return 0
         case _:
             return of_slates
@@ -209,7 +211,8 @@ def _work_out(
     model: Model, request: RecommendationRequest, eligible: NDArray[np.int32], also: tuple[SlateRule, ...] = ()
 ) -> Showable:
     settings, rules = model.settings, (*rules_of(model.settings, request), *also)
-    candidates = Candidates(_catalogue_of(model).table, eligible, model.items.learned_counts)
+    reached = dict(zip(frequencies_of(settings, request), request.reached, strict=False))
+    candidates = Candidates(_catalogue_of(model).table, eligible, model.items.learned_counts, reached)
     found = relax_rules(rules, candidates, settings.slate_size, own=len(settings.rules))
     binds = _binds(found.allowed.rules)
     if binds and settings.exploration.uniform_share:
@@ -231,7 +234,7 @@ def _binds(rules: SlateRules) -> bool:
 
 def _is_of_all(request: RecommendationRequest) -> bool:
     """Return whether what may be shown is the same for all requests that ask for no more than this one."""
-    return request.candidates is None and not request.rules
+    return request.candidates is None and not (request.rules or request.reached)
 
 
 def _key_of(model: Model, also: tuple[SlateRule, ...] = ()) -> Hashable:

@@ -54,7 +54,18 @@ from topk_bandit.client.operator_values import (
     Verification,
 )
 from topk_bandit.client.retries import RetryPolicy
-from topk_bandit.client.rules import Absence, AbsenceReason, Apart, Count, Exclude, Exposure, Filter, Pin, Rule
+from topk_bandit.client.rules import (
+    Absence,
+    AbsenceReason,
+    Apart,
+    Count,
+    Exclude,
+    Exposure,
+    Filter,
+    Frequency,
+    Pin,
+    Rule,
+)
 from topk_bandit.client.study_values import (
     AnswerKind,
     AnswerOutcome,
@@ -162,6 +173,7 @@ __all__ = [
     "Feature",
     "FeatureStats",
     "Filter",
+    "Frequency",
     "GivenAnswer",
     "Group",
     "GroupStats",

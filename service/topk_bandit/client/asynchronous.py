@@ -218,6 +218,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         group_key: str | None = None,
         rules: Sequence[Rule | str] | None = None,
         explain: Iterable[str] | None = None,
+        frequency_key: str | None = None,
         timeout: float | None = None,
     ) -> Recommendation:
         """Return the slate to show.
@@ -260,6 +261,8 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             slate keeps them. See `docs/rules.md`. A fallback keeps `Exclude` alone.
         explain
             Items of which `Recommendation.absent_items` says why they are not there.
+        frequency_key
+            Whom `Frequency` rules count for, such as an id of a session. A digest of it is kept as long as they count.
         """
         asked = partial(
             self._operations.recommend,
@@ -274,6 +277,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             group_key=group_key,
             rules=rules,
             explain=explain,
+            frequency_key=frequency_key,
         )
         came = partial(self._fallbacks.came, bandit)
         if fallback is None:
@@ -319,6 +323,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         *,
         features: object = None,
         group_key: str | None = None,
+        frequency_key: str | None = None,
         page_id: str | None = None,
         timeout: float | None = None,
     ) -> SlatePage:
@@ -332,7 +337,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         ----------
         placements
             What is asked for each slate, the most important one first: what it shows is in none after it. Ten at most.
-        context, features, group_key
+        context, features, group_key, frequency_key
             As for `recommend`, for each placement that has none of its own. Each takes the features that its bandit
             knows.
         page_id
@@ -345,6 +350,7 @@ class AsyncClient(AsyncStudies, AsyncOperators):
             context=context,
             features=features,
             group_key=group_key,
+            frequency_key=frequency_key,
             page_id=page_id,
         )
         came = partial(self._fallbacks.page_came, places)

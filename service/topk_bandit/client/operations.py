@@ -193,6 +193,7 @@ class Operations:
         group_key: str | None,
         rules: Iterable[Rule | str] | None,
         explain: Iterable[str] | None,
+        frequency_key: str | None,
     ) -> Operation[Recommendation]:
         """Ask for a slate."""
         request = message(
@@ -208,6 +209,7 @@ class Operations:
             features=None if features is None else feature_values(features),
             rules=rule_messages("rules", rules),
             explain_item_ids=None if explain is None else texts("explain_item_ids", explain),
+            frequency_key=frequency_key,
         )
         return Operation(RecommenderServiceStub, "Recommend", request, _slate_in, hedged=True)
 
@@ -260,6 +262,7 @@ class Operations:
             group_key=asked.group_key,
             rules=asked.rules,
             explain=None,
+            frequency_key=asked.frequency_key,
         )
         return cast("recommender_pb.RecommendRequest", operation.request)
 
@@ -270,6 +273,7 @@ class Operations:
         context: Iterable[float],
         features: object,
         group_key: str | None,
+        frequency_key: str | None,
         page_id: str | None,
     ) -> Operation[SlatePage]:
         """Ask for the slates of a page."""
@@ -280,6 +284,7 @@ class Operations:
             context=numbers("context", context),
             features=None if features is None else feature_values(features),
             group_key=group_key,
+            frequency_key=frequency_key,
             placements=[
                 self._placement(f"placements[{place}]", one)
                 for place, one in enumerate(several("placements", placements))

@@ -31,6 +31,7 @@ __all__ = [
     "Exclude",
     "Exposure",
     "Filter",
+    "Frequency",
     "Pin",
     "Rule",
     "allowed_of",
@@ -149,7 +150,32 @@ class Exposure:
         return False
 
 
-Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart | Exposure
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """One visitor is shown an item in so many slates at most, for requests with a `frequency_key`.
+
+    Attributes
+    ----------
+    at_most
+        In how many slates, from 1 to 100.
+    within_seconds
+        How long a slate counts: up to 30 days.
+    feature, value
+        What is counted together: items with a value of a categorical feature, or with a label. None as `value` means
+        each value by itself. Without a feature it is each item by itself.
+    item_ids
+        In place of a feature: these items together, at most 100.
+    """
+
+    at_most: int
+    within_seconds: int
+    feature: str = ""
+    value: str | None = None
+    item_ids: Collection[str] = ()
+    may_relax: bool = False
+
+
+Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart | Exposure | Frequency
 
 
 def rule_messages(field: str, rules: Iterable[Rule | str] | None) -> list[pb.SlateRule]:
@@ -168,7 +194,7 @@ def _message(path: str, rule: Rule | str) -> pb.SlateRule:
     return message
 
 
-def _declare(path: str, rule: Rule) -> domain.Rule:
+def _declare(path: str, rule: Rule) -> domain.Rule:  # noqa: PLR0911, one for each kind
     match rule:
         case Exclude(item_ids):
             return domain.Exclude(_ids(f"{path}.exclude.item_ids", item_ids))
@@ -182,6 +208,9 @@ def _declare(path: str, rule: Rule) -> domain.Rule:
         case Exposure(share, feature, value, item_ids, shown_fewer_than):
             named = _ids(f"{path}.exposure.group.item_ids", item_ids)
             return domain.Exposure(domain.Group(feature, value, shown_fewer_than, named), share)
+        case Frequency(at_most, within_seconds, feature, value, item_ids):
+            named = _ids(f"{path}.frequency.group.item_ids", item_ids)
+            return domain.Frequency(domain.Group(feature, value, item_ids=named), at_most, within_seconds)
         case Apart(feature, value):
             return domain.Apart(domain.Group(feature, value))
 
@@ -206,7 +235,7 @@ def in_words(rule: Rule) -> str:
     return domain.describe_declared(SlateRule(_declare("rule", rule), rule.may_relax))
 
 
-def rule_of(declared: SlateRule) -> Rule:
+def rule_of(declared: SlateRule) -> Rule:  # noqa: PLR0911, one for each kind
     """Return a rule as a caller has it."""
     may_relax = declared.may_relax
     match declared.rule:
@@ -222,6 +251,8 @@ def rule_of(declared: SlateRule) -> Rule:
             return Apart(group.feature, group.value, may_relax)
         case domain.Exposure(group, share):
             return Exposure(share, group.feature, group.value, group.item_ids, group.shown_fewer_than)
+        case domain.Frequency(group, most, within_seconds):
+            return Frequency(most, within_seconds, group.feature, group.value, group.item_ids, may_relax)
 
 
 READ_RULE = Pair(read=lambda message: rule_of(RULE.read(message)))

@@ -198,6 +198,7 @@ class SlateRequest:
     baseline: Sequence[str] | None = None
     group_key: str | None = None
     rules: Sequence[Rule | str] | None = None
+    frequency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

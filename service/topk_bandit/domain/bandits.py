@@ -86,6 +86,7 @@ __all__ = [
     "SettingsChanged",
     "Shown",
     "SlateEvent",
+    "rules_of",
 ]
 
 
@@ -377,10 +378,15 @@ class RecommendationRequest:
         What is drawn to a group, such as a visitor: equal keys are in the same one. If it is empty, the request is.
     rules
         What the slate keeps beside the bandit's own rules.
+    reached
+        What the visitor has seen as often as each rule of frequency allows, in the order of the rules: values of its
+        feature, or ids of items. Empty where that is nothing. It is found out, and recorded.
     explain
         Items of which the answer says why they are not there. It is asked, and never recorded.
     known_features_only
         Whether features that the bandit does not know are left out. It is asked, and never recorded.
+    frequency_key
+        Whom rules of frequency count for, such as a visitor. It is asked, and never recorded.
     """
 
     request_id: str
@@ -389,8 +395,10 @@ class RecommendationRequest:
     baseline_item_ids: tuple[str, ...] = ()
     group_key: str = ""
     rules: tuple[SlateRule, ...] = ()
+    reached: tuple[tuple[str, ...], ...] = ()
     explain: tuple[str, ...] = ()
     known_features_only: bool = False
+    frequency_key: str = ""
 
 
 def rules_of(settings: BanditSettings, request: RecommendationRequest) -> tuple[SlateRule, ...]:

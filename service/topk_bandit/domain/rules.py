@@ -34,6 +34,7 @@ __all__ = [
     "Exposure",
     "ExposureStats",
     "Filter",
+    "Frequency",
     "Group",
     "Pin",
     "Rule",
@@ -52,6 +53,9 @@ MAX_EXCLUDED, MAX_PINNED = 10_000, 100
 
 MAX_GROUPED, MAX_EXPOSURES = 100, 8
 """How many items a group may name, and how many exposures a bandit may promise."""
+
+MAX_TIMES, MAX_WITHIN_SECONDS = 100, 30 * 24 * 3600
+"""How often one visitor may see an item at most, and in how long: thirty days."""
 
 MAX_SHOWN_FEWER_THAN = 1_000
 """How often an item may have been shown and still be new."""
@@ -133,6 +137,18 @@ class Exposure:
 
 
 @dataclass(frozen=True, slots=True)
+class Frequency:
+    """One visitor is shown an item of a group in so many slates at most, in so many seconds.
+
+    A group of no feature and no items is each item by itself. What the visitor has seen often enough is excluded.
+    """
+
+    group: Group
+    most: int
+    within_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExposureStats:
     """How a promised exposure was kept, since it was promised.
 
@@ -152,7 +168,7 @@ class ExposureStats:
     owed: float
 
 
-Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart | Exposure
+Rule: TypeAlias = Exclude | Filter | Pin | Count | Apart | Exposure | Frequency
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +185,9 @@ class SlateRule:
 class AbsenceReason(StrEnum):
     """Why a slate does not show an item.
 
-    UNKNOWN is an item that the bandit does not have, and NO_CANDIDATE one that the request does not name. RULE is one
-    that no slate that keeps the rules has; NOT_CHOSEN one that could be shown.
+    UNKNOWN is an item that the bandit does not have, and NO_CANDIDATE one that the request does not name. FREQUENT is
+    one that the visitor has seen often enough. RULE is one that no slate that keeps the rules has; NOT_CHOSEN one that
+    could be shown.
     """
 
     UNKNOWN = "unknown"
@@ -178,6 +195,7 @@ class AbsenceReason(StrEnum):
     NO_CANDIDATE = "no_candidate"
     EXCLUDED = "excluded"
     FILTERED = "filtered"
+    FREQUENT = "frequent"
     RULE = "rule"
     NOT_CHOSEN = "not_chosen"
 
@@ -196,7 +214,7 @@ def is_about_new(rule: Rule) -> bool:
     return isinstance(rule, Count | Apart) and rule.group.shown_fewer_than > 0
 
 
-def describe_rule(rule: Rule) -> str:
+def describe_rule(rule: Rule) -> str:  # noqa: PLR0911, one for each kind
     """Return a rule in words, for an error."""
     match rule:
         case Exclude(item_ids):
@@ -213,6 +231,9 @@ def describe_rule(rule: Rule) -> str:
             return f"no two of {_describe_group(group)} beside each other"
         case Exposure(group, share):
             return f"at least {share:.6g} of all slates show one of {_describe_group(group)}"
+        case Frequency(group, most, within_seconds):
+            times = "once" if most == 1 else f"{most} times"
+            return f"show one visitor {_describe_group(group)} at most {times} in {_describe_span(within_seconds)}"
 
 
 def _describe_items(item_ids: Sequence[str]) -> str:
@@ -229,7 +250,18 @@ def _describe_group(group: Group) -> str:
         return f"items shown fewer than {group.shown_fewer_than} times"
     if group.item_ids:
         return _describe_items(group.item_ids)
-    return f"each {group.feature}" if group.value is None else f"{group.feature} {group.value}"
+    if group.value is None:
+        return f"each {group.feature or 'item'}"
+    return f"{group.feature} {group.value}"
+
+
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+
+
+def _describe_span(seconds: int) -> str:
+    unit, size = next((one for one in _UNITS if seconds % one[1] == 0), ("second", 1))
+    count = seconds // size
+    return f"{count} {unit}" + ("s" if count > 1 else "")
 
 
 def check_rules(rules: Sequence[Rule], schema: FeatureSchema, slate_size: int, *, field: str = "rules") -> None:
@@ -269,6 +301,10 @@ def _check_rule(rule: Rule, schema: FeatureSchema, slate_size: int, at: str) -> 
         case Exposure(group):
             _check_group(group, schema, f"{at}.exposure.group")
             _check_exposure(rule, f"{at}.exposure")
+        case Frequency(group):
+            if group != Group():
+                _check_group(group, schema, f"{at}.frequency.group")
+            _check_frequency(rule, f"{at}.frequency")
 
 
 def _check_feature_group(group: Group, at: str) -> None:
@@ -282,6 +318,17 @@ def _check_exposure(rule: Exposure, at: str) -> None:
         raise InvalidArgumentError(f"{at}.group", "needs a value, or items")
     if not 0.0 < rule.share <= 1.0:
         raise InvalidArgumentError(f"{at}.share", f"must be above 0 and at most 1, not {rule.share}")
+
+
+def _check_frequency(rule: Frequency, at: str) -> None:
+    if rule.group.shown_fewer_than:
+        raise InvalidArgumentError(f"{at}.group.shown_fewer_than", "is for count and exposure")
+    for name, value, most in (
+        ("at_most", rule.most, MAX_TIMES),
+        ("within_seconds", rule.within_seconds, MAX_WITHIN_SECONDS),
+    ):
+        if not 1 <= value <= most:
+            raise InvalidArgumentError(f"{at}.{name}", f"must be from 1 to {most}, not {value}")
 
 
 def _check_ids(item_ids: Sequence[str], most: int, at: str) -> None:

@@ -8,15 +8,16 @@ and more than `MOST_CASES` are refused.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from topk_bandit.domain.errors import ExhaustedError, NotReadyError
-from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Pin, describe_rule
+from topk_bandit.domain.rules import Apart, Count, Exclude, Filter, Frequency, Pin, describe_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,6 +35,7 @@ __all__ = [
     "find_clash",
     "find_slate",
     "keep_rules",
+    "places_reached",
     "refuse_clash",
     "shows_group",
     "types_of",
@@ -101,11 +103,14 @@ class Candidates(NamedTuple):
         Places of those that may be shown, ascending, shape (N,); None if all may be.
     shown_counts
         How many of the slates that were learned have shown each of all items, shape (n,); None if none was shown.
+    reached
+        What the visitor has seen as often as rules of frequency allow, as a request has it; nothing for others.
     """
 
     items: ItemTable
     places: NDArray[np.integer] | None = None
     shown_counts: NDArray[np.integer] | None = None
+    reached: Mapping[Frequency, tuple[str, ...]] = MappingProxyType({})
 
 
 def _too_entangled() -> ExhaustedError:
@@ -184,8 +189,19 @@ def _find_left(rules: Sequence[Rule], candidates: Candidates) -> NDArray[np.int6
             left[items.places_of(rule.item_ids)] = False
         elif isinstance(rule, Filter):
             left &= items.meet(rule.condition)
+        elif isinstance(rule, Frequency):
+            left[places_reached(rule, candidates)] = False
     found = np.flatnonzero(left) if places is None else places[left[places]]
     return np.asarray(found, dtype=np.int64)
+
+
+def places_reached(rule: Frequency, candidates: Candidates) -> NDArray[np.intp]:
+    """Return the places of the items that the visitor has seen as often as a rule allows."""
+    items, reached = candidates.items, candidates.reached.get(rule, ())
+    if not (rule.group.feature and reached):
+        return items.places_of(reached)
+    every = np.arange(len(items))
+    return np.concatenate([items.groups_of(rule.group.feature, value, every).items for value in reached])
 
 
 def _members(group: Group, candidates: Candidates, left: NDArray[np.int64]) -> list[NDArray[np.intp]]:

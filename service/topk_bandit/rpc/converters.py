@@ -112,8 +112,19 @@ def recommendation_request(
         rules=rules_from_proto("rules", request.rules) if request.rules else (),
         explain=explained_items(request),
         known_features_only=request.known_features_only,
+        frequency_key=_frequency_key(request),
     )
     return name, wanted, fields.log_position("min_model_version", request.min_model_version)
+
+
+def _frequency_key(request: recommender_pb.RecommendRequest) -> str:
+    """Return whom rules of frequency count for; those of the request need it, and errors do not quote it."""
+    if request.frequency_key:
+        return fields.secret_id("frequency_key", request.frequency_key)
+    for place, one in enumerate(request.rules):
+        if one.WhichOneof("rule") == "frequency":
+            raise InvalidArgumentError("frequency_key", f"is required by rules[{place}].frequency")
+    return ""
 
 
 def explained_items(

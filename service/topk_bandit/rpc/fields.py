@@ -35,6 +35,7 @@ __all__ = [
     "page_token",
     "quote_text",
     "reward_value",
+    "secret_id",
     "sentence",
     "size",
     "study_name",
@@ -119,6 +120,15 @@ def opaque_id(path: str, text: str) -> str:
     if _CONTROL.search(text):
         raise InvalidArgumentError(path, f"holds a control character or a line separator: {quote_text(text)}")
     return text
+
+
+def secret_id(path: str, text: str) -> str:
+    """Return an id that no error quotes, such as a visitor's."""
+    try:
+        return opaque_id(path, text)
+    except InvalidArgumentError:
+        problem = f"must have at most {_MAX_ID_LENGTH} characters, and no control characters or line separators"
+        raise InvalidArgumentError(path, problem) from None
 
 
 def sentence(path: str, text: str, *, most_bytes: int) -> str:

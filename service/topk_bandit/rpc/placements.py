@@ -60,6 +60,8 @@ def page_of(request: pb.RecommendPageRequest, *, new_id: str) -> Page:
     context_from_proto("", request)
     if request.group_key:
         fields.opaque_id("group_key", request.group_key)
+    if request.frequency_key:
+        fields.secret_id("frequency_key", request.frequency_key)
     return Page(
         page_id,
         [_placement(index, one, request, tenant, page_id) for index, one in enumerate(request.placements)],
@@ -129,4 +131,6 @@ def _placement(
         placement.known_features_only = placement.known_features_only or bool(page.features)
     if not placement.group_key:
         placement.group_key = page.group_key
+    if not placement.frequency_key:
+        placement.frequency_key = page.frequency_key
     return placement

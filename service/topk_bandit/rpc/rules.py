@@ -51,6 +51,8 @@ def _rule(path: str, message: pb.SlateRule) -> SlateRule:
             _check_ids(f"{path}.pin.item_ids", message.pin.item_ids, most=MAX_PINNED)
         case "count" if not message.count.HasField("group"):
             raise InvalidArgumentError(f"{path}.count.group", "is required")
+        case "frequency":
+            _check_group(f"{path}.frequency.group", message.frequency.group)
         case "exposure" if not message.exposure.HasField("group"):
             raise InvalidArgumentError(f"{path}.exposure.group", "is required")
         case "count":

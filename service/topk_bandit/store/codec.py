@@ -196,7 +196,8 @@ def encode_recommended(event: Recommended, version: int = OLDEST) -> tuple[bytes
     asked, recommendation = event.request, _pack_recommendation(event.recommendation)
     # Of a request only the context has numbers: no other part needs to be searched for what is not finite.
     parts = (text_of(asked.request_id), pack(context_document(asked.context)), text_of(asked.candidates))
-    request = b'{"request_id":%b,"context":%b,"candidates":%b%b}' % (*parts, _asked_beside(asked))
+    reached = b',"reached":%b' % text_of(asked.reached) if asked.reached else b""
+    request = b'{"request_id":%b,"context":%b,"candidates":%b%b%b}' % (*parts, _asked_beside(asked), reached)
     aside = b',"aside":true' if event.aside else b""
     return _RECORDED % (version, recommendation[1:]), _RECOMMENDED % (version, request, recommendation, aside)
 
@@ -456,8 +457,8 @@ class _Item(Layout, array_like=True):
 
 
 def _request(request_id: str, context: ContextLayout, *beside: Any) -> RecommendationRequest:  # noqa: ANN401, what may be left out
-    candidates, baseline, group_key, rules = map(read, beside)
-    asked = (candidates, baseline or (), group_key or "", rules or ())
+    candidates, baseline, group_key, rules, reached = map(read, beside)
+    asked = (candidates, baseline or (), group_key or "", rules or (), reached or ())
     return RecommendationRequest(request_id, read_context(context), *asked)
 
 
@@ -518,8 +519,8 @@ _PARTS |= {
         RecommendationRequest,
         of=_request,
         parts=_PARTS,
-        left_out=("baseline_item_ids", "group_key", "rules"),
-        beside=("explain", "known_features_only"),
+        left_out=("baseline_item_ids", "group_key", "rules", "reached"),
+        beside=("explain", "known_features_only", "frequency_key"),
     ),
     "Shown": derive(Shown, of=_make_shown, parts=_PARTS),
     "PastSlate": derive(PastSlate, of=_past_slate, parts=_PARTS, left_out=("at_ms", "propensity", "item_values")),

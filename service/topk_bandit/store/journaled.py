@@ -17,6 +17,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.paths import entry_of
+from topk_bandit.domain.visits import Visits
 from topk_bandit.store.data_versions import check_item_values, check_request
 from topk_bandit.store.log import (
     Appended,
@@ -79,6 +80,8 @@ class Sought:
         Id of an import and first row of a part of it; None for no import.
     life
         Whether `Known.life` is needed.
+    visitor
+        A visitor whose visits are needed; empty for none.
     """
 
     slates: tuple[str, ...] = ()
@@ -86,6 +89,7 @@ class Sought:
     recalls: bool = False
     part: tuple[str, int] | None = None
     life: bool = False
+    visitor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +195,18 @@ class JournaledStore(Store):
     async def _forget_closed(self, name: BanditName) -> None:
         """Forget slates that ended longer ago than they are kept."""
 
-    def _presume(self, name: BanditName, key: str, *, items_position: int | None = None) -> Known | None:  # noqa: ARG002
+    def _presume(
+        self,
+        name: BanditName,  # noqa: ARG002 - nothing is remembered here
+        key: str,  # noqa: ARG002
+        *,
+        items_position: int | None = None,  # noqa: ARG002
+        visits: Visits | None = None,  # noqa: ARG002
+    ) -> Known | None:
         """Return what is likely of a bandit and a slate, for stores that remember; None to read it.
 
-        With an `items_position`, which is what is known of the items, the slate is likely to be new.
+        With an `items_position`, which is what is known of the items, the slate is likely to be new. `visits` are what
+        was read of its visitor.
         """
         return None
 
@@ -290,6 +302,7 @@ class JournaledStore(Store):
         items_position: int,
         rules: tuple[SlateRule, ...] = (),
         aside: bool = False,
+        visits: Visits | None = None,
     ) -> Written[RecordOutcome]:
         """See `Store.record_recommendation`."""
         check_request(request, self.data_version)
@@ -303,10 +316,12 @@ class JournaledStore(Store):
                 items_position=items_position,
                 rules=rules,
                 aside=aside,
+                visits=visits,
             )
 
-        sought = Sought((recommendation.recommendation_id,), recalls=True)
-        presumed = self._presume(name, recommendation.recommendation_id, items_position=items_position)
+        key = recommendation.recommendation_id
+        sought = Sought((key,), recalls=True, visitor="" if visits is None else visits.visitor)
+        presumed = self._presume(name, key, items_position=items_position, visits=visits)
         decision, committed = await self._decide(name, sought, rule, presumed=presumed, is_durable=False)
         outcome = decision.answer
         if outcome.status is not RecordStatus.RECORDED or decision.commit is None:
@@ -357,6 +372,11 @@ class JournaledStore(Store):
             else:
                 outcomes[place] = outcome or RecordOutcome(RecordStatus.STALE)
         return Written(outcomes, tuple(one.appended for one in committed if isinstance(one, Committed)))
+
+    async def find_visits(self, name: BanditName, visitor: str) -> Visits:
+        """See `Store.find_visits`."""
+        known = await self._read(name, Sought(visitor=visitor))
+        return known.visits or Visits(visitor)
 
     async def find_recommendation(
         self, name: BanditName, request: RecommendationRequest, recommendation_id: str

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.operators import EventText
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import Restore, Restored, RestoreStep
@@ -616,6 +617,7 @@ class Store(Protocol):
         items_position: int,
         rules: tuple[SlateRule, ...] = (),
         aside: bool = False,
+        visits: Visits | None = None,
     ) -> Written[RecordOutcome]:
         """Append `Recommended` and open its deadline: the store's clock plus the bandit's reward wait.
 
@@ -626,6 +628,9 @@ class Store(Protocol):
         that is recorded already is REPEATED when its request has the same context, candidates and rules, whatever
         `incarnation` and `items_position` say; with other `rules` than the bandit has now it is STALE. Of one that has
         ended what it was is in the log alone.
+
+        `visits` are what the slate was chosen by, where rules of frequency count for the request: the slate is one of
+        them from then on. If they have changed, or are missing, it is STALE.
 
         Raises
         ------
@@ -658,6 +663,13 @@ class Store(Protocol):
             There is no such bandit.
         UnavailableError
             The store is away.
+        """
+        ...
+
+    async def find_visits(self, name: BanditName, visitor: str) -> Visits:
+        """Return what a visitor was shown lately, as rules of frequency count it; `NotFoundError` for no such bandit.
+
+        It is kept as long as the longest rule that it was counted for, and nowhere else.
         """
         ...
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
-from topk_bandit.domain.rules import Apart, Count, Exclude, Exposure, Filter, Group, Pin, SlateRule
+from topk_bandit.domain.rules import Apart, Count, Exclude, Exposure, Filter, Frequency, Group, Pin, SlateRule
 from topk_bandit.store.documents import Layout, any_of, derive, read
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _KINDS: dict[type[Rule], str] = {
     Count: "count",
     Apart: "apart",
     Exposure: "exposure",
+    Frequency: "frequency",
 }
 if TYPE_CHECKING:
     RuleLayout = _Rule

@@ -19,6 +19,7 @@ class AbsenceReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ABSENCE_REASON_FILTERED: _ClassVar[AbsenceReason]
     ABSENCE_REASON_RULE: _ClassVar[AbsenceReason]
     ABSENCE_REASON_NOT_CHOSEN: _ClassVar[AbsenceReason]
+    ABSENCE_REASON_FREQUENT: _ClassVar[AbsenceReason]
 
 class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -69,6 +70,7 @@ ABSENCE_REASON_EXCLUDED: AbsenceReason
 ABSENCE_REASON_FILTERED: AbsenceReason
 ABSENCE_REASON_RULE: AbsenceReason
 ABSENCE_REASON_NOT_CHOSEN: AbsenceReason
+ABSENCE_REASON_FREQUENT: AbsenceReason
 STAGE_UNSPECIFIED: Stage
 STAGE_LIVE: Stage
 STAGE_SHADOW: Stage
@@ -95,7 +97,7 @@ DURABILITY_FSYNC: Durability
 DURABILITY_REPLICATED: Durability
 
 class RecommendRequest(_message.Message):
-    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates", "baseline_item_ids", "group_key", "rules", "explain_item_ids", "known_features_only")
+    __slots__ = ("bandit", "context", "candidate_item_ids", "request_id", "min_model_version", "features", "strict_candidates", "baseline_item_ids", "group_key", "rules", "explain_item_ids", "known_features_only", "frequency_key")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +117,7 @@ class RecommendRequest(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     EXPLAIN_ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FEATURES_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FREQUENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     bandit: str
     context: _containers.RepeatedScalarFieldContainer[float]
     candidate_item_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -127,7 +130,8 @@ class RecommendRequest(_message.Message):
     rules: _containers.RepeatedCompositeFieldContainer[_rules_pb2.SlateRule]
     explain_item_ids: _containers.RepeatedScalarFieldContainer[str]
     known_features_only: bool
-    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ..., explain_item_ids: _Optional[_Iterable[str]] = ..., known_features_only: bool = ...) -> None: ...
+    frequency_key: str
+    def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ..., explain_item_ids: _Optional[_Iterable[str]] = ..., known_features_only: bool = ..., frequency_key: _Optional[str] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
     __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count", "stage", "group", "relaxed_rules", "absent_items")
@@ -194,7 +198,7 @@ class RecommendResult(_message.Message):
     def __init__(self, slate: _Optional[_Union[RecommendResponse, _Mapping]] = ..., error: _Optional[_Union[RewardError, _Mapping]] = ...) -> None: ...
 
 class RecommendPageRequest(_message.Message):
-    __slots__ = ("parent", "page_id", "placements", "context", "features", "group_key")
+    __slots__ = ("parent", "page_id", "placements", "context", "features", "group_key", "frequency_key")
     class FeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -208,13 +212,15 @@ class RecommendPageRequest(_message.Message):
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     GROUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    FREQUENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     parent: str
     page_id: str
     placements: _containers.RepeatedCompositeFieldContainer[RecommendRequest]
     context: _containers.RepeatedScalarFieldContainer[float]
     features: _containers.MessageMap[str, _features_pb2.FeatureValue]
     group_key: str
-    def __init__(self, parent: _Optional[str] = ..., page_id: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[RecommendRequest, _Mapping]]] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., group_key: _Optional[str] = ...) -> None: ...
+    frequency_key: str
+    def __init__(self, parent: _Optional[str] = ..., page_id: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[RecommendRequest, _Mapping]]] = ..., context: _Optional[_Iterable[float]] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., group_key: _Optional[str] = ..., frequency_key: _Optional[str] = ...) -> None: ...
 
 class RecommendPageResponse(_message.Message):
     __slots__ = ("page_id", "placements")

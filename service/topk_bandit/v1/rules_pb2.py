@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atopk_bandit/v1/rules.proto\x12\x0etopk_bandit.v1\"\xa0\x02\n\tSlateRule\x12\x30\n\x07\x65xclude\x18\x01 \x01(\x0b\x32\x1d.topk_bandit.v1.ExcludedItemsH\x00\x12\x10\n\x06\x66ilter\x18\x02 \x01(\tH\x00\x12*\n\x03pin\x18\x03 \x01(\x0b\x32\x1b.topk_bandit.v1.PinnedItemsH\x00\x12*\n\x05\x63ount\x18\x04 \x01(\x0b\x32\x19.topk_bandit.v1.ItemCountH\x00\x12*\n\x05\x61part\x18\x05 \x01(\x0b\x32\x19.topk_bandit.v1.ItemGroupH\x00\x12\x30\n\x08\x65xposure\x18\x07 \x01(\x0b\x32\x1c.topk_bandit.v1.ItemExposureH\x00\x12\x11\n\tmay_relax\x18\x06 \x01(\x08\x42\x06\n\x04rule\"6\n\nSlateRules\x12(\n\x05rules\x18\x01 \x03(\x0b\x32\x19.topk_bandit.v1.SlateRule\"!\n\rExcludedItems\x12\x10\n\x08item_ids\x18\x01 \x03(\t\"1\n\x0bPinnedItems\x12\x10\n\x08position\x18\x01 \x01(\x05\x12\x10\n\x08item_ids\x18\x02 \x03(\t\"i\n\tItemCount\x12(\n\x05group\x18\x01 \x01(\x0b\x32\x19.topk_bandit.v1.ItemGroup\x12\x10\n\x08\x61t_least\x18\x02 \x01(\x05\x12\x14\n\x07\x61t_most\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\n\n\x08_at_most\"W\n\tItemGroup\x12\x0f\n\x07\x66\x65\x61ture\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x18\n\x10shown_fewer_than\x18\x03 \x01(\x05\x12\x10\n\x08item_ids\x18\x04 \x03(\t\"G\n\x0cItemExposure\x12(\n\x05group\x18\x01 \x01(\x0b\x32\x19.topk_bandit.v1.ItemGroup\x12\r\n\x05share\x18\x02 \x01(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atopk_bandit/v1/rules.proto\x12\x0etopk_bandit.v1\"\xd4\x02\n\tSlateRule\x12\x30\n\x07\x65xclude\x18\x01 \x01(\x0b\x32\x1d.topk_bandit.v1.ExcludedItemsH\x00\x12\x10\n\x06\x66ilter\x18\x02 \x01(\tH\x00\x12*\n\x03pin\x18\x03 \x01(\x0b\x32\x1b.topk_bandit.v1.PinnedItemsH\x00\x12*\n\x05\x63ount\x18\x04 \x01(\x0b\x32\x19.topk_bandit.v1.ItemCountH\x00\x12*\n\x05\x61part\x18\x05 \x01(\x0b\x32\x19.topk_bandit.v1.ItemGroupH\x00\x12\x30\n\x08\x65xposure\x18\x07 \x01(\x0b\x32\x1c.topk_bandit.v1.ItemExposureH\x00\x12\x32\n\tfrequency\x18\x08 \x01(\x0b\x32\x1d.topk_bandit.v1.ItemFrequencyH\x00\x12\x11\n\tmay_relax\x18\x06 \x01(\x08\x42\x06\n\x04rule\"6\n\nSlateRules\x12(\n\x05rules\x18\x01 \x03(\x0b\x32\x19.topk_bandit.v1.SlateRule\"!\n\rExcludedItems\x12\x10\n\x08item_ids\x18\x01 \x03(\t\"1\n\x0bPinnedItems\x12\x10\n\x08position\x18\x01 \x01(\x05\x12\x10\n\x08item_ids\x18\x02 \x03(\t\"i\n\tItemCount\x12(\n\x05group\x18\x01 \x01(\x0b\x32\x19.topk_bandit.v1.ItemGroup\x12\x10\n\x08\x61t_least\x18\x02 \x01(\x05\x12\x14\n\x07\x61t_most\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\n\n\x08_at_most\"W\n\tItemGroup\x12\x0f\n\x07\x66\x65\x61ture\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x18\n\x10shown_fewer_than\x18\x03 \x01(\x05\x12\x10\n\x08item_ids\x18\x04 \x03(\t\"b\n\rItemFrequency\x12(\n\x05group\x18\x01 \x01(\x0b\x32\x19.topk_bandit.v1.ItemGroup\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\x05\x12\x16\n\x0ewithin_seconds\x18\x03 \x01(\x05\"G\n\x0cItemExposure\x12(\n\x05group\x18\x01 \x01(\x0b\x32\x19.topk_bandit.v1.ItemGroup\x12\r\n\x05share\x18\x02 \x01(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,17 +22,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'topk_bandit.v1.rules_pb2', 
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_SLATERULE']._serialized_start=47
-  _globals['_SLATERULE']._serialized_end=335
-  _globals['_SLATERULES']._serialized_start=337
-  _globals['_SLATERULES']._serialized_end=391
-  _globals['_EXCLUDEDITEMS']._serialized_start=393
-  _globals['_EXCLUDEDITEMS']._serialized_end=426
-  _globals['_PINNEDITEMS']._serialized_start=428
-  _globals['_PINNEDITEMS']._serialized_end=477
-  _globals['_ITEMCOUNT']._serialized_start=479
-  _globals['_ITEMCOUNT']._serialized_end=584
-  _globals['_ITEMGROUP']._serialized_start=586
-  _globals['_ITEMGROUP']._serialized_end=673
-  _globals['_ITEMEXPOSURE']._serialized_start=675
-  _globals['_ITEMEXPOSURE']._serialized_end=746
+  _globals['_SLATERULE']._serialized_end=387
+  _globals['_SLATERULES']._serialized_start=389
+  _globals['_SLATERULES']._serialized_end=443
+  _globals['_EXCLUDEDITEMS']._serialized_start=445
+  _globals['_EXCLUDEDITEMS']._serialized_end=478
+  _globals['_PINNEDITEMS']._serialized_start=480
+  _globals['_PINNEDITEMS']._serialized_end=529
+  _globals['_ITEMCOUNT']._serialized_start=531
+  _globals['_ITEMCOUNT']._serialized_end=636
+  _globals['_ITEMGROUP']._serialized_start=638
+  _globals['_ITEMGROUP']._serialized_end=725
+  _globals['_ITEMFREQUENCY']._serialized_start=727
+  _globals['_ITEMFREQUENCY']._serialized_end=825
+  _globals['_ITEMEXPOSURE']._serialized_start=827
+  _globals['_ITEMEXPOSURE']._serialized_end=898
 # @@protoc_insertion_point(module_scope)

@@ -6,13 +6,14 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SlateRule(_message.Message):
-    __slots__ = ("exclude", "filter", "pin", "count", "apart", "exposure", "may_relax")
+    __slots__ = ("exclude", "filter", "pin", "count", "apart", "exposure", "frequency", "may_relax")
     EXCLUDE_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     APART_FIELD_NUMBER: _ClassVar[int]
     EXPOSURE_FIELD_NUMBER: _ClassVar[int]
+    FREQUENCY_FIELD_NUMBER: _ClassVar[int]
     MAY_RELAX_FIELD_NUMBER: _ClassVar[int]
     exclude: ExcludedItems
     filter: str
@@ -20,8 +21,9 @@ class SlateRule(_message.Message):
     count: ItemCount
     apart: ItemGroup
     exposure: ItemExposure
+    frequency: ItemFrequency
     may_relax: bool
-    def __init__(self, exclude: _Optional[_Union[ExcludedItems, _Mapping]] = ..., filter: _Optional[str] = ..., pin: _Optional[_Union[PinnedItems, _Mapping]] = ..., count: _Optional[_Union[ItemCount, _Mapping]] = ..., apart: _Optional[_Union[ItemGroup, _Mapping]] = ..., exposure: _Optional[_Union[ItemExposure, _Mapping]] = ..., may_relax: bool = ...) -> None: ...
+    def __init__(self, exclude: _Optional[_Union[ExcludedItems, _Mapping]] = ..., filter: _Optional[str] = ..., pin: _Optional[_Union[PinnedItems, _Mapping]] = ..., count: _Optional[_Union[ItemCount, _Mapping]] = ..., apart: _Optional[_Union[ItemGroup, _Mapping]] = ..., exposure: _Optional[_Union[ItemExposure, _Mapping]] = ..., frequency: _Optional[_Union[ItemFrequency, _Mapping]] = ..., may_relax: bool = ...) -> None: ...
 
 class SlateRules(_message.Message):
     __slots__ = ("rules",)
@@ -64,6 +66,16 @@ class ItemGroup(_message.Message):
     shown_fewer_than: int
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, feature: _Optional[str] = ..., value: _Optional[str] = ..., shown_fewer_than: _Optional[int] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ItemFrequency(_message.Message):
+    __slots__ = ("group", "at_most", "within_seconds")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    group: ItemGroup
+    at_most: int
+    within_seconds: int
+    def __init__(self, group: _Optional[_Union[ItemGroup, _Mapping]] = ..., at_most: _Optional[int] = ..., within_seconds: _Optional[int] = ...) -> None: ...
 
 class ItemExposure(_message.Message):
     __slots__ = ("group", "share")

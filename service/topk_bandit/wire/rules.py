@@ -12,6 +12,7 @@ from topk_bandit.domain.rules import (
     Exclude,
     Exposure,
     Filter,
+    Frequency,
     Group,
     Pin,
     SlateRule,
@@ -41,6 +42,7 @@ _KINDS: dict[str, tuple[type[Any], Pair | Form[Any, Any]]] = {
     ),
     "apart": (Apart, Pair(lambda rule: _GROUP.write(rule.group), lambda group: Apart(_GROUP.read(group)))),
     "exposure": (Exposure, Form(Exposure, pb.ItemExposure, parts={"group": _GROUP})),
+    "frequency": (Frequency, Form(Frequency, pb.ItemFrequency, names={"most": "at_most"}, parts={"group": _GROUP})),
 }
 _FIELDS = {kind: name for name, (kind, _) in _KINDS.items()}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import is_about_new
+from topk_bandit.domain.visits import frequencies_of
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.evaluation.ruled_log import RuledLog
 from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, SlateLog, slate_log
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from topk_bandit.domain.rules import SlateRule
     from topk_bandit.learning.allowed_slates import AllowedSlates
     from topk_bandit.learning.relaxed_rules import Relaxed
+
+    _Kept: TypeAlias = tuple[tuple[SlateRule, ...], tuple[str, ...] | None, tuple[tuple[str, ...], ...]]
 
 __all__ = ["AskedRequests", "LeftOut", "LoggedRequest", "LoggedSlates", "RuledSlates", "read_slates"]
 
@@ -262,7 +265,7 @@ class _Reader:
         self.imported = 0
         self.items = Items()
         self._encoder: Encoder | None = None
-        self._relaxed: dict[tuple[tuple[SlateRule, ...], tuple[str, ...] | None], Relaxed] = {}
+        self._relaxed: dict[_Kept, Relaxed] = {}
         self._indices: dict[str, int] = {}
         self._settings: list[BanditSettings] = []
         self._since: list[int] = []
@@ -396,9 +399,10 @@ class _Reader:
             return eligible, None
         if self.items.catalogue is None:
             raise CorruptDataError("the snapshot that the file begins with has no features of items, which rules need")
-        key = (rules, request.candidates)
+        key = (rules, request.candidates, request.reached)
         if key not in self._relaxed:  # what is counted for one request is counted for all that are like it
-            candidates = Candidates(self.items.catalogue.table, eligible)
+            reached = dict(zip(frequencies_of(self._settings[-1], request), request.reached, strict=False))
+            candidates = Candidates(self.items.catalogue.table, eligible, reached=reached)
             self._relaxed[key] = relax_rules(rules, candidates, self._settings[-1].slate_size)
         found = self._relaxed[key]
         return found.places.astype(np.int32), None if found.allowed.rules.allow_all else found.allowed

@@ -31,8 +31,8 @@ STUDY_CALL = "study."
 
 READS = frozenset(
     {
-        "check", "find_import", "find_import_part", "find_recommendation", "get_bandit", "list_bandits", "list_items",
-        "list_tenants", "load_snapshots", "measure", "measure_bandit", "read_log", "read_texts",
+        "check", "find_import", "find_import_part", "find_recommendation", "find_visits", "get_bandit", "list_bandits",
+        "list_items", "list_tenants", "load_snapshots", "measure", "measure_bandit", "read_log", "read_texts",
         "slowest_follower",
         "study.find_import", "study.get_study", "study.list_studies", "study.read_study", "study.unfinished_designs",
     }

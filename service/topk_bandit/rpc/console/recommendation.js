@@ -25,6 +25,7 @@ const ABSENCES = {
   ABSENCE_REASON_EXCLUDED: "a rule excludes it",
   ABSENCE_REASON_FILTERED: "it does not meet a rule's filter",
   ABSENCE_REASON_RULE: "no slate that keeps the rules shows it",
+  ABSENCE_REASON_FREQUENT: "the visitor was shown it as often as a rule allows",
   ABSENCE_REASON_NOT_CHOSEN: "it could be shown: other slates were thought better, or another one was drawn",
 };
 const STEPS = {

@@ -18,6 +18,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
+from topk_bandit.domain.visits import Visits
 from topk_bandit.store.codec import decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore, Sought
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         Prior,
     )
     from topk_bandit.domain.durability import Durability
+    from topk_bandit.domain.visits import SeenSlate
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import RestoreStep
@@ -92,6 +94,7 @@ class _Bandit:
     followers: dict[str, tuple[int, int]] = field(default_factory=dict)
     restored_by: str = ""
     life: Life = field(default_factory=Life)
+    visits: dict[str, Visits] = field(default_factory=dict)
 
     def record(self) -> BanditRecord:
         return BanditRecord(
@@ -136,7 +139,13 @@ class _Bandit:
             item_count=len(self.items),
             imported=None if sought.part is None else self.imports.at(*sought.part),
             life=self.life if sought.life else None,
+            visits=self._visits_of(sought.visitor, now_ms=now_ms) if sought.visitor else None,
         )
+
+    def _visits_of(self, visitor: str, *, now_ms: int) -> Visits:
+        self.visits = {key: one for key, one in self.visits.items() if one.until_ms > now_ms}
+        kept = self.visits.get(visitor, Visits(visitor))
+        return replace(kept, now_ms=now_ms, n_visitors=len(self.visits))
 
     def is_as_known(self, known: Known, commit: Commit, *, now_ms: int) -> bool:
         """Return whether all that a decision was made from is as it was."""
@@ -148,7 +157,11 @@ class _Bandit:
             and all(self.recorded.get(key) is known.slates[key] for key in commit.slates)
             and known.life in {None, self.life}
             and self.imports.is_as_known(known.imported, commit.part)
+            and (known.visits is None or known.visits.slates == self._slates_of(known.visits.visitor, now_ms=now_ms))
         )
+
+    def _slates_of(self, visitor: str, *, now_ms: int) -> tuple[SeenSlate, ...]:
+        return self._visits_of(visitor, now_ms=now_ms).slates
 
     def take(self, commit: Commit, *, first: int) -> None:
         """Take over all of a commit but its events; the first of these is at position `first`."""
@@ -165,6 +178,8 @@ class _Bandit:
             else:
                 self.items[item_id] = item
         self.imports.take(commit.part, first=first)
+        if commit.visits is not None:
+            self.visits[commit.visits.visitor] = commit.visits
         self._note(commit)
 
     def _note(self, commit: Commit) -> None:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         Prior,
     )
     from topk_bandit.domain.durability import Durability
+    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.journaled import Commits, Due, Sought
     from topk_bandit.store.log import (
@@ -286,8 +287,10 @@ class RedisStore(JournaledStore):
     async def _forget_closed(self, name: BanditName) -> None:
         await self._journal.forget_closed(name)
 
-    def _presume(self, name: BanditName, key: str, *, items_position: int | None = None) -> Known | None:
-        return self._journal.presume(name, key, items_position=items_position)
+    def _presume(
+        self, name: BanditName, key: str, *, items_position: int | None = None, visits: Visits | None = None
+    ) -> Known | None:
+        return self._journal.presume(name, key, items_position=items_position, visits=visits)
 
     def find_overdue(self, *, pause_seconds: float = 0.0) -> AsyncIterator[BanditName]:
         """See `Store.find_overdue` and `topk_bandit.store.redis.overdue`."""

@@ -40,6 +40,7 @@ _KINDS = BanditKeys(
     deadlines="zset",
     imports="hash",
     followers="hash",
+    visitors="zset",
     closed=("hash",) * SLICES,
     snapshots=("string", "string"),
 )

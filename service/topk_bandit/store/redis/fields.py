@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from topk_bandit.domain.visits import SeenSlate, Visits
 from topk_bandit.store.codec import canonical, decode_item, encode_event, encode_item_state, encode_settings
 from topk_bandit.store.log import ImportOutcome, LostEvents, RecordStatus
 from topk_bandit.store.redis.replies import checksum_of, verify_reading
@@ -39,6 +40,7 @@ __all__ = [
     "Put",
     "Sendable",
     "fields_of_commit",
+    "fields_of_visits",
     "import_fields",
     "import_puts",
     "read_fields",
@@ -48,8 +50,8 @@ __all__ = [
     "stamps_in",
 ]
 
-_META, _ITEMS, _RETIRED, _IMPORTS = 1, 9, 10, 11
-"""Where `BanditKeys.of_decisions` has these; the first place is 1."""
+_META, _ITEMS, _RETIRED, _IMPORTS, _VISITOR = 1, 9, 10, 11, 13
+"""Where `BanditKeys.of_visitor` has these; the first place is 1."""
 
 _LIFE = ("reset_by", "skipped", "loss_after", "loss_end", "lost_events", "lost_rewards")
 
@@ -60,6 +62,8 @@ class Field(NamedTuple):
     place: int
     name: str
 
+
+_VISITS = Field(_VISITOR, "shown")
 
 Fields = dict[Field, bytes]
 """What fields hold; empty for one that is not there."""
@@ -98,6 +102,8 @@ def sought_fields(sought: Sought) -> list[Field]:
         fields += [Field(_ITEMS, item_id), _retired(item_id)[0]]
     if sought.part is not None:
         fields += [Field(_META, "import_parts"), *import_fields(_IMPORTS, sought.part)]
+    if sought.visitor:
+        fields.append(_VISITS)
     return list(dict.fromkeys(fields))
 
 
@@ -114,12 +120,28 @@ def read_fields(sought: Sought, fields: Fields) -> dict[str, Any]:
         known["imported"] = read_import(_IMPORTS, sought.part, fields, n_parts=n_parts)
     if sought.life:
         known["life"] = _read_life(fields)
+    if sought.visitor:
+        known["visits"] = _read_visits(sought.visitor, fields)
     return known
+
+
+def fields_of_visits(visits: Visits) -> Fields:
+    """Return what holds visits, as it was when they were read."""
+    return {_VISITS: _visits_text(visits) if visits.slates else b""}
+
+
+def _read_visits(visitor: str, fields: Fields) -> Visits:
+    slates = json.loads(fields[_VISITS] or b"[]")
+    return Visits(visitor, tuple(SeenSlate(int(at), int(until), tuple(map(str, ids))) for at, until, ids in slates))
+
+
+def _visits_text(visits: Visits) -> bytes:
+    return json.dumps(visits.slates, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def stamps_in(fields: Fields) -> Fields:
     """Return what a commit compares of what was read; items change with the bandit's `items_position` alone."""
-    return {field: held for field, held in fields.items() if field.place in {_META, _IMPORTS}}
+    return {field: held for field, held in fields.items() if field.place in {_META, _IMPORTS, _VISITOR}}
 
 
 def fields_of_commit(known: Known, fields: Fields, commit: Commit, version: int) -> list[Put]:
@@ -130,6 +152,8 @@ def fields_of_commit(known: Known, fields: Fields, commit: Commit, version: int)
     if commit.part is not None:
         imported = known.imported or KnownImport()
         puts += [Put(_META, "import_parts", str(imported.n_parts + 1)), *import_puts(_IMPORTS, imported, *commit.part)]
+    if commit.visits is not None:
+        puts.append(Put(*_VISITS, _visits_text(commit.visits)))
     return puts
 
 

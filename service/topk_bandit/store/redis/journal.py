@@ -17,7 +17,14 @@ from topk_bandit.store.log import Appended
 from topk_bandit.store.recorded import is_pending
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.closed import must_turn
-from topk_bandit.store.redis.fields import Sendable, fields_of_commit, read_fields, sought_fields, stamps_in
+from topk_bandit.store.redis.fields import (
+    Sendable,
+    fields_of_commit,
+    fields_of_visits,
+    read_fields,
+    sought_fields,
+    stamps_in,
+)
 from topk_bandit.store.redis.records import closed_parts, pack_new, read_filed, read_record, repack, settle
 from topk_bandit.store.redis.replies import verify_reading
 from topk_bandit.store.rules.decisions import Known, dated_event, settled_slates
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings
+    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.journaled import Sought
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.store.recorded import Recorded
@@ -106,10 +114,12 @@ class RedisJournal:
 
     async def read(self, name: BanditName, sought: Sought) -> Known:
         """Return what is known of a bandit, or raise `NotFoundError`."""
-        keys, wanted = self._keys.bandit(name).of_decisions, sought_fields(sought)
+        keys, wanted = self._keys.bandit(name), sought_fields(sought)
         arguments: list[str | int] = [int(sought.recalls), len(sought.slates), *sought.slates]
         arguments += (part for one in wanted for part in one)
-        _, now_ms, bandit, item_count, records, held = await self._bandits.ask(scripts.READ, name, keys, arguments)
+        asked = keys.of_visitor(sought.visitor) if sought.visitor else keys.of_decisions
+        reply = await self._bandits.ask(scripts.READ, name, asked, arguments)
+        _, now_ms, bandit, item_count, records, held, n_visitors = reply
         known = self._known(name, now_ms, bandit)
         slates, stamps, packed = dict[str, "Recorded | None"](), dict[str, str](), dict[str, bytes]()
         for key, (kind, *parts) in zip(sought.slates, records, strict=True):
@@ -120,6 +130,8 @@ class RedisJournal:
                 slates[key], stamps[key] = read_filed(key, parts[1], parts[2]), parts[0].decode()
         fields = dict(zip(wanted, held, strict=True))
         beside = read_fields(sought, fields)
+        if sought.visitor:
+            beside["visits"] = replace(beside["visits"], now_ms=int(now_ms), n_visitors=n_visitors)
         return replace(
             known, item_count=item_count, slates=slates, stamps=stamps, packed=packed, fields=fields, **beside
         )
@@ -140,8 +152,10 @@ class RedisJournal:
             forgets=must_turn(bandit[-1], now_ms=int(now_ms), retention_ms=self._retention_ms),
         )
 
-    def presume(self, name: BanditName, key: str, *, items_position: int | None) -> Known | None:
-        """Return what was known when this process saw a bandit, and this slate, last; None if it did not.
+    def presume(
+        self, name: BanditName, key: str, *, items_position: int | None, visits: Visits | None = None
+    ) -> Known | None:
+        """Return what was known when this process saw a bandit, this slate, and its visitor, last; None if it did not.
 
         Its `now_ms` is 0, before all deadlines: the commit compares them. With an `items_position` the slate is new.
         """
@@ -153,7 +167,15 @@ class RedisJournal:
         stamps = {key: "" if kept is None else _stamp_of(kept.text)}
         packed = {} if kept is None else {key: kept.text}
         return _Read(
-            name, *seen, now_ms=0, items_position=items_position or 0, slates=slates, stamps=stamps, packed=packed
+            name,
+            *seen,
+            now_ms=0,
+            items_position=items_position or 0,
+            slates=slates,
+            visits=visits,
+            stamps=stamps,
+            packed=packed,
+            fields={} if visits is None else fields_of_visits(visits),
         )
 
     async def commit(
@@ -165,6 +187,8 @@ class RedisJournal:
         version = self._link.data_version
         commits = [_Sent(cast("_Read", known), commit, version) for known, commit in decided]
         of_commits = keys.of_decisions if any(one.has_fields for one in commits) else keys.of_slates
+        if len(decided) == 1 and (visits := decided[0][0].visits) is not None:  # several have no visitor
+            of_commits = keys.of_visitor(visits.visitor)
         arguments: list[tuple[bytes | str | int, ...]] = [(*announcing, *one.arguments) for one in commits]
         durability: Any = Committed().durability
         if len(arguments) == 1 and not is_durable:
@@ -262,6 +286,8 @@ class _Sent:
         }
         if self.has_fields:
             document |= self._fields.document
+        if commit.visits is not None:
+            document |= {"visitor": commit.visits.visitor, "seen_until_ms": commit.visits.until_ms}
         if commit.skip is not None:
             document["mends"] = True
         if commit.before_ms is not None:

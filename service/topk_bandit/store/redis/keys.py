@@ -12,6 +12,8 @@
     {prefix}:{t/b}:imports           hash     import id -> "next_row accepted"; with a newline and the first row of a
                                               part: "fingerprint next_row accepted position"
     {prefix}:{t/b}:followers         hash     follower -> "items_position at_ms"
+    {prefix}:{t/b}:visitors          zset     visitors of whom it is kept what they saw, by when that ends in ms
+    {prefix}:{t/b}:seen:<visitor>    hash     shown: what one visitor saw lately, as JSON; gone once nothing counts it
     {prefix}:{t/b}:snapshot0, 1      string   framed snapshots, the newer one in either
     {prefix}:{t/b}:arriving          string   how far an import of the bandit is; until its end what comes with it is in
                                               arriving_log, arriving_items and so on
@@ -35,7 +37,7 @@
 
 ``{t/b}``, ``{studies/t/s}`` and ``{t}`` are hash tags: the keys of one bandit share a slot, and so do those of one
 study and of one tenant's index. Tenant, bandit and study are percent-encoded, so that no id can reach into another's
-keys. Only the keys of what is being restored have a time to live.
+keys. Only the keys of what is being restored, and of what visitors saw, have a time to live.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ class BanditKeys(NamedTuple):
     deadlines: str
     imports: str
     followers: str
+    visitors: str
     closed: tuple[str, ...]
     snapshots: tuple[str, str]
 
@@ -84,6 +87,10 @@ class BanditKeys(NamedTuple):
     def of_decisions(self) -> tuple[str, ...]:
         """The keys of all that rules decide from, in the order of their scripts."""
         return (*self.of_slates, self.items, self.retired, self.imports)
+
+    def of_visitor(self, visitor: str) -> tuple[str, ...]:
+        """Return the keys of decisions for which it counts what a visitor saw: two more than `of_decisions`."""
+        return (*self.of_decisions, self.visitors, f"{self.meta.removesuffix(':meta')}:seen:{visitor}")
 
     @property
     def snapshot(self) -> str:
@@ -265,6 +272,7 @@ def _bandit_keys(prefix: str, name: BanditName) -> BanditKeys:
         deadlines=f"{stem}:deadlines_ms",
         imports=f"{stem}:imports",
         followers=f"{stem}:followers",
+        visitors=f"{stem}:visitors",
         closed=tuple(f"{stem}:closed{number}" for number in range(SLICES)),
         snapshots=(f"{stem}:snapshot0", f"{stem}:snapshot1"),
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Event, Item
+    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.log import ImportOutcome, ImportPart, Skip
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.rules.imports import KnownImport
@@ -85,6 +86,8 @@ class Known:
         Of the import that was asked for; None if none was.
     life
         None if it was not asked for.
+    visits
+        Of the visitor that was asked for; None if none was.
     """
 
     name: BanditName
@@ -102,15 +105,16 @@ class Known:
     item_count: int = 0
     imported: KnownImport | None = None
     life: Life | None = None
+    visits: Visits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """What a decision changes, all of it or nothing, if what it was made from is as it was.
 
-    A store compares the bandit's incarnation and revision, each of the slates, and the import and the life if they were
-    asked for. Positions that are known only once it is committed are negative numbers: see `appended`. After an
-    `ItemsChanged` or an `Imported` its position is the bandit's `items_position` or `imported_position`.
+    A store compares the bandit's incarnation and revision, each of the slates, and the import, the life and the visits
+    if they were asked for. Positions that are known only once it is committed are negative numbers: see `appended`.
+    After an `ItemsChanged` or an `Imported` its position is the bandit's `items_position` or `imported_position`.
 
     Attributes
     ----------
@@ -145,6 +149,8 @@ class Commit:
         As `Life` has them from now on; None for the same.
     skip
         What is to be passed over; None without any.
+    visits
+        Those of a visitor from now on, which are forgotten after them; None for the same.
     """
 
     events: tuple[Event, ...] = ()
@@ -165,6 +171,7 @@ class Commit:
     reset_by: str | None = None
     loss: Loss | None = None
     skip: Skip | None = None
+    visits: Visits | None = None
 
 
 @dataclass(frozen=True, slots=True)

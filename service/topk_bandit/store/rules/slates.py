@@ -39,6 +39,7 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
 )
 from topk_bandit.domain.stages import Group
+from topk_bandit.domain.visits import frequencies_of, visitor_of
 from topk_bandit.store.codec import canonical, fingerprint
 from topk_bandit.store.log import MOST_REWARDS, RecordOutcome, RecordStatus
 from topk_bandit.store.recorded import (
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation, RecommendationRequest, Reward
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.log import Correctable
     from topk_bandit.store.rules.decisions import Known
 
@@ -76,6 +78,7 @@ def record(
     items_position: int,
     rules: tuple[SlateRule, ...],
     aside: bool,
+    visits: Visits | None = None,
 ) -> Decision[RecordOutcome]:
     """Decide what becomes of a slate that was chosen; see `Store.record_recommendation`."""
     given = recall(known, request, recommendation.recommendation_id)
@@ -85,6 +88,8 @@ def record(
         return Decision(RecordOutcome(RecordStatus.REPEATED, given) if is_known else RecordOutcome(RecordStatus.STALE))
     chosen = (incarnation, items_position, recommendation.stage, rules)
     if (known.incarnation, known.items_position, known.settings.stage, known.settings.rules) != chosen:
+        return Decision(RecordOutcome(RecordStatus.STALE))
+    if not _counts_all(known, request, visits):
         return Decision(RecordOutcome(RecordStatus.STALE))
     aside = aside or not recommendation.stage.learns
     state = RecordState.INACTIVE if known.settings.requires_activation else RecordState.PENDING
@@ -96,17 +101,36 @@ def record(
         wait_ms=known.settings.reward_wait_ms,
         due_after_ms=None if aside else known.settings.provisional_after_ms,
         items_position=items_position,
+        visits=_see(known, request, recommendation, visits),
     )
     return Decision(RecordOutcome(RecordStatus.RECORDED, recommendation, appended(0)), commit)
+
+
+def _counts_all(known: Known, request: RecommendationRequest, visits: Visits | None) -> bool:
+    """Return whether a slate was chosen with all that is known of its visitor, where rules count it."""
+    if visits is None:
+        return not visitor_of(known.incarnation, known.settings, request)
+    return known.visits is not None and known.visits.slates == visits.slates
+
+
+def _see(
+    known: Known, request: RecommendationRequest, recommendation: Recommendation, visits: Visits | None
+) -> Visits | None:
+    """Return what a visitor has seen with this slate, None where nothing counts it."""
+    if visits is None or not visits.is_counted:
+        return None
+    rules = frequencies_of(known.settings, request)
+    return visits.after(recommendation.slate, keep_ms=1000 * max((rule.within_seconds for rule in rules), default=0))
 
 
 def _kept(
     request: RecommendationRequest, recommendation: Recommendation
 ) -> tuple[RecommendationRequest, Recommendation]:
-    """Return what is recorded of both: nothing of absent items, and nothing of features that were left out."""
-    if not (request.explain or request.known_features_only):
+    """Return what is recorded of both: nothing of absent items, features that were left out, or the visitor."""
+    if not (request.explain or request.known_features_only or request.frequency_key):
         return request, recommendation
-    return replace(request, explain=(), known_features_only=False), replace(recommendation, absent=())
+    asked = replace(request, explain=(), known_features_only=False, frequency_key="")
+    return asked, replace(recommendation, absent=())
 
 
 def recall(known: Known, request: RecommendationRequest, recommendation_id: str) -> Recommendation | None:

@@ -1,6 +1,6 @@
 #!lua
 -- Commit a decision about a bandit, if what it was made from is as it was.
--- KEYS[1..]   `BanditKeys.of_slates`, or `BanditKeys.of_decisions` where there are fields
+-- KEYS[1..]   `BanditKeys.of_slates`, or `BanditKeys.of_decisions` where there are fields, or `BanditKeys.of_visitor`
 -- ARGV[3] MessagePack of what `topk_bandit.store.redis.journal` puts together
 -- ARGV[4..] texts: of the events, then of the slates that are open, then what fields were read to hold, and what they are to hold.
 -- In the text of a slate a number between two bytes of value 1 stands for the position of an event, by its place, a byte of
@@ -84,6 +84,16 @@ for _, slate in ipairs(wanted.slates) do
   end
 end
 write_fields(wanted, first)
+if wanted.visitor then  -- what visitors saw goes by itself, and so does their list, some whenever one comes
+  local until_ms, visitors, seen = wanted.seen_until_ms, KEYS[12], KEYS[13]
+  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', visitors, '-inf', text(at_ms), 'LIMIT', 0, 100)) do
+    write('ZREM', visitors, gone)
+  end
+  local last = redis.call('ZRANGE', visitors, -1, -1, 'WITHSCORES')[2] or 0
+  write('ZADD', visitors, text(until_ms), wanted.visitor)
+  write('PEXPIREAT', visitors, text(math.max(until_ms, tonumber(last))))
+  write('PEXPIREAT', seen, text(until_ms))
+end
 for _, lost in ipairs(wanted.lost) do
   write('ZREM', keys.deadlines, lost.id)
 end
