@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.bandits.harness import NAME, SETTINGS, AwayStore, request, running_worker
+from tests.commands.test_log_evaluate import changed, dumped, recommended
 from tests.contracts.harness import MemoryStores, run, whole_log
 
 from topk_bandit.bandits.batches import Asked
 from topk_bandit.bandits.choices import choose_slate
+from topk_bandit.commands.log.slates import LeftOut, read_slates
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Recommended
-from topk_bandit.domain.errors import InvalidArgumentError, NotReadyError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError, UnavailableError
 from topk_bandit.domain.features import Categorical, Feature, Features, LabelSet
 from topk_bandit.domain.rules import AbsenceReason, Exclude, Frequency, Group, SlateRule, check_rules, describe_rule
 from topk_bandit.domain.visits import MOST_CHARACTERS, SeenSlate, Visits, find_reached, visitor_of
@@ -193,6 +195,29 @@ def test_a_store_that_is_away_gives_degraded_slates_that_name_the_rules_which_no
             assert [one.item_ids for one in (await store.find_visits(NAME, visitor)).slates] == [first.slate]
 
     run(MemoryStores(), scenario)
+
+
+def test_a_log_is_evaluated_among_the_slates_that_were_left_to_each_visitor() -> None:
+    """`read_slates` holds each propensity to be that of the slates that were left: another exclusion is found."""
+    dumps = []
+
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            await stock(worker, ruled(SlateRule(Frequency(Group("brand"), 1, 60), may_relax=True)))
+            for number in range(24):
+                given = await worker.recommender.recommend(NAME, asked(f"r{number}", f"v{number // 2}"))
+                await worker.recommender.reward(NAME, given.recommendation_id, float(number % 5))
+            dumps.append(await dumped(store))
+
+    run(MemoryStores(), scenario)
+    [dump] = dumps
+    read = read_slates(dump)
+    ruled_ones = 0 if read.ruled is None else len(read.ruled.log)
+    assert (len(read.log) + ruled_ones, read.left_out) == (24, LeftOut(0, 0, 0))
+    position, event = next((at, one) for at, one in recommended(dump) if one.request.reached)
+    other = replace(event, request=replace(event.request, reached=()))
+    with pytest.raises(CorruptDataError, match=f"event {position}: "):
+        read_slates(changed(dump, position, other))
 
 
 def test_it_is_said_why_an_item_is_not_there_and_a_baseline_slate_is_completed() -> None:
