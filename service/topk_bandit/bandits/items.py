@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.domain.bandits import ItemsChanged
-    from topk_bandit.domain.features import Features
+    from topk_bandit.domain.features import Features, FeatureValue
 
 __all__ = ["Eligible", "Items"]
 
@@ -127,6 +127,10 @@ class Items:
         """Return the features of an item, but for vectors; none where they are not known."""
         place = int(self.index.find((item_id,))[0])
         return NO_FEATURES if self.catalogue is None or place == NOWHERE else self.catalogue.table.features_at(place)
+
+    def values_of(self, feature: str, item_ids: Sequence[str]) -> Mapping[str, Sequence[FeatureValue]]:
+        """Return what some items have of a categorical feature, by their ids; nothing where that is not known."""
+        return {} if self.catalogue is None else self.catalogue.table.values_of(feature, item_ids)
 
     @property
     def ids(self) -> tuple[str | None, ...]:

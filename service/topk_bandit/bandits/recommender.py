@@ -435,7 +435,7 @@ def _count(
     words = tuple(map(describe_rule, rules))
     if isinstance(visits, TopkBanditError):
         return replace(request, reached=()), words
-    reached = find_reached(rules, visits, model.items.features_of)
+    reached = find_reached(rules, visits, model.items.values_of)
     return replace(request, reached=reached), () if visits.is_counted else words
 
 

@@ -9,21 +9,36 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from topk_bandit.domain.bandits import rules_of
 from topk_bandit.domain.rules import Frequency
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, RecommendationRequest
-    from topk_bandit.domain.features import Features
+    from topk_bandit.domain.features import FeatureValue
 
-__all__ = ["MOST_SLATES", "MOST_VISITORS", "SeenSlate", "Visits", "find_reached", "frequencies_of", "visitor_of"]
+    ValuesOf: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, Sequence[FeatureValue]]]
+
+__all__ = [
+    "BYTES_OF_VISITOR",
+    "MOST_CHARACTERS",
+    "MOST_SLATES",
+    "MOST_VISITORS",
+    "SeenSlate",
+    "Visits",
+    "find_reached",
+    "frequencies_of",
+    "visitor_of",
+]
 
 MOST_SLATES, MOST_CHARACTERS = 500, 50_000
 """So many slates of a visitor are counted, the newest, and so many characters of their items' ids."""
+
+BYTES_OF_VISITOR = 1024
+"""So much a visitor counts for a tenant's quota: what a few slates take in a store."""
 
 MOST_VISITORS = 1_000_000
 """So many visitors of a bandit are counted at a time: what another one sees is not."""
@@ -94,25 +109,23 @@ def visitor_of(incarnation: str, settings: BanditSettings, request: Recommendati
     return blake2b(request.frequency_key.encode(), key=key, digest_size=16).hexdigest()
 
 
-def find_reached(
-    rules: Iterable[Frequency], visits: Visits, features_of: Callable[[str], Features]
-) -> tuple[tuple[str, ...], ...]:
+def find_reached(rules: Iterable[Frequency], visits: Visits, values_of: ValuesOf) -> tuple[tuple[str, ...], ...]:
     """Return what a visitor has seen as often as each of some rules allows; nothing where that is so of none.
 
     Parameters
     ----------
-    features_of
-        Returns the features of an item, by its id.
+    values_of
+        Returns the values or labels that some items have of a feature, by their ids.
 
     Returns
     -------
     Values of the rule's feature, or ids of items where it has none, in order.
     """
-    found = tuple(_find_reached(rule, visits, features_of) for rule in rules)
+    found = tuple(_find_reached(rule, visits, values_of) for rule in rules)
     return found if any(found) else ()
 
 
-def _find_reached(rule: Frequency, visits: Visits, features_of: Callable[[str], Features]) -> tuple[str, ...]:
+def _find_reached(rule: Frequency, visits: Visits, values_of: ValuesOf) -> tuple[str, ...]:
     since_ms = visits.now_ms - 1000 * rule.within_seconds
     counted = (one for one in visits.slates if one.until_ms > visits.now_ms)
     shown = [one.item_ids for one in counted if one.at_ms > since_ms]
@@ -124,18 +137,8 @@ def _find_reached(rule: Frequency, visits: Visits, features_of: Callable[[str], 
     if not group.feature:
         counts = Counter(item_id for slate in shown for item_id in slate)
     else:
-        counts = Counter(value for slate in shown for value in _values_in(slate, group.feature, features_of))
+        values = values_of(group.feature, [*dict.fromkeys(item_id for slate in shown for item_id in slate)])
+        of_slates = ({str(value) for item_id in slate for value in values.get(item_id, ())} for slate in shown)
+        counts = Counter(value for of_slate in of_slates for value in of_slate)
     reached = (key for key, times in counts.items() if times >= rule.most)
     return tuple(sorted(key for key in reached if group.value in {None, key}))
-
-
-def _values_in(slate: Sequence[str], feature: str, features_of: Callable[[str], Features]) -> set[str]:
-    """Return the values or labels of a slate's items, each once."""
-    values: set[str] = set()
-    for item_id in slate:
-        value = dict(features_of(item_id).values).get(feature)
-        if isinstance(value, str):
-            values.add(value)
-        elif isinstance(value, tuple):
-            values.update(label for label in value if isinstance(label, str))
-    return values

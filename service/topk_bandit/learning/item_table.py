@@ -293,6 +293,18 @@ class ItemTable:
         items = found.items[found.groups == column.codes.get(value, -1)]
         return Memberships(items, np.zeros_like(items))
 
+    def values_of(self, feature: str, item_ids: Sequence[str]) -> Mapping[str, Sequence[FeatureValue]]:
+        """Return the value, or the labels, of those of some items that have any of a feature, by their ids."""
+        column, places = self._columns.get(feature), self._index.find(item_ids)
+        if column is None or column.codes is None:
+            return {}
+        known, named = np.flatnonzero(places != NOWHERE), list(column.codes)
+        found = column.among(places[known])
+        values: dict[str, list[FeatureValue]] = {}
+        for number, code in zip(known[found.items].tolist(), found.groups.tolist(), strict=True):
+            values.setdefault(item_ids[number], []).append(named[code])
+        return values
+
     def _find(self, name: str, test: Callable[[_Column], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Return which items have an entry of a feature that passes a test, shape (n,)."""
         found, column = np.zeros(len(self), dtype=np.bool_), self._columns.get(name)

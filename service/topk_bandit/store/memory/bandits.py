@@ -18,7 +18,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
-from topk_bandit.domain.visits import Visits
+from topk_bandit.domain.visits import BYTES_OF_VISITOR, Visits
 from topk_bandit.store.codec import decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore, Sought
@@ -342,7 +342,7 @@ class MemoryStore(JournaledStore):
         if bandit is None:
             return TenantUse()
         n_open = sum(deadline > now_ms for deadline in bandit.deadlines.values())
-        return TenantUse(len(bandit.items), n_open, len(repr(bandit.events)))
+        return TenantUse(len(bandit.items), n_open, len(repr(bandit.events)) + BYTES_OF_VISITOR * len(bandit.visits))
 
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""

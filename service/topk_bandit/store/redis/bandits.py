@@ -20,6 +20,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.domain.quotas import TenantUse
+from topk_bandit.domain.visits import BYTES_OF_VISITOR
 from topk_bandit.store.codec import (
     decode_snapshot,
     encode_event,
@@ -237,7 +238,7 @@ class RedisStore(JournaledStore):
     async def measure_bandit(self, name: BanditName) -> TenantUse:
         """See `Store.measure_bandit`."""
         try:
-            return TenantUse(*await self._link.run(scripts.MEASURE, self._keys.bandit(name).all))
+            return TenantUse(*await self._link.run(scripts.MEASURE, self._keys.bandit(name).all, (BYTES_OF_VISITOR,)))
         except CorruptDataError:
             return TenantUse()
 
