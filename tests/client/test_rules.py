@@ -127,10 +127,12 @@ def test_an_answer_names_relaxed_rules_and_absent_items() -> None:
     answer = pb.RecommendResponse(
         item_ids=["a"],
         relaxed_rules=["pin b at position 1"],
+        paid_exposures=["at least 0.1 of all slates show one of brand x"],
         absent_items=[pb.AbsentItem(item_id="b", reason=pb.ABSENCE_REASON_FILTERED, rule="filter price < 2")],
     )
     slate = recommendation_of(answer)
     assert slate.relaxed_rules == ("pin b at position 1",)
+    assert slate.paid_exposures == ("at least 0.1 of all slates show one of brand x",)
     assert slate.absent_items == (Absence("b", AbsenceReason.FILTERED, "filter price < 2"),)
 
 

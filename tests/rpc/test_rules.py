@@ -79,10 +79,12 @@ def test_an_answer_names_relaxed_rules_and_absent_items() -> None:
     given = replace(
         recommendation(),
         relaxed=("filter price < 20",),
+        paid=("at least 0.1 of all slates show one of brand x",),
         absent=(Absence("a", AbsenceReason.EXCLUDED, "exclude a, b"), Absence("z", AbsenceReason.UNKNOWN)),
     )
     answer = recommendation_to_proto(given)
     assert list(answer.relaxed_rules) == ["filter price < 20"]
+    assert list(answer.paid_exposures) == ["at least 0.1 of all slates show one of brand x"]
     assert list(answer.absent_items) == [
         recommender_pb.AbsentItem(item_id="a", reason=recommender_pb.ABSENCE_REASON_EXCLUDED, rule="exclude a, b"),
         recommender_pb.AbsentItem(item_id="z", reason=recommender_pb.ABSENCE_REASON_UNKNOWN),

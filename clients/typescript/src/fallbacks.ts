@@ -159,5 +159,6 @@ function ownSlate(items: readonly string[]): Recommendation {
     group: null,
     relaxedRules: [],
     absentItems: [],
+    paidExposures: [],
   };
 }

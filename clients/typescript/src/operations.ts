@@ -203,6 +203,7 @@ export function recommendationOf(answer: RecommendResponseJson): Recommendation 
     group: GROUPS[answer.group ?? "GROUP_UNSPECIFIED"],
     relaxedRules: answer.relaxedRules ?? [],
     absentItems: (answer.absentItems ?? []).map(absentOf),
+    paidExposures: answer.paidExposures ?? [],
   };
 }
 

@@ -46,6 +46,8 @@ export interface Recommendation {
   readonly relaxedRules: readonly string[];
   /** The items of `explain` that it does not show, with the reason. */
   readonly absentItems: readonly AbsentItem[];
+  /** The promised exposures that it paid for, in words: it shows items of their groups because slates were owed. */
+  readonly paidExposures: readonly string[];
 }
 
 /** The slates of a page. */

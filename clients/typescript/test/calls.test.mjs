@@ -59,6 +59,7 @@ test("a slate has what the service says of it", async () => {
     group: null,
     relaxedRules: [],
     absentItems: [],
+    paidExposures: [],
   });
   assert.equal(slate.items.length, 3);
   assert.ok(slate.propensity > 0 && slate.positionPropensities.every((one) => one > 0 && one <= 1));

@@ -604,6 +604,7 @@ def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendat
         stage=STAGES.read(response.stage),
         group=GROUPS.read(response.group),
         relaxed_rules=tuple(response.relaxed_rules),
+        paid_exposures=tuple(response.paid_exposures),
         absent_items=tuple(map(ABSENCE.read, response.absent_items)),
     )
 

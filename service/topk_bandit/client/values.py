@@ -143,6 +143,8 @@ class Recommendation:
         The rules that were given up, in words, because no slate keeps all of them.
     absent_items
         The items of `explain` that it does not show, with the reason.
+    paid_exposures
+        The promised exposures that it paid for, in words: it shows items of their groups because slates were owed.
     """
 
     id: str
@@ -165,6 +167,7 @@ class Recommendation:
     group: Group = Group.NONE
     relaxed_rules: tuple[str, ...] = ()
     absent_items: tuple[Absence, ...] = ()
+    paid_exposures: tuple[str, ...] = ()
 
     @property
     def degraded(self) -> bool:

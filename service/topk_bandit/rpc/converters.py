@@ -195,6 +195,7 @@ def recommendation_to_proto(recommendation: Recommendation) -> recommender_pb.Re
         group=_GROUPS[recommendation.group],
         relaxed_rules=recommendation.relaxed,
         absent_items=map(ABSENCE.write, recommendation.absent),
+        paid_exposures=recommendation.paid,
     )
 
 

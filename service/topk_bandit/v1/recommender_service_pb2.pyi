@@ -134,7 +134,7 @@ class RecommendRequest(_message.Message):
     def __init__(self, bandit: _Optional[str] = ..., context: _Optional[_Iterable[float]] = ..., candidate_item_ids: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., min_model_version: _Optional[int] = ..., features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., strict_candidates: bool = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., group_key: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ..., explain_item_ids: _Optional[_Iterable[str]] = ..., known_features_only: bool = ..., frequency_key: _Optional[str] = ...) -> None: ...
 
 class RecommendResponse(_message.Message):
-    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count", "stage", "group", "relaxed_rules", "absent_items")
+    __slots__ = ("recommendation_id", "item_ids", "propensity", "mean", "standard_deviation", "regret_bound", "estimated_regret", "mode", "model_version", "observation_count", "reward_deadline", "degraded", "position_propensities", "regret_confidence", "passed_over_count", "stage", "group", "relaxed_rules", "absent_items", "paid_exposures")
     RECOMMENDATION_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     PROPENSITY_FIELD_NUMBER: _ClassVar[int]
@@ -154,6 +154,7 @@ class RecommendResponse(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     RELAXED_RULES_FIELD_NUMBER: _ClassVar[int]
     ABSENT_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    PAID_EXPOSURES_FIELD_NUMBER: _ClassVar[int]
     recommendation_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     propensity: float
@@ -173,7 +174,8 @@ class RecommendResponse(_message.Message):
     group: Group
     relaxed_rules: _containers.RepeatedScalarFieldContainer[str]
     absent_items: _containers.RepeatedCompositeFieldContainer[AbsentItem]
-    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ..., stage: _Optional[_Union[Stage, str]] = ..., group: _Optional[_Union[Group, str]] = ..., relaxed_rules: _Optional[_Iterable[str]] = ..., absent_items: _Optional[_Iterable[_Union[AbsentItem, _Mapping]]] = ...) -> None: ...
+    paid_exposures: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, recommendation_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., propensity: _Optional[float] = ..., mean: _Optional[float] = ..., standard_deviation: _Optional[float] = ..., regret_bound: _Optional[float] = ..., estimated_regret: _Optional[float] = ..., mode: _Optional[_Union[Mode, str]] = ..., model_version: _Optional[int] = ..., observation_count: _Optional[int] = ..., reward_deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: bool = ..., position_propensities: _Optional[_Iterable[float]] = ..., regret_confidence: _Optional[float] = ..., passed_over_count: _Optional[int] = ..., stage: _Optional[_Union[Stage, str]] = ..., group: _Optional[_Union[Group, str]] = ..., relaxed_rules: _Optional[_Iterable[str]] = ..., absent_items: _Optional[_Iterable[_Union[AbsentItem, _Mapping]]] = ..., paid_exposures: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BatchRecommendRequest(_message.Message):
     __slots__ = ("bandit", "requests")

@@ -57,6 +57,8 @@ def _describe_record(explanation: Explanation) -> Iterator[tuple[str, object]]:
     yield "slate", ", ".join(given.items)
     if given.relaxed_rules:
         yield "rules given up", "; ".join(given.relaxed_rules)
+    if given.paid_exposures:
+        yield "promises paid", "; ".join(given.paid_exposures)
     yield "how", _mode(explanation.recommendation)
     if explanation.best_items:
         yield "best slate", ", ".join(explanation.best_items)

@@ -109,6 +109,7 @@ function about(explained) {
     ["Context", shownFor(explained)],
     ["Candidates", explained.candidateItemIds.length ? explained.candidateItemIds.join(", ") : "every available item"],
     ["Rules given up", recommendation.relaxedRules.join("; ") || "none"],
+    ["Promises paid", recommendation.paidExposures.join("; ") || "none"],
     ["Propensity", share(recommendation.propensity)],
     ["Regret bound", number(recommendation.regretBound)],
     ["Estimated regret", number(recommendation.estimatedRegret)],
