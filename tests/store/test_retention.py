@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contracts.clocks import StoreClock
+from tests.contracts.clocks import BEGINNING_MS, StoreClock
+from tests.contracts.frequency_contract import look, show
+from tests.contracts.frequency_contract import opened as open_bandit
 from tests.contracts.harness import RedisStores, run
 from tests.contracts.samples import NAME, PAST, SETTINGS, import_part
 from tests.contracts.study_samples import STUDY
@@ -16,7 +18,7 @@ from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.bandits import Imported
 from topk_bandit.domain.errors import ExhaustedError
-from topk_bandit.store.log import MOST_IMPORT_PARTS
+from topk_bandit.store.log import MOST_IMPORT_PARTS, RecordStatus
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.redis.bandits import FOLLOWER_RETENTION_MS
 from topk_bandit.store.redis.keys import KeySpace
@@ -81,6 +83,42 @@ def test_a_worker_that_is_silent_leaves_no_sign_of_life(valkey: RunningServer) -
                 assert set(client.hkeys(programs)) == left | {b"data_version", b"~store"}
 
     assert FOLLOWER_RETENTION_MS == RETENTION_MS == 60_000
+    run(stores, scenario)
+
+
+def test_what_visitors_saw_goes_with_the_last_slate_that_counts_and_with_the_bandit(valkey: RunningServer) -> None:
+    stores = RedisStores(valkey.url, clock=StoreClock())
+    keys = KeySpace(stores.prefix).bandit(NAME)
+
+    async def scenario(store: RedisStore) -> None:
+        with valkey.client() as client:
+
+            async def see(number: int, who: str) -> None:
+                seen = await look(store, who)
+                assert (await show(store, number, seen, who)).status is RecordStatus.RECORDED
+
+            def kept() -> set[bytes]:
+                return {key for key in client.scan_iter(f"{stores.prefix}:*") if b":seen:" in key or b":visit" in key}
+
+            await open_bandit(store)
+            for number, who in enumerate("ab"):
+                await see(number, who)
+                await stores.pass_time(20_000)
+            now_ms, ends = stores.clock.read_ms(), {key: client.pexpiretime(key) - BEGINNING_MS for key in kept()}
+            assert sorted(ends.values()) == [60_000, 80_000, 80_000]
+            assert ends[keys.visitors.encode()] == 80_000
+            assert now_ms == BEGINNING_MS + 40_000
+            await stores.pass_time(20_000)
+            assert len(kept()) == 2
+            await see(9, "c")  # the list forgets whose end has come
+            assert client.zcard(keys.visitors) == 2
+            await stores.pass_time(60_000)
+            assert kept() == set()
+            await see(10, "d")
+            assert len(kept()) == 2
+            await store.delete_bandit(NAME)
+            assert list(client.scan_iter(f"{stores.prefix}:*")) == []
+
     run(stores, scenario)
 
 

@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 __all__ = ["RedisStore"]
 
 _LOG = logging.getLogger(__name__)
-_MEASURED_AT_ONCE = 64
+_MEASURED_AT_ONCE, _VISITORS_AT_ONCE = 64, 1000
 FOLLOWER_RETENTION_MS = 60_000
 """How long a silent follower is kept; nothing but tidiness depends on it."""
 
@@ -245,6 +245,8 @@ class RedisStore(JournaledStore):
     async def delete_bandit(self, name: BanditName) -> None:
         """See `Store.delete_bandit`."""
         dropped = await self._link.call("UNLINK", *self._keys.restore(name).all)
+        with suppress(CorruptDataError):  # what is damaged goes as a whole, and what is in no list expires
+            await self._forget_visitors(name)
         try:
             await self._bandits.delete(name)
         except NotFoundError:
@@ -252,6 +254,13 @@ class RedisStore(JournaledStore):
                 raise
         with suppress(UnavailableError):  # a tenant that is listed without bandits is passed over
             await self._tenants.drop(name.tenant)
+
+    async def _forget_visitors(self, name: BanditName) -> None:
+        """Remove what visitors saw; of one who comes meanwhile it expires."""
+        keys, first = self._keys.bandit(name), 0
+        while found := await self._link.call("ZRANGE", keys.visitors, first, first + _VISITORS_AT_ONCE - 1):
+            await self._link.call("UNLINK", *(keys.seen(visitor.decode()) for visitor in found))
+            first += _VISITORS_AT_ONCE
 
     async def note_follower(self, name: BanditName, *, follower: str, items_position: int) -> int:
         """See `Store.note_follower`; one that was not heard of for long is forgotten."""

@@ -90,7 +90,11 @@ class BanditKeys(NamedTuple):
 
     def of_visitor(self, visitor: str) -> tuple[str, ...]:
         """Return the keys of decisions for which it counts what a visitor saw: two more than `of_decisions`."""
-        return (*self.of_decisions, self.visitors, f"{self.meta.removesuffix(':meta')}:seen:{visitor}")
+        return (*self.of_decisions, self.visitors, self.seen(visitor))
+
+    def seen(self, visitor: str) -> str:
+        """Return the key of what a visitor saw."""
+        return f"{self.meta.removesuffix(':meta')}:seen:{visitor}"
 
     @property
     def snapshot(self) -> str:
