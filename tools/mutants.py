@@ -96,6 +96,7 @@ ROOMS: Mapping[str, str] = {
     "learning/lift.py": "learning/test_lift learning/test_guardrails",
     "learning/sample_ratio.py": "learning/test_sample_ratio",
     "learning/guardrails.py": "learning/test_guardrails",
+    "learning/conservative.py": "learning/test_conservative",
     "learning/holdouts.py": "learning/test_holdouts commands/test_holdout",
     "bandits/reward_curve.py": "bandits/test_reward_times",
     "bandits/model.py": f"""
@@ -106,7 +107,8 @@ ROOMS: Mapping[str, str] = {
         bandits/test_selection bandits/test_reward_times bandits/test_item_values bandits/test_stages""",
     "bandits/choices.py": """
         bandits/test_answers bandits/test_recommender bandits/test_candidates bandits/test_features
-        bandits/test_stages bandits/test_replay bandits/test_shadow_shops bandits/test_rules bandits/test_exposures""",
+        bandits/test_stages bandits/test_replay bandits/test_shadow_shops bandits/test_rules bandits/test_exposures
+        bandits/test_conservative""",
     "bandits/batches.py": "bandits/test_batches",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates

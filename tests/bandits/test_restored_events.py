@@ -116,6 +116,11 @@ LIMITS: dict[str, tuple[Callable[[Any], BanditSettings], list[Any], list[Any]]] 
         [(None, 0.0), (None, 0.1), (0.0, 0.1), (1.0, 0.1)],
         [(0.0, 0.0), (0.1, 0.0), (1.1, 0.1)],
     ),
+    "settings.conservative_share": (
+        lambda value: replace(SETTINGS, conservative_share=value[0], requires_activation=value[1]),
+        [(0.0, False), (0.0, True), (0.5, False)],
+        [(0.5, True), (-0.1, False), (1.1, False)],
+    ),
     "settings.provisional_after": (
         lambda value: replace(SETTINGS, provisional_after_ms=value, reward_wait_ms=1000),
         [None, 0, 999],

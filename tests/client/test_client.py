@@ -311,6 +311,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
         stage=Stage.SHADOW,
         control_share=0.25,
         guardrail_margin=0.0,
+        conservative_share=0.0,
         rules=(),
     )
     assert server.shop.loops[NAME].record.settings.exploration == Exploration(PaperBeta(0.0), 0.0, 0.25, 40)

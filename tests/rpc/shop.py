@@ -47,7 +47,15 @@ from topk_bandit.domain.operators import (
 )
 from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.domain.rules import ExposureStats, describe_declared
-from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats
+from topk_bandit.domain.stages import (
+    ConservativeStats,
+    GroupStats,
+    Interval,
+    LiftDay,
+    LiftStats,
+    LiftVerdict,
+    ShadowStats,
+)
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import BanditRecord, ImportProgress
 
@@ -490,6 +498,9 @@ class Shop:
             ),
             log_reach=LogReach(61, START_MS, 62, 63),
             rules=("filter price < 20 (may be relaxed)",),
+            conservative=ConservativeStats(
+                START_MS, GroupStats(66, 65, 0.5), GroupStats(67, 64, 0.25), reserve=-1.5, shows_own=True
+            ),
             exposures=(ExposureStats("at least 0.1 of all slates show one of a", 64, 65, -0.5),),
             damage="event 9 does not match its checksum",
             noticed_changes=34,

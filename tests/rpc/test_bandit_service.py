@@ -191,6 +191,10 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"control_share": math.nan}, "bandit.control_share"),
         ({"guardrail_margin": 0.1}, "bandit.guardrail_margin"),
         ({"guardrail_margin": 1.1, "control_share": 0.1}, "bandit.guardrail_margin"),
+        ({"conservative_share": -0.1}, "bandit.conservative_share"),
+        ({"conservative_share": 1.0}, "bandit.conservative_share"),
+        ({"conservative_share": math.nan}, "bandit.conservative_share"),
+        ({"conservative_share": 0.1, "requires_activation": True}, "bandit.conservative_share"),
         ({"default_item_value": math.nan}, "bandit.default_item_value"),
         ({"default_item_value": 1.1e100}, "bandit.default_item_value"),
         ({"half_life": Duration(seconds=-1)}, "bandit.half_life"),
@@ -310,6 +314,8 @@ UPDATES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
         {"control_share": 0.25, "guardrail_margin": 0.05},
     ),
     (["control_share"], {"control_share": 0.0}, {"control_share": 0.0}),
+    (["conservative_share"], {"conservative_share": 0.1}, {"conservative_share": 0.1}),
+    (["conservative_share"], {"default_reward": 0.5}, {"conservative_share": 0.0}),
     (["rules"], {"rules": [EXCLUDED]}, {"rules": (SlateRule(Exclude(("a",)), may_relax=True),)}),
     (["default_item_value"], {"default_item_value": -2.5}, {"default_item_value": -2.5}),
     (["default_item_value"], {"default_reward": 0.5}, {"default_item_value": None}),
@@ -618,6 +624,13 @@ def test_stats_arrive_under_their_names(channel: grpc.Channel, stub: BanditServi
         exposures=[
             pb.ExposureStats(rule="at least 0.1 of all slates show one of a", slate_count=64, shown_count=65, owed=-0.5)
         ],
+        conservative=pb.ConservativeStats(
+            since=Timestamp(seconds=START_MS // 1000, nanos=START_MS % 1000 * 1_000_000),
+            own=pb.GroupStats(drawn_count=66, counted_count=65, mean_reward=0.5),
+            baseline=pb.GroupStats(drawn_count=67, counted_count=64, mean_reward=0.25),
+            reserve=-1.5,
+            shows_own=True,
+        ),
         log_reach=pb.LogReach(
             first_position=61,
             since=Timestamp(seconds=START_MS // 1000, nanos=START_MS % 1000 * 1_000_000),

@@ -107,6 +107,7 @@ all_settings = st.builds(
     stage=st.sampled_from(Stage),
     control_share=st.floats(0.0, 0.9),
     guardrail_margin=st.none() | st.floats(0.0, 1.0),
+    conservative_share=st.floats(0.0, 1.0, exclude_max=True),
     rules=slate_rules,
 )
 priors = st.builds(

@@ -178,6 +178,7 @@ const GROUPS: Readonly<Record<NonNullable<RecommendResponseJson["group"]>, Group
   GROUP_UNSPECIFIED: null,
   GROUP_BANDIT: "bandit",
   GROUP_CONTROL: "control",
+  GROUP_CONSERVATIVE: "conservative",
 };
 
 /** @internal */

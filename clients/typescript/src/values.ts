@@ -109,8 +109,11 @@ export type Rule =
 /** Whose slates are shown, and whether anything is learned. */
 export type Stage = "live" | "shadow" | "frozen" | "off";
 
-/** Who gets the bandit's slates, and who gets baseline slates. */
-export type Group = "bandit" | "control";
+/**
+ * Who gets the bandit's slates, and who gets baseline slates: the control group, and those of the bandit's group for whom it
+ * had no more to lose.
+ */
+export type Group = "bandit" | "control" | "conservative";
 
 /** What single items of a slate did, by their ids. */
 export type ItemValues = Readonly<Record<string, number>>;

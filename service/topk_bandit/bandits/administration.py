@@ -24,7 +24,7 @@ from topk_bandit.bandits.contexts import (
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.exposures import describe_exposures
 from topk_bandit.bandits.imports import import_rows
-from topk_bandit.bandits.lifts import describe_lift, describe_shadow, in_shadow
+from topk_bandit.bandits.lifts import describe_conservative, describe_lift, describe_shadow, in_shadow
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
 from topk_bandit.domain.bandits import WHOLE_ITEMS, BanditStats, HyperparameterStats, Kernel
 from topk_bandit.domain.errors import (
@@ -381,6 +381,7 @@ def _make_stats(
         log_reach=reach,
         rules=tuple(map(describe_declared, model.settings.rules)),
         exposures=describe_exposures(model.exposures),
+        conservative=describe_conservative(model),
     )
 
 

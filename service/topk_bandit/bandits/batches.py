@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from topk_bandit.bandits.choices import choose
+from topk_bandit.bandits.stages import count_given
 from topk_bandit.bandits.tenant_quotas import A_SLATE
 from topk_bandit.domain.errors import (
     ExhaustedError,
@@ -143,12 +144,14 @@ class Batches:
             and not visitor_of(model.incarnation, model.settings, one.request)
         ]
         chosen: dict[int, ChosenSlate] = {}
+        counted = model
         for first in range(0, len(usual), CHOSEN_AT_ONCE):
             if time_left() == 0.0:
                 break
             part = {place: completed[place] for place in usual[first : first + CHOSEN_AT_ONCE]}
-            choosing = partial(self._choose_each, model, part)
-            chosen |= await asyncio.get_running_loop().run_in_executor(self._executor, choosing)
+            choosing = partial(self._choose_each, counted, part)
+            counted, found = await asyncio.get_running_loop().run_in_executor(self._executor, choosing)
+            chosen |= found
         outcomes |= await self._record_all(name, {place: completed[place].request for place in chosen}, chosen, model)
         for place, (request, version, strict) in enumerate(completed):
             if place not in outcomes:
@@ -172,15 +175,16 @@ class Batches:
                     outcomes[place] = error
         return outcomes
 
-    def _choose_each(self, model: Model, part: Mapping[int, Asked]) -> dict[int, ChosenSlate]:
-        """Choose slates; those that the model refuses are left out."""
+    def _choose_each(self, model: Model, part: Mapping[int, Asked]) -> tuple[Model, dict[int, ChosenSlate]]:
+        """Choose slates, and return the model that counts them, too; those that the model refuses are left out."""
         chosen: dict[int, ChosenSlate] = {}
         for place, one in part.items():
             start = time.perf_counter()
             with suppress(NotFoundError, NotReadyError, InvalidArgumentError, ExhaustedError):
                 chosen[place] = choose(model, one.request, strict_candidates=one.strict_candidates)
                 self._hooks.decided(chosen[place].recommendation, time.perf_counter() - start)
-        return chosen
+                model = count_given(model, chosen[place].recommendation)
+        return model, chosen
 
     async def _record_all(
         self,

@@ -1,9 +1,9 @@
 """What a bandit's slates are compared by: what it would have shown in shadow, and what its two groups earn.
 
-Both are functions of the log alone. Groups begin anew where the control share changes, since before another part of
-the requests was in each, and with a reset: what was forgotten earned the rewards before. A slate counts in its group
-once it has ended or its reward is first learned, with 0 if it earned nothing; what was taken back does not count. A
-slate that was shown before counts nowhere.
+All of it is a function of the log. Groups begin anew with a reset, and where the control share or the conservative
+share changes, since before another part of the requests was in each. A slate counts in its group once it has ended or
+its reward is first learned, with 0 if it earned nothing, unless it was taken back, or shown before the groups began.
+Baseline slates of a conservative bandit are of its group, and counted by themselves besides: the others are its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.stages import Group, Stage
+from topk_bandit.learning.conservative import Arm, find_reserve, may_show_own
 from topk_bandit.learning.exact_sums import ExactSum
 from topk_bandit.learning.group_totals import NO_REQUESTS, GroupTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
 
@@ -110,9 +111,15 @@ class Comparison:
 
     Attributes
     ----------
+    bandit, control
+        The groups; slates of `conservative` are in `bandit`, too.
+    conservative
+        Requests that got the baseline slate because the bandit had no more to lose.
+    least
+        The smallest reward since the first of these, 0 where none is below.
     since_ms, since_position
-        When the control share was set last, by the store's clock, and where in the log; 0 for a bandit that never had
-        one.
+        When the control share or the conservative share was set last, by the store's clock, and where in the log; 0 for
+        a bandit that never had one.
     guarded_position, guarded_reason
         Where in the log a guardrail changed the settings last, and why.
     days
@@ -127,6 +134,26 @@ class Comparison:
     guarded_position: int = 0
     guarded_reason: str = ""
     days: tuple[DayBegin, ...] = ()
+    conservative: GroupTally = GroupTally()
+    least: float = 0.0
+
+    @property
+    def own(self) -> GroupTally:
+        """The requests of the bandit's group that got its own slates."""
+        return self.bandit.since(self.conservative)
+
+    def may_show_own(self, share: float) -> bool:
+        """Return whether a bandit with this conservative share may show its own slate next."""
+        return may_show_own(*self._arms, share=share, least=self.least)
+
+    def find_reserve(self, share: float) -> float | None:
+        """Return what is earned for sure above what this conservative share promises; None while it is too early."""
+        return find_reserve(*self._arms, share=share, least=self.least)
+
+    @property
+    def _arms(self) -> tuple[Arm, Arm]:
+        own, baseline = self.own, self.conservative
+        return Arm(own.drawn, own.earned), Arm(baseline.drawn, baseline.earned)
 
     def after(self, logged: LoggedEvent, before: BanditSettings) -> Comparison:
         """Return the comparison after an event of a bandit that had these settings before."""
@@ -152,7 +179,7 @@ class Comparison:
         """Return the comparison after an event of a day that has begun."""
         match logged.event:
             case Recommended(recommendation=given):
-                return self._draw(given)
+                return self.draw(given)
             case BanditReset() if self.since_ms:
                 return self._begin_anew(logged)
             case SettingsChanged(settings, guarded=reason):
@@ -163,9 +190,9 @@ class Comparison:
                 return self if earned.group is Group.NONE else self._earn(earned)
         return self
 
-    def _draw(self, given: Recommendation) -> Comparison:
-        known = self._of(given.group)
-        drawn = self if known is None else self._with(given.group, replace(known, drawn=known.drawn + 1))
+    def draw(self, given: Recommendation) -> Comparison:
+        """Return the comparison after a recommendation."""
+        drawn = self._add(given.group, lambda known: replace(known, drawn=known.drawn + 1))
         return drawn if given.shadow is None else replace(drawn, shadow=self.shadow.after(given))
 
     def _earn(self, event: Rewarded | Expired | RewardRevised | RewardAmended) -> Comparison:
@@ -187,33 +214,48 @@ class Comparison:
 
     def _count(self, group: Group, before: float | None, value: float | None) -> Comparison:
         """Count what a slate earned, None for one that does not count."""
-        known = self._of(group)
-        if known is None or before == value:
+        if before == value:
             return self
-        earned = known.earned
-        if before is not None:
-            # Where nobody knows when a slate was recommended, it may be one of before the groups began anew.
-            if not earned.count:
+        # Where nobody knows when a slate was recommended, it may be one of before the groups began anew.
+        is_strange = before is not None and not self._of(group).earned.count
+        if is_strange:
+            return self
+        counted = self._add(group, lambda known: _with_reward(known, before, value))
+        if value is None or value >= self.least or not self.conservative.drawn:
+            return counted
+        return replace(counted, least=value)
+
+    def _of(self, group: Group) -> GroupTally:
+        match group:
+            case Group.CONTROL:
+                return self.control
+            case Group.CONSERVATIVE:
+                return self.conservative
+        return self.bandit
+
+    def _add(self, group: Group, change: Callable[[GroupTally], GroupTally]) -> Comparison:
+        """Return the comparison with a change of a group's tally, and of those that have it, too."""
+        match group:
+            case Group.NONE:
                 return self
-            earned = earned.minus(before)
-        return self._with(group, replace(known, earned=earned if value is None else earned.plus(value)))
-
-    def _of(self, group: Group) -> GroupTally | None:
-        return None if group is Group.NONE else self.control if group is Group.CONTROL else self.bandit
-
-    def _with(self, group: Group, tally: GroupTally) -> Comparison:
-        return replace(self, control=tally) if group is Group.CONTROL else replace(self, bandit=tally)
+            case Group.CONTROL:
+                return replace(self, control=change(self.control))
+            case Group.BANDIT:
+                return replace(self, bandit=change(self.bandit))
+            case Group.CONSERVATIVE:
+                return replace(self, bandit=change(self.bandit), conservative=change(self.conservative))
 
     def _change(self, settings: BanditSettings, before: BanditSettings, logged: LoggedEvent) -> Comparison:
         changed = self
-        if settings.control_share != before.control_share:
+        if _shares_of(settings) != _shares_of(before):
             changed = self._begin_anew(logged)
         if settings.stage is Stage.SHADOW and before.stage is not Stage.SHADOW:
             changed = replace(changed, shadow=ShadowTally())
         return changed
 
     def _begin_anew(self, logged: LoggedEvent) -> Comparison:
-        groups = replace(self, bandit=GroupTally(), control=GroupTally(), days=())
+        none = GroupTally()
+        groups = replace(self, bandit=none, control=none, conservative=none, least=0.0, days=())
         return replace(groups, since_ms=logged.at_ms, since_position=logged.position)
 
     def as_document(self) -> dict[str, Any]:
@@ -224,7 +266,14 @@ class Comparison:
             "groups": [_group_document(self.bandit), _group_document(self.control)],
             "since": [self.since_ms, self.since_position],
             "guarded": [self.guarded_position, self.guarded_reason],
+            **self._conservative_document(),
         }
+
+    def _conservative_document(self) -> dict[str, Any]:
+        """Return what most bandits don't have: they leave it out."""
+        if self.conservative == GroupTally() and not self.least:
+            return {}
+        return {"conservative": [*_group_document(self.conservative), self.least]}
 
     def days_document(self) -> dict[str, Any]:
         """Return its days as snapshots have them: digests leave them out, as programs do that came before them."""
@@ -239,12 +288,23 @@ class Comparison:
             shadow, guarded = ShadowTally(*document["shadow"]), document["guarded"]
             days = tuple(DayBegin(day, *map(_read_group, groups)) for day, *groups in document.get("days", ()))
             known = cls(shadow, bandit, control, *document["since"], *guarded)
-            return replace(known, days=days)
+            *conservative, least = document.get("conservative", (*_group_document(GroupTally()), 0.0))
+            return replace(known, days=days, conservative=_read_group(conservative), least=least)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(f"a comparison can't be read: {error!r}") from error
 
 
 NOTHING_COMPARED = Comparison()
+
+
+def _shares_of(settings: BanditSettings) -> tuple[float, float]:
+    return settings.control_share, settings.conservative_share
+
+
+def _with_reward(tally: GroupTally, before: float | None, value: float | None) -> GroupTally:
+    """Return a tally in which a slate earned another reward; None for one that does not count."""
+    earned = tally.earned if before is None else tally.earned.minus(before)
+    return replace(tally, earned=earned if value is None else earned.plus(value))
 
 
 def _group_document(tally: GroupTally) -> list[object]:

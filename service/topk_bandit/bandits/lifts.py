@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, ShadowStats, Stage
+from topk_bandit.domain.stages import ConservativeStats, GroupStats, Interval, LiftDay, LiftStats, ShadowStats, Stage
 from topk_bandit.learning.guardrails import decide_guardrail
 from topk_bandit.learning.lift import estimate_lift
 from topk_bandit.learning.sample_ratio import judge_sample_ratio
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditSettings
 
-__all__ = ["CONFIDENCE", "describe_lift", "describe_shadow", "find_guardrail_reason", "in_shadow"]
+__all__ = [
+    "CONFIDENCE",
+    "describe_conservative",
+    "describe_lift",
+    "describe_shadow",
+    "find_guardrail_reason",
+    "in_shadow",
+]
 
 CONFIDENCE = 0.95
 """With which each interval of a lift holds at all times at once, a shadow's gain, and a guardrail is right."""
@@ -50,7 +57,8 @@ def describe_lift(model: Model, *, by_day: bool = False) -> LiftStats | None:
         Whether to say so of each day, too, which takes as long as sixty lifts.
     """
     known = model.comparison
-    if not known.since_ms:
+    had_control = model.settings.control_share or known.control.drawn or known.guarded_position
+    if not (known.since_ms and had_control):
         return None
     lift = estimate_lift(known.bandit.earned, known.control.earned, confidence=CONFIDENCE)
     return LiftStats(
@@ -66,6 +74,20 @@ def describe_lift(model: Model, *, by_day: bool = False) -> LiftStats | None:
         guarded_position=known.guarded_position,
         guarded_reason=known.guarded_reason,
         days=tuple(map(_describe_day, known.by_day())) if by_day else (),
+    )
+
+
+def describe_conservative(model: Model) -> ConservativeStats | None:
+    """Return how a bandit's conservative share was kept; None for one without."""
+    share, known = model.settings.conservative_share, model.comparison
+    if not share:
+        return None
+    return ConservativeStats(
+        since_ms=known.since_ms,
+        own=_describe_group(known.own),
+        baseline=_describe_group(known.conservative),
+        reserve=known.find_reserve(share),
+        shows_own=known.may_show_own(share),
     )
 
 

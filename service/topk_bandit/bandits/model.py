@@ -369,7 +369,7 @@ def _begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         item_features=item_features,
         since_checkpoint=1,
         comparison=Comparison(since_ms=first.at_ms, since_position=first.position)
-        if settings.control_share
+        if settings.control_share or settings.conservative_share
         else NOTHING_COMPARED,
         exposures=Exposures.of(settings),
     )

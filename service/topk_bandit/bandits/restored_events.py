@@ -162,6 +162,7 @@ def _check_settings(settings: BanditSettings) -> None:
         ("provisional_after_ms", settings.provisional_after_ms or 0, MAX_REWARD_WAIT_MS),
         ("control_share", settings.control_share, MAX_CONTROL_SHARE),
         ("guardrail_margin", settings.guardrail_margin or 0.0, 1.0),
+        ("conservative_share", settings.conservative_share, 1.0),
     ):
         _check_number(f"settings.{name}", value, most, least=0)
     rewards = (

@@ -77,6 +77,9 @@ class BanditSettings(TypedDict, total=False):
     guardrail_margin
         By which share of the control group's reward the bandit may be worse before it goes in shadow by itself; None
         for no guardrail.
+    conservative_share
+        By which share all that was shown may have earned less than the baseline slates would have, at any time; where
+        it could be more, the baseline slate is shown.
     rules
         What each slate keeps, in the order of importance; a text stands for a `Filter`.
     """
@@ -103,6 +106,7 @@ class BanditSettings(TypedDict, total=False):
     stage: Stage | None
     control_share: float | None
     guardrail_margin: float | None
+    conservative_share: float | None
     rules: Iterable[Rule | str] | None
 
 

@@ -39,7 +39,7 @@ from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
-from topk_bandit.wire.bandits import EXPOSURE, KERNELS, LIFT, LOG_REACH, SETTING_PARTS, SHADOW, STAGES
+from topk_bandit.wire.bandits import CONSERVATIVE, EXPOSURE, KERNELS, LIFT, LOG_REACH, SETTING_PARTS, SHADOW, STAGES
 from topk_bandit.wire.features import FEATURE_STATS
 from topk_bandit.wire.forms import SPAN, TIME, Form, Pair
 from topk_bandit.wire.recommendations import ACTIVATIONS, GROUPS, OUTCOMES
@@ -89,6 +89,7 @@ _STATS = Form(
         "lift": LIFT,
         "log_reach": LOG_REACH,
         "exposures": EXPOSURE,
+        "conservative": CONSERVATIVE,
         "context_features": FEATURE_STATS,
         "item_features": FEATURE_STATS,
     },

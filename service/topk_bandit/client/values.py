@@ -18,7 +18,17 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.rules import ExposureStats
-from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats, Stage
+from topk_bandit.domain.stages import (
+    ConservativeStats,
+    Group,
+    GroupStats,
+    Interval,
+    LiftDay,
+    LiftStats,
+    LiftVerdict,
+    ShadowStats,
+    Stage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +46,7 @@ __all__ = [
     "Bandit",
     "BanditStats",
     "BatchOutcome",
+    "ConservativeStats",
     "Durability",
     "ExposureStats",
     "Group",
@@ -332,6 +343,8 @@ class Bandit:
     guardrail_margin
         By which share of the control group's reward it may be worse before it goes in shadow by itself; None for no
         guardrail.
+    conservative_share
+        By which share all that was shown may have earned less than the baseline slates would have; 0 for any.
     rules
         What each slate keeps, in the order of importance.
     """
@@ -364,6 +377,7 @@ class Bandit:
     stage: Stage
     control_share: float
     guardrail_margin: float | None
+    conservative_share: float
     rules: tuple[Rule, ...]
 
 
@@ -458,3 +472,4 @@ class BanditStats:
     log_reach: LogReach
     rules: tuple[str, ...]
     exposures: tuple[ExposureStats, ...]
+    conservative: ConservativeStats | None

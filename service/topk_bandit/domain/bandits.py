@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.features import Context, Features, FeatureSchema, FeatureStats
     from topk_bandit.domain.reward_times import RewardTimes
     from topk_bandit.domain.rules import Absence, ExposureStats, SlateRule
-    from topk_bandit.domain.stages import LiftStats, Shadow, ShadowStats
+    from topk_bandit.domain.stages import ConservativeStats, LiftStats, Shadow, ShadowStats
 
 __all__ = [
     "DEFAULT_BETA_SCALE",
@@ -267,6 +267,9 @@ class BanditSettings:
     guardrail_margin
         By which share of what the control group earns the bandit's group may earn less; once it is worse for sure, the
         stage becomes SHADOW. None for a bandit without a guardrail.
+    conservative_share
+        alpha: by which share of what the baseline slates would have earned all that was shown may have earned less, at
+        any time. Where it could be more, the baseline slate is shown. 0 for a bandit that is not conservative.
     rules
         What each slate keeps, in the order of importance.
     """
@@ -294,6 +297,7 @@ class BanditSettings:
     stage: Stage = Stage.LIVE
     control_share: float = 0.0
     guardrail_margin: float | None = None
+    conservative_share: float = 0.0
     rules: tuple[SlateRule, ...] = ()
 
 
@@ -925,6 +929,10 @@ class BanditStats:
         How far back the log can be read.
     rules
         Its own, in words.
+    exposures
+        How promised exposures were kept.
+    conservative
+        How its conservative share was kept; None for a bandit without one.
     """
 
     log_position: int
@@ -981,3 +989,4 @@ class BanditStats:
     log_reach: LogReach
     rules: tuple[str, ...]
     exposures: tuple[ExposureStats, ...] = ()
+    conservative: ConservativeStats | None = None

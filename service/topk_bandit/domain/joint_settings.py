@@ -17,8 +17,8 @@ __all__ = ["check_together"]
 def check_together(settings: BanditSettings, *, path: str) -> None:
     """Check that a default reward could be posted, and that rewards are provisional before they are final.
 
-    A guardrail has a control group to compare with, a baseline slate has the size of slates, and contexts are as wide
-    as their schema.
+    A guardrail has a control group to compare with, a baseline slate has the size of slates, all slates of a
+    conservative bandit are shown, and contexts are as wide as their schema.
 
     Parameters
     ----------
@@ -33,6 +33,9 @@ def check_together(settings: BanditSettings, *, path: str) -> None:
     check_baseline_size(f"{path}.baseline_item_ids", settings.baseline_item_ids, slate_size=settings.slate_size)
     if settings.guardrail_margin is not None and not settings.control_share:
         raise InvalidArgumentError(f"{path}.guardrail_margin", "needs a control_share, to compare with")
+    if settings.conservative_share and settings.requires_activation:
+        problem = "does not go with requires_activation: a slate that was never shown would count as one that lost"
+        raise InvalidArgumentError(f"{path}.conservative_share", problem)
     after_ms = settings.provisional_after_ms
     if after_ms is not None and after_ms >= settings.reward_wait_ms:
         problem = f"must be less than the bandit's reward_wait, {settings.reward_wait_ms} milliseconds, not {after_ms}"

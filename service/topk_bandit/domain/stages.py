@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_CONTROL_SHARE",
+    "ConservativeStats",
     "Group",
     "GroupStats",
     "Interval",
@@ -65,11 +66,20 @@ def check_baseline_size(field: str, item_ids: Sequence[str], *, slate_size: int)
 
 
 class Group(StrEnum):
-    """Whom a request was drawn to: the bandit, or the control group, which gets baseline slates."""
+    """Whom a request was drawn to: the bandit, or the control group, which gets baseline slates.
+
+    CONSERVATIVE is of the bandit's group, too: it gets the baseline slate, because the bandit has no more to lose.
+    """
 
     NONE = ""
     BANDIT = "bandit"
     CONTROL = "control"
+    CONSERVATIVE = "conservative"
+
+    @property
+    def gets_baseline(self) -> bool:
+        """Whether the baseline slate is shown, whatever the bandit would choose."""
+        return self in {Group.CONTROL, Group.CONSERVATIVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,30 @@ class GroupStats:
     drawn: int
     counted: int
     mean_reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConservativeStats:
+    """How a conservative share was kept.
+
+    Attributes
+    ----------
+    since_ms
+        When the share was set, or the bandit was reset since, by the store's clock.
+    own, baseline
+        Requests that got the bandit's own slates, and those that got the baseline slate because it had no more to lose.
+    reserve
+        What was earned for sure above what the share promises, with the next slate an own one: a sum of rewards. None
+        while it is too early to say.
+    shows_own
+        Whether the next slate is an own one.
+    """
+
+    since_ms: int
+    own: GroupStats
+    baseline: GroupStats
+    reserve: float | None
+    shows_own: bool
 
 
 class LiftVerdict(StrEnum):

@@ -31,7 +31,7 @@ EXPECTED_EFFECT = 0.05
 Decision 80 has how long effects of other sizes take, with this m and with others."""
 
 
-def errors_away(information: float, *, error: float) -> float:
+def errors_away(information: float, *, error: float, effect: float = EXPECTED_EFFECT) -> float:
     """Return how many standard errors an estimate is from the truth on one side, at all times at once.
 
     Parameters
@@ -40,8 +40,10 @@ def errors_away(information: float, *, error: float) -> float:
         t > 0: the number of rewards of variance 1 whose mean has the estimate's standard error.
     error
         alpha, in (0, 1): how probable it is that the estimate is ever farther away on that side.
+    effect
+        m > 0.
     """
-    scaled = EXPECTED_EFFECT * EXPECTED_EFFECT * information
+    scaled = effect * effect * information
     log_bound = 0.5 * math.log1p(scaled) - math.log(error)
     return (math.sqrt((1.0 + scaled) * (1.0 + 2.0 * log_bound)) - 1.0) / math.sqrt(scaled)
 

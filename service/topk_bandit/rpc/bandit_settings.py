@@ -237,6 +237,13 @@ def _guardrail_margin(bandit: pb.Bandit) -> float | None:
     return fields.number("bandit.guardrail_margin", bandit.guardrail_margin, low=0.0, high=1.0)
 
 
+def _conservative_share(bandit: pb.Bandit) -> float:
+    share = fields.number("bandit.conservative_share", bandit.conservative_share, low=0.0, high=1.0)
+    if share == 1.0:
+        raise InvalidArgumentError("bandit.conservative_share", "must be less than 1")
+    return share
+
+
 def _prior_study(bandit: pb.Bandit) -> str:
     """Return the id of the study that is the prior; empty for none."""
     if not bandit.prior_study:
@@ -272,6 +279,7 @@ _READERS: Mapping[str, Mapping[str, Callable[[pb.Bandit], Any]]] = {
     "stage": {"stage": _stage},
     "control_share": {"control_share": _control_share},
     "guardrail_margin": {"guardrail_margin": _guardrail_margin},
+    "conservative_share": {"conservative_share": _conservative_share},
     "rules": {"rules": lambda bandit: rules_from_proto("bandit.rules", bandit.rules)},
 }
 _CHANGEABLE = ("exploration", *sorted(_EXPLORATION), *_READERS, "context_schema")

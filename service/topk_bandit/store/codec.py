@@ -316,6 +316,7 @@ def _settings_document(settings: BanditSettings) -> Document:
         "stage": None if settings.stage is Stage.LIVE else settings.stage,
         "control_share": plain(settings.control_share) or None,
         "guardrail_margin": None if settings.guardrail_margin is None else plain(settings.guardrail_margin),
+        "conservative_share": plain(settings.conservative_share) or None,
         "default_item_value": None if settings.default_item_value is None else plain(settings.default_item_value),
         "learned_per_second": None
         if settings.learned_per_second == DEFAULT_LEARNED_PER_SECOND
@@ -377,6 +378,7 @@ class _Settings(Layout):
     stage: Stage | UnsetType = UNSET
     control_share: Annotated[float, Meta(gt=0, le=MAX_CONTROL_SHARE)] | UnsetType = UNSET
     guardrail_margin: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    conservative_share: Annotated[float, Meta(gt=0, lt=1)] | UnsetType = UNSET
     rules: Annotated[tuple[RuleLayout, ...], Meta(min_length=1)] | UnsetType = UNSET
 
     def read(self) -> BanditSettings:
@@ -415,6 +417,7 @@ class _Settings(Layout):
             stage=read_optional(self.stage) or Stage.LIVE,
             control_share=read_optional(self.control_share) or 0.0,
             guardrail_margin=read_optional(self.guardrail_margin),
+            conservative_share=read_optional(self.conservative_share) or 0.0,
             rules=read(self.rules) or (),
         )
 

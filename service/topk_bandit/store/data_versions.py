@@ -62,6 +62,8 @@ def check_data_version(settings: BanditSettings, version: int) -> None:
         _check_in_force("control_share", _STAGES, version)
     if settings.guardrail_margin is not None:
         _check_in_force("guardrail_margin", _STAGES, version)
+    if settings.conservative_share:
+        _check_in_force("conservative_share", _STAGES, version)
     if settings.rules:
         _check_in_force("rules", _RULES, version)
 

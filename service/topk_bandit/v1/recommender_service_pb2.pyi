@@ -34,6 +34,7 @@ class Group(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GROUP_UNSPECIFIED: _ClassVar[Group]
     GROUP_BANDIT: _ClassVar[Group]
     GROUP_CONTROL: _ClassVar[Group]
+    GROUP_CONSERVATIVE: _ClassVar[Group]
 
 class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -79,6 +80,7 @@ STAGE_OFF: Stage
 GROUP_UNSPECIFIED: Group
 GROUP_BANDIT: Group
 GROUP_CONTROL: Group
+GROUP_CONSERVATIVE: Group
 MODE_UNSPECIFIED: Mode
 MODE_EXPLOITED: Mode
 MODE_EXPLORED: Mode

@@ -9,7 +9,16 @@ from topk_bandit.domain.bandits import Aggregation, BanditSettings, BanditStats,
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
 from topk_bandit.domain.rules import ExposureStats
-from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats, Stage
+from topk_bandit.domain.stages import (
+    ConservativeStats,
+    GroupStats,
+    Interval,
+    LiftDay,
+    LiftStats,
+    LiftVerdict,
+    ShadowStats,
+    Stage,
+)
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.wire.features import FEATURE_STATS, SCHEMA
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGGREGATIONS",
+    "CONSERVATIVE",
     "KERNELS",
     "LIFT",
     "LOG_REACH",
@@ -102,6 +112,12 @@ LIFT = Form(
     },
 )
 
+CONSERVATIVE = Form(
+    ConservativeStats,
+    pb.ConservativeStats,
+    names={"since_ms": "since"},
+    parts={"since_ms": MILLISECONDS, "own": _GROUP, "baseline": _GROUP},
+)
 
 LOG_REACH = Form(
     LogReach,
@@ -135,6 +151,7 @@ STATS = Form(
         "lift": LIFT,
         "log_reach": LOG_REACH,
         "exposures": EXPOSURE,
+        "conservative": CONSERVATIVE,
         "context_features": FEATURE_STATS,
         "item_features": FEATURE_STATS,
     },

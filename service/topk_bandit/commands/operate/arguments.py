@@ -205,6 +205,8 @@ def _add_changeable(command: argparse.ArgumentParser) -> None:
     command.add_argument("--control-share", type=number, metavar="P", help=text)
     text = "goes in shadow once it earns less than the control group by more than this share"
     command.add_argument("--guardrail-margin", type=number, metavar="SHARE", help=text)
+    text = "shows the baseline slate where all that was shown could earn less than the baseline by more than this share"
+    command.add_argument("--conservative-share", type=number, metavar="SHARE", help=text)
     command.add_argument("--uniform-share", type=number, metavar="P", help="share of slates drawn from all")
     command.add_argument(
         "--near-share", type=number, metavar="P", help="share of slates drawn from those near the best"

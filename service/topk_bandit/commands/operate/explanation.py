@@ -78,6 +78,8 @@ def _mode(given: Recommendation) -> str:
 def _why_baseline(given: Recommendation) -> str:
     if given.group is Group.CONTROL:
         return "the request was in the control group"
+    if given.group is Group.CONSERVATIVE:
+        return "by its conservative_share the bandit had no more to lose"
     return "too few candidates were left" if given.stage.shows_own else f"the bandit was {given.stage.phrase}"
 
 

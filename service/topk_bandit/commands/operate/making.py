@@ -167,6 +167,7 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
             "prior_study",
             "control_share",
             "guardrail_margin",
+            "conservative_share",
         )
     },
     "reward_wait": _seconds("reward_wait"),

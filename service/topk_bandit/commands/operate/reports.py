@@ -15,7 +15,7 @@ from topk_bandit.domain.stages import LiftVerdict, Stage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topk_bandit.client import Bandit, BanditStats, Client, HistoryPoint, LiftStats, Reasons
+    from topk_bandit.client import Bandit, BanditStats, Client, ConservativeStats, HistoryPoint, LiftStats, Reasons
     from topk_bandit.domain.stages import Interval
 
 __all__ = ["Chart", "Found", "Section", "find", "make_report", "to_markdown"]
@@ -110,6 +110,8 @@ def _worth(found: Found) -> Section:
     said = [f"The bandit is {found.bandit.stage.phrase}."]
     if lift is not None:
         said += _describe_lift(lift)
+    if stats.conservative is not None:
+        said.append(_describe_conservative(stats.conservative, found.bandit.conservative_share))
     if stats.shadow.slates:
         agreed = stats.shadow.agreements / stats.shadow.slates
         said.append(
@@ -125,6 +127,12 @@ def _worth(found: Found) -> Section:
     )
     titles = ("group", "requests", "count by now", "mean reward") if rows else ()
     return Section("What it is worth", tuple(said), titles, rows)
+
+
+def _describe_conservative(kept: ConservativeStats, share: float) -> str:
+    slates = kept.own.drawn + kept.baseline.drawn
+    given = f"{kept.baseline.drawn / slates:.0%} of {slates:,} slates were" if slates else "no slate was"
+    return f"It loses at most {share:.0%} of what baseline slates would earn: for this, {given} the baseline slate."
 
 
 def _lift_by_day(found: Found) -> Iterator[Section]:

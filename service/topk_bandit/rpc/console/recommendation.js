@@ -5,12 +5,13 @@ import { element, facts, replace, section, shape, soft, table } from "./elements
 import { count, instant, number, share, signed } from "./figures.js";
 
 const MODES = { MODE_EXPLOITED: "highest upper bound", MODE_EXPLORED: "drawn by a share of the exploration", MODE_BASELINE: "baseline slate" };
+const GROUPS = { GROUP_CONTROL: ": the request was in the control group", GROUP_CONSERVATIVE: ": by its conservative_share the bandit had no more to lose" };
 const STAGES = { STAGE_SHADOW: ": the bandit was in shadow", STAGE_OFF: ": the bandit was off" };
 
 function chosenBy({ mode, stage, group }) {
   const known = MODES[mode] ?? mode.replace("MODE_", "").toLowerCase();
   if (mode !== "MODE_BASELINE") return known;
-  return known + (group === "GROUP_CONTROL" ? ": the request was in the control group" : STAGES[stage] ?? ": too few candidates");
+  return known + (GROUPS[group] ?? STAGES[stage] ?? ": too few candidates");
 }
 
 const SOURCES = {

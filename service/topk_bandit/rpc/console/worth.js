@@ -1,4 +1,4 @@
-// What a bandit is worth: its lift over the control group, and what it would have shown in shadow.
+// What a bandit is worth: its lift over the control group, what it may lose, and what it would have shown in shadow.
 
 import { element, facts, soft, table } from "./elements.js";
 import { count, instant, number, share, signed } from "./figures.js";
@@ -24,9 +24,11 @@ function byDay(days) {
   return table("Lift by day", ["Day", "#Bandit's slates", "#Control slates", "Difference a request"], rows);
 }
 
+const groupRow = ([name, group]) =>
+  [name, count(group.drawnCount), count(group.countedCount), Number(group.countedCount) ? number(group.meanReward) : "–"];
+
 function lifted(lift) {
-  const rows = [["Bandit", lift.bandit], ["Control", lift.control]].map(([name, group]) =>
-    [name, count(group.drawnCount), count(group.countedCount), Number(group.countedCount) ? number(group.meanReward) : "–"]);
+  const rows = [["Bandit", lift.bandit], ["Control", lift.control]].map(groupRow);
   return [
     facts([
       ["Verdict", VERDICTS[lift.verdict]],
@@ -48,8 +50,17 @@ const shadowed = (shadow) => facts([
   ["Expected gain a slate", between(shadow.gain)],
 ]);
 
-export function worth({ lift, shadow }) {
-  const parts = [...(lift ? lifted(lift) : []), ...(Number(shadow?.slateCount) ? [element("h3", {}, "In shadow"), shadowed(shadow)] : [])];
+function conserved({ own, baseline, reserve, showsOwn }) {
+  const rows = [["Own slates", own], ["Baseline slates", baseline]].map(groupRow);
+  return [
+    element("h3", {}, "Conservative exploration"),
+    facts([["Next slate", showsOwn ? "the bandit's own" : "the baseline slate"], ["Earned for sure above what is promised", reserve === undefined ? "–" : signed(reserve)]]),
+    table("Conservative exploration", ["Requests with", "#Requests", "#Count by now", "#Mean reward"], rows),
+  ];
+}
+
+export function worth({ lift, shadow, conservative }) {
+  const parts = [...(lift ? lifted(lift) : []), ...(conservative ? conserved(conservative) : []), ...(Number(shadow?.slateCount) ? [element("h3", {}, "In shadow"), shadowed(shadow)] : [])];
   return parts.length ? parts : [soft("Nothing to compare with: topk-bandit bandits update --control-share 0.1 --stage live, or --stage shadow.")];
 }
 
