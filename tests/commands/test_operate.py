@@ -77,7 +77,9 @@ def test_an_explanation_says_why_a_baseline_slate_was_shown(running: Running, as
     ask("bandits", "update", "acme/watched", "--stage=live", "--control-share=0.9")
     key = next(key for key in "abcdefgh" if running.recommend("watched", **own, group_key=key).group is Group.CONTROL)
     assert explained(group_key=key) == ("the baseline slate, since the request was in the control group", "")
-    ask("bandits", "update", "acme/watched", "--control-share=0")
+    ask("bandits", "update", "acme/watched", "--control-share=0", "--conservative-share=0.1")
+    assert explained() == ("the baseline slate, since by its conservative_share the bandit had no more to lose", "")
+    ask("bandits", "update", "acme/watched", "--conservative-share=0")
     assert explained(candidates=["a", "x"]) == ("the baseline slate, since too few candidates were left", "")
     ask("bandits", "delete", "acme/watched", "--yes")
 

@@ -11,7 +11,15 @@ import pytest
 from topk_bandit.client import Client, Stage
 from topk_bandit.commands.operate.report_pages import to_html
 from topk_bandit.commands.operate.reports import Chart, Found, Section, find, make_report, to_markdown
-from topk_bandit.domain.stages import GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats
+from topk_bandit.domain.stages import (
+    ConservativeStats,
+    GroupStats,
+    Interval,
+    LiftDay,
+    LiftStats,
+    LiftVerdict,
+    ShadowStats,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +119,16 @@ def test_a_lift_is_said_in_sentences(found: Found) -> None:
     )
     said = worth_of(replace(found, stats=replace(found.stats, lift=early))).sentences
     assert said[1:] == ("It is too early to compare: a group has too few slates that count.",)
+
+
+def test_a_conservative_share_is_said_with_what_it_costs(found: Found) -> None:
+    kept = ConservativeStats(1, GroupStats(30, 9, 1.0), GroupStats(90, 80, 0.5), 2.5, shows_own=True)
+    none = GroupStats(0, 0, 0.0)
+    for one, said in ((kept, "75% of 120 slates were"), (replace(kept, own=none, baseline=none), "no slate was")):
+        with_share = replace(found.bandit, conservative_share=0.1)
+        section = worth_of(replace(found, bandit=with_share, stats=replace(found.stats, conservative=one)))
+        start = "It loses at most 10% of what baseline slates would earn: for this,"
+        assert f"{start} {said} the baseline slate." in section.sentences
 
 
 def test_a_lift_by_day_is_a_table(found: Found) -> None:
