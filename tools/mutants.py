@@ -125,6 +125,8 @@ ROOMS: Mapping[str, str] = {
     "store/journaled.py": f"{_MEMORY} store/test_journaled store/test_redis_store",
     "store/rules/bandits.py": f"store/test_bandit_rules {_MEMORY} store/test_stores_agree",
     "store/rules/imports.py": f"{_MEMORY} contracts/test_study_contract",
+    "studies/link_questions.py": "studies/test_links",
+    "studies/links.py": "studies/test_links rpc/test_links",
     "store/rules/studies.py": "contracts/test_study_contract store/test_study_stores_agree studies/test_studies",
     "store/redis/fields.py": _SERVER,
     "store/redis/records.py": _SERVER,

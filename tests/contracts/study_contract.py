@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.contracts.harness import run
 from tests.contracts.study_archives import StudySender, archived_study, ended_study
-from tests.contracts.study_samples import CHOSEN, DESIGN, LEASE_MS, PROGRESS, STUDY, answers, imported, study_settings
+from tests.contracts.study_samples import (
+    CHOSEN,
+    DESIGN,
+    LEASE_MS,
+    LINK,
+    PROGRESS,
+    STUDY,
+    answers,
+    imported,
+    study_settings,
+)
 
 from topk_bandit.domain.errors import (
     ConflictError,
@@ -27,6 +37,7 @@ from topk_bandit.domain.studies import (
     DesignProgress,
     DesignRestarted,
     DesignState,
+    LinkRevoked,
     QuestionAnswered,
     QuestionList,
     QuestionsAsked,
@@ -39,7 +50,7 @@ from topk_bandit.domain.studies import (
     StudyShape,
 )
 from topk_bandit.store.log import ImportOutcome, ImportProgress, RecordStatus
-from topk_bandit.store.study_log import MOST_ATTEMPTS, MOST_IMPORTED, AnswerStatus, AskOutcome, AskStatus
+from topk_bandit.store.study_log import MOST_ATTEMPTS, MOST_IMPORTED, AnswerStatus, AskOutcome, AskStatus, KnownLinks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -509,6 +520,43 @@ class StudyContract:
 
         run(studies, scenario, connections=3)
 
+    def test_an_answer_by_a_link_is_a_question_too_unless_something_came_before(self, studies: Stores) -> None:
+        async def scenario(*connected: StudyStore) -> None:
+            store, record = connected[0], await designed(connected[0])
+
+            async def answer(known: KnownLinks, request_id: str = "l1 a 1", at: StudyStore = store) -> AskStatus:
+                return await at.record_link_answer(
+                    record, request_id=request_id, list_number=1, answer=FIRST, known=known
+                )
+
+            assert await store.record_link(record, LINK, known=KnownLinks(0, 0))
+            assert not await store.record_link(record, LINK, known=KnownLinks(0, 0)), "one came before"
+            assert await answer(KnownLinks(0, 0)) is AskStatus.STALE, "a link came before"
+            many = (answer(KnownLinks(0, 1), f"l1 {i} 1", connected[i % 3]) for i in range(12))
+            assert sorted(await asyncio.gather(*many)) == ["asked", *["stale"] * 11]
+            assert await answer(KnownLinks(1, 1)) is AskStatus.ASKED
+            assert await answer(KnownLinks(2, 1)) is AskStatus.REPEATED
+            now = await store.get_study(STUDY)
+            assert (now.asked, now.answered, now.link_events) == (2, 2, 1)
+            assert (await events(store))[2:] == [
+                LINK,
+                *(await events(store))[3:5],
+                QuestionsAsked("l1 a 1", (1,)),
+                QuestionAnswered(2, FIRST),
+            ]
+            assert await store.record_answers(record, [(2, OTHER)]) == [AnswerStatus.CONFLICT]
+            assert await store.record_link(record, LinkRevoked("l1"), known=KnownLinks(2, 1))
+            assert await answer(KnownLinks(2, 1), "l1 a 2") is AskStatus.STALE
+            for n in (2, 3, 4):
+                assert await answer(KnownLinks(n, 2), f"l1 b {n}") is AskStatus.ASKED
+            with pytest.raises(ExhaustedError) as full:
+                await answer(KnownLinks(5, 2), "l1 b 5")
+            assert full.value.reason == "STUDY_BUDGET"
+            with pytest.raises(NotFoundError):
+                await store.record_link(replace(record, incarnation="other"), LINK, known=KnownLinks(5, 2))
+
+        run(studies, scenario, connections=3)
+
     def test_equal_numbers_are_one_answer(self, studies: Stores) -> None:
         async def scenario(store: StudyStore) -> None:
             record = await designed(store)
@@ -535,6 +583,9 @@ class StudyContract:
     def test_a_restored_study_is_the_one_that_was(self, studies: Stores, at_once: int) -> None:
         async def scenario(store: StudyStore) -> None:
             await filled_plainly(store)
+            for number, event in enumerate((LINK, LinkRevoked("l1"))):
+                known = KnownLinks(asked=2, link_events=number)
+                assert await store.record_link(await store.get_study(STUDY), event, known=known)
             before, contents = await store.get_study(STUDY), await kept(store, STUDY)
             lines = await archived_study(store, STUDY)
             await store.delete_study(STUDY)

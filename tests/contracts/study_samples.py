@@ -8,6 +8,8 @@ from topk_bandit.domain.studies import (
     ChoiceAnswer,
     DesignChosen,
     DesignProgress,
+    LinkCreated,
+    LinkSettings,
     PastAnswer,
     QuestionList,
     RankingAnswer,
@@ -20,7 +22,7 @@ from topk_bandit.domain.studies import (
 )
 from topk_bandit.store.log import ImportPart
 
-__all__ = ["CHOSEN", "DESIGN", "LEASE_MS", "PROGRESS", "STUDY", "answers", "imported", "study_settings"]
+__all__ = ["CHOSEN", "DESIGN", "LEASE_MS", "LINK", "PROGRESS", "STUDY", "answers", "imported", "study_settings"]
 
 STUDY = StudyName(tenant="shop", study="taste")
 LEASE_MS = 60_000
@@ -34,6 +36,7 @@ DESIGN = StudyDesign(
     steps=12,
 )
 CHOSEN = DesignChosen(1, DESIGN)
+LINK = LinkCreated("l1", "ab" * 32, LinkSettings(5, 3, 2_000_000_000_000, "Tea \u00e9", text_color="#000000"))
 
 
 def study_settings(*, budget: int = 5, kind: AnswerKind = AnswerKind.RANKING) -> StudySettings:

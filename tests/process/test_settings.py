@@ -62,6 +62,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "log_format": ("text", "text"),
     "traces": ("true", True),
     "insecure": ("True", True),
+    "answer_links": ("true", True),
 }
 
 FILES_AND_THEIRS = {
@@ -143,6 +144,7 @@ BAD = [
     ("keys_file", "/nowhere.json", "'/nowhere.json' is not a file"),
     ("traces", "http://collector:4318", "'http://collector:4318' is neither true nor false"),
     ("insecure", "yes", "'yes' is neither true nor false"),
+    ("answer_links", "1", "'1' is neither true nor false"),
 ]
 
 
@@ -212,6 +214,7 @@ def test_the_defaults() -> None:
         keys_file=None,
         tls_client_ca=None,
         client_identities=None,
+        answer_links=False,
         insecure=False,
     )
 

@@ -91,7 +91,8 @@ class RunningServer:
         make_studies = options.pop("make_studies", None)
         studies = self.studies = await make_studies() if make_studies else self.shop
         named = {name: options.pop(name) for name in ("max_in_flight", "new_reference", "clock") if name in options}
-        self.access = Access(options.pop("keys", None), options.pop("identities", None))
+        links = options.pop("serves_links", True)
+        self.access = Access(options.pop("keys", None), options.pop("identities", None), serves_links=links)
         self.quotas = options.pop("quotas", None) or Quotas()
         self.services = Services(
             self.shop,
@@ -116,7 +117,11 @@ class RunningServer:
 
     async def _open_http(self, tls: ServerCertificate | None) -> int:
         self.http = HttpServer(
-            "127.0.0.1:0", services=self.services, max_message_bytes=8 * 1024 * 1024, max_connections=1000, tls=tls
+            "127.0.0.1:0",
+            services=self.services,
+            max_message_bytes=8 * 1024 * 1024,
+            max_connections=1000,
+            tls=tls,
         )
         return await self.http.start()
 

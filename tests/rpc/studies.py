@@ -124,6 +124,7 @@ def studies_of(
     owner: str = "me",
     hooks: Hooks | None = None,
     designs: ThreadPoolExecutor | None = None,
+    clock_ms: Callable[[], int] = lambda: START_MS,
 ) -> tuple[Studies, Designer]:
     """Return a worker's studies and its designer, which is not started; `designs` computes designs alone.
 
@@ -147,6 +148,7 @@ def studies_of(
         quotas=Quotas({Quota.STUDIES: QUOTA}),
         new_id=ids.__next__,
         most_bytes=2**28,
+        clock_ms=clock_ms,
     )
     return studies, designer
 

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
 PROTOS = Path(__file__).resolve().parents[2] / "protos"
 WELL_KNOWN = Path(protoc.__file__).parent / "_proto"
-UNSAFE = {"BatchRecommend", "RecommendPage", "UpdateBandit", "DeleteBandit", "DeleteStudy", "DeleteOperation"}
+UNSAFE = {
+    "CreateLink",
+    "BatchRecommend",
+    "RecommendPage",
+    "UpdateBandit",
+    "DeleteBandit",
+    "DeleteStudy",
+    "DeleteOperation",
+}
 CONFIG = (PROTOS / "service_config.json").read_text(encoding="utf-8")
 
 

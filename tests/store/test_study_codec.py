@@ -23,6 +23,9 @@ from topk_bandit.domain.studies import (
     DesignChosen,
     DesignFailed,
     DesignRestarted,
+    LinkCreated,
+    LinkRevoked,
+    LinkSettings,
     PastAnswer,
     PreferenceModel,
     QuestionAnswered,
@@ -75,6 +78,9 @@ numbers = st.floats(-1e6, 1e6)
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
 
 
+seen = st.just("") | texts
+
+
 @st.composite
 def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
     items, queries = draw(st.integers(1, 4)), draw(st.integers(0, 3))
@@ -82,7 +88,7 @@ def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
     rows = draw(st.lists(st.tuples(*[numbers] * width), min_size=items, max_size=items))
     columns = draw(st.lists(st.tuples(*[numbers] * across), min_size=queries, max_size=queries))
     return StudySettings(
-        items=tuple(StudyItem(f"{n}{draw(texts)}", row) for n, row in enumerate(rows)),
+        items=tuple(StudyItem(f"{n}{draw(texts)}", row, draw(seen), draw(seen)) for n, row in enumerate(rows)),
         queries=tuple(StudyQuery(draw(texts), column) for column in columns),
         answer_kind=draw(st.sampled_from(AnswerKind)),
         list_size=draw(st.integers(1, 12)),
@@ -120,6 +126,8 @@ events = st.one_of(
     st.builds(DesignFailed, places, texts, texts),
     st.builds(QuestionsAsked, texts, st.lists(places, max_size=4).map(tuple)),
     st.builds(QuestionAnswered, places, any_answers),
+    st.builds(LinkCreated, texts, texts, st.builds(LinkSettings, places, places, places, texts, texts)),
+    st.builds(LinkRevoked, texts),
 )
 
 
@@ -134,7 +142,7 @@ def test_settings_of_a_design_for_own_parts_have_the_bytes_of_the_version_before
     """Which never knew of features_alone, nor of models."""
     settings = study_settings()
     stored = codec.encode_study_event(StudyCreated(settings), 1)
-    assert not any(name in stored for name in (b"features_alone", b"model", b"stream_rate"))
+    assert not any(name in stored for name in (b"features_alone", b"model", b"stream_rate", b"titles", b"pictures"))
     streamed = replace(settings, model=PreferenceModel.STREAM_LOGISTIC, stream_rate=0.5)
     assert b'"model":"stream_logistic","stream_rate":0.5' in codec.encode_study_event(StudyCreated(streamed), 2)
     alone = replace(settings, features_alone=True)
@@ -180,6 +188,7 @@ def spoiled(event: StudyEvent, **fields: Any) -> bytes:  # noqa: ANN401
     return json.dumps(document).encode()
 
 
+SHOWN = replace(study_settings(), items=tuple(replace(one, title="t") for one in study_settings().items))
 BROKEN: dict[str, bytes] = {
     "an unknown data version": spoiled(EVENTS[0], v=0),
     "an unknown type": spoiled(EVENTS[0], type="study_sold"),
@@ -189,6 +198,7 @@ BROKEN: dict[str, bytes] = {
     "a negative width": spoiled(EVENTS[0], settings__item_features__width=-2),
     "an unknown kind": spoiled(EVENTS[0], settings__answer_kind="mood"),
     "a budget in words": spoiled(EVENTS[0], settings__budget="five"),
+    "a title too few": spoiled(StudyCreated(SHOWN), settings__titles=["a"]),
     "a weight too many": spoiled(CHOSEN, design__weights=[0.1] * 3),
     "a list of no items": spoiled(CHOSEN, design__lists=[[0], [1]]),
     "a list of text": spoiled(CHOSEN, design__lists=[[0, "a"], [1, 2]]),

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores
-from tests.contracts.study_samples import CHOSEN, PROGRESS, answers, imported, study_settings
+from tests.contracts.study_samples import CHOSEN, LINK, PROGRESS, answers, imported, study_settings
 from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.domain.errors import TopkBanditError
-from topk_bandit.domain.studies import DesignCancelled, DesignFailed, StudyName
+from topk_bandit.domain.studies import DesignCancelled, DesignFailed, LinkRevoked, StudyName
 from topk_bandit.store.memory.studies import MemoryStudies
+from topk_bandit.store.study_log import KnownLinks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -142,6 +143,18 @@ class Agreement(RuleBasedStateMachine):
     def answer(self, name: StudyName, incarnation: str, batch: list[tuple[int, Answer]]) -> None:
         async def answer(store: StudyStore) -> Any:  # noqa: ANN401
             return await store.record_answers(await self.known(store, name, incarnation, 1), batch)
+
+        self.both(answer)
+
+    @rule(name=names, incarnation=incarnations, asked=st.integers(0, 3), so_far=st.integers(0, 2), ends=st.booleans())
+    def link(self, *, name: StudyName, incarnation: str, asked: int, so_far: int, ends: bool) -> None:
+        known, event = KnownLinks(asked, so_far), LinkRevoked("l1") if ends else LINK
+
+        async def answer(store: StudyStore) -> Any:  # noqa: ANN401
+            record = await self.known(store, name, incarnation, 1)
+            told = await store.record_link(record, event, known=known)
+            given: dict[str, Any] = {"list_number": 1, "answer": answers()[asked % 3], "known": known}
+            return told, await store.record_link_answer(record, request_id=f"r{asked}", **given)
 
         self.both(answer)
 

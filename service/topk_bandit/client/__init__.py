@@ -87,6 +87,7 @@ from topk_bandit.client.study_values import (
     Question,
     Questions,
     Study,
+    StudyLink,
     Tiers,
 )
 from topk_bandit.client.synchronous import Client
@@ -237,6 +238,7 @@ __all__ = [
     "StoreStatus",
     "Storefront",
     "Study",
+    "StudyLink",
     "TenantStats",
     "Tiers",
     "Tls",

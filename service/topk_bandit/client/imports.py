@@ -149,13 +149,13 @@ def _message(path: str, row: PastObservation) -> pb.PastObservation:
         features=values,
         item_ids=texts(f"{path}.item_ids", row.items),
         reward=number(f"{path}.reward", row.reward),
-        time=None if row.time is None else _timestamp(f"{path}.time", row.time),
+        time=None if row.time is None else timestamp_of(f"{path}.time", row.time),
         propensity=row.propensity,
         item_values=item_values(f"{path}.item_values", row.item_values),
     )
 
 
-def _timestamp(path: str, time: datetime) -> Timestamp:
+def timestamp_of(path: str, time: datetime) -> Timestamp:
     if not isinstance(time, datetime):
         raise refuse(path, time)
     if time.tzinfo is None:

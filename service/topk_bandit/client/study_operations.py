@@ -12,8 +12,9 @@ from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
 
 from topk_bandit.client.arguments import message, number, numbers, refuse, texts
-from topk_bandit.client.errors import error_of_status
+from topk_bandit.client.errors import error_of_status, invalid_argument
 from topk_bandit.client.features import feature_values, schema_message
+from topk_bandit.client.imports import timestamp_of
 from topk_bandit.client.operations import LAST_ID, Operation, Page
 from topk_bandit.client.operator_values import ImportedLines
 from topk_bandit.client.study_values import (
@@ -32,6 +33,7 @@ from topk_bandit.client.study_values import (
     Question,
     Questions,
     Study,
+    StudyLink,
     Tiers,
 )
 from topk_bandit.v1 import preference_service_pb2 as pb
@@ -41,6 +43,7 @@ from topk_bandit.wire.studies import DECLINE_REASONS, KINDS, MODEL_SCORE, MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from topk_bandit.client.errors import ClientError
     from topk_bandit.client.study_values import GivenAnswer, PastAnswer
@@ -74,6 +77,13 @@ _PREFERENCES = Form(
     pb.GetPreferencesResponse,
     names={"queries": "preferences"},
     parts={"queries": _OF_QUERY, "model": _MODEL, "scores": MODEL_SCORE},
+)
+_LINK = Form(
+    StudyLink,
+    pb.StudyLink,
+    names={"id": "link_id"},
+    parts={"expire_time": TIME, "create_time": TIME, "last_answer_time": TIME},
+    beside={"study", "token"},
 )
 _IMPORTED = Form(ImportedLines, pb.ImportStudyResponse)
 
@@ -110,6 +120,8 @@ class StudyOperations:
         features_alone: bool,
         model: PreferenceModel | str | None,
         stream_rate: float | None,
+        titles: Mapping[str, str] | None,
+        pictures: Mapping[str, str] | None,
     ) -> Operation[Design]:
         """Create a study."""
         if answer_kind not in KINDS.numbers:
@@ -117,7 +129,7 @@ class StudyOperations:
         made = message(
             pb.Study,
             name=self._name(study),
-            items=_items(items, named=item_schema is not None),
+            items=_with_texts(_items(items, named=item_schema is not None), titles or {}, pictures or {}),
             item_schema=schema_message("item_schema", item_schema),
             queries=[_query(one, row) for one, row in (queries or {}).items()],
             answer_kind=KINDS.numbers[AnswerKind(answer_kind)],
@@ -182,6 +194,35 @@ class StudyOperations:
             PreferenceServiceStub, "SubmitAnswers", request, lambda response: _answers_outcome(answers, response)
         )
 
+    def create_link(self, study: str, *, expire_time: datetime, **settings: Any) -> Operation[StudyLink]:  # noqa: ANN401, as they were given
+        """Make a link. Sent again it would be another one."""
+        link = message(pb.StudyLink, "link", expire_time=timestamp_of("link.expire_time", expire_time), **settings)
+        request = pb.CreateLinkRequest(study=self._name(study), link=link)
+        return Operation(
+            PreferenceServiceStub,
+            "CreateLink",
+            request,
+            lambda response: _LINK.read(response.link, study=study, token=response.token),
+            repeatable=False,
+        )
+
+    def list_links(self, study: str) -> Operation[tuple[StudyLink, ...]]:
+        """Return the links of a study."""
+        request = pb.ListLinksRequest(study=self._name(study))
+        return Operation(
+            PreferenceServiceStub,
+            "ListLinks",
+            request,
+            lambda response: tuple(_LINK.read(one, study=study) for one in response.links),
+        )
+
+    def revoke_link(self, study: str, link_id: str) -> Operation[StudyLink]:
+        """End a link."""
+        request = message(pb.RevokeLinkRequest, study=self._name(study), link_id=link_id)
+        return Operation(
+            PreferenceServiceStub, "RevokeLink", request, lambda response: _LINK.read(response.link, study=study)
+        )
+
     def import_answers(
         self, study: str, answers: Iterable[PastAnswer], *, import_id: str, first_row: int
     ) -> Iterator[Operation[ImportedAnswers]]:
@@ -243,6 +284,24 @@ def _items(items: Mapping[str, Any] | Iterable[str], *, named: bool) -> list[pb.
     if isinstance(items, Mapping):
         return [_item(one, row) for one, row in items.items()]
     return [_item(one, ()) for one in texts("items", items)]
+
+
+def _with_texts(
+    items: list[pb.StudyItem], titles: Mapping[str, str], pictures: Mapping[str, str]
+) -> list[pb.StudyItem]:
+    """Return items with their titles and pictures; `InvalidArgument` for those of an item that is not there."""
+    ids = {item.item_id for item in items}
+    for field, texts_of in (("titles", titles), ("pictures", pictures)):
+        for item_id in texts_of:
+            if item_id not in ids:
+                raise invalid_argument(f'{field}["{item_id}"]', "is of no item of the study")
+    made = (
+        (one, message(pb.StudyItem, title=titles.get(one.item_id), picture_url=pictures.get(one.item_id)))
+        for one in items
+    )
+    for item, shown in made:
+        item.MergeFrom(shown)
+    return items
 
 
 def _item(item_id: str, row: Iterable[float]) -> pb.StudyItem:

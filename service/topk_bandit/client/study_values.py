@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from topk_bandit.domain.studies import (
@@ -42,6 +42,7 @@ __all__ = [
     "Question",
     "Questions",
     "Study",
+    "StudyLink",
     "Tiers",
 ]
 
@@ -124,6 +125,46 @@ class Study:
     designed_item_count: int = 0
     model: PreferenceModel | None = None
     stream_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLink:
+    """A link by which people answer questions of a study on the service's own page.
+
+    Attributes
+    ----------
+    id
+        What it is revoked by.
+    token
+        What the page shows instead of a key; only `Client.create_study_link` returns it.
+    study
+        Id of its study.
+    most_answers, answers_each
+        How many answers come through it at most, and how many questions one device is asked.
+    revoked
+        Whether it was ended.
+    answered_count, respondent_count
+        How many answers came, and from how many devices.
+    last_answer_time
+        When the newest came; None before any.
+    """
+
+    study: str
+    id: str
+    most_answers: int
+    answers_each: int
+    expire_time: datetime
+    create_time: datetime
+    title: str = ""
+    thanks: str = ""
+    accent_color: str = ""
+    background_color: str = ""
+    text_color: str = ""
+    revoked: bool = False
+    answered_count: int = 0
+    respondent_count: int = 0
+    last_answer_time: datetime | None = None
+    token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

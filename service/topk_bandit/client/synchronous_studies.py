@@ -13,6 +13,7 @@ from topk_bandit.client.study_operations import merged_answers, merged_imports, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from topk_bandit.client.operations import Operation, Page
     from topk_bandit.client.operator_values import ImportedLines
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         Preferences,
         Questions,
         Study,
+        StudyLink,
     )
     from topk_bandit.domain.features import Feature
 
@@ -59,6 +61,8 @@ class Studies(BaseClient):
         features_alone: bool = False,
         model: PreferenceModel | str | None = None,
         stream_rate: float | None = None,
+        titles: Mapping[str, str] | None = None,
+        pictures: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Design:
         """Create a study and begin its design, or return the design of the equal one that is there.
@@ -85,6 +89,9 @@ class Studies(BaseClient):
             "least_squares" for ratings.
         stream_rate
             How fast the steps of "stream_squared" and "stream_logistic" shrink; None is 0.1.
+        titles, pictures
+            What people see of items on the page of a link, by item id: texts instead of the id, and addresses of
+            pictures, which begin with https://.
         """
         operation = self._studies.create_study(
             study,
@@ -97,6 +104,8 @@ class Studies(BaseClient):
             features_alone=features_alone,
             model=model,
             stream_rate=stream_rate,
+            titles=titles,
+            pictures=pictures,
         )
         return self._run(operation, timeout)
 
@@ -111,6 +120,54 @@ class Studies(BaseClient):
     def delete_study(self, study: str, *, timeout: float | None = None) -> None:
         """Remove a study with all its questions and answers, for good."""
         self._run(self._studies.delete_study(study), timeout)
+
+    def create_study_link(
+        self,
+        study: str,
+        *,
+        most_answers: int,
+        expire_time: datetime,
+        answers_each: int = 0,
+        title: str = "",
+        thanks: str = "",
+        accent_color: str = "",
+        background_color: str = "",
+        text_color: str = "",
+        timeout: float | None = None,
+    ) -> StudyLink:
+        """Make a link by which people answer questions on the service's own page; its token is in this value alone.
+
+        Parameters
+        ----------
+        most_answers, answers_each
+            How many answers come through it at most, and how many questions one device is asked; 0 is 10.
+        expire_time
+            When it ends, at most 400 days ahead, with a time zone.
+        title, thanks
+            The page's heading, and what is read at the end.
+        accent_color, background_color, text_color
+            As #rrggbb; the last two go together.
+        """
+        operation = self._studies.create_link(
+            study,
+            most_answers=most_answers,
+            expire_time=expire_time,
+            answers_each=answers_each,
+            title=title,
+            thanks=thanks,
+            accent_color=accent_color,
+            background_color=background_color,
+            text_color=text_color,
+        )
+        return self._run(operation, timeout)
+
+    def list_study_links(self, study: str, *, timeout: float | None = None) -> tuple[StudyLink, ...]:
+        """Return the links of a study and what came through each, in the order in which they were made."""
+        return self._run(self._studies.list_links(study), timeout)
+
+    def revoke_study_link(self, study: str, link_id: str, *, timeout: float | None = None) -> StudyLink:
+        """End a link for good; one that was ended stays as it is."""
+        return self._run(self._studies.revoke_link(study, link_id), timeout)
 
     def export_study(self, study: str, *, timeout: float | None = None) -> Iterator[str]:
         """Iterate over a study as lines for `import_study`.

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "DEFAULT_ANSWERS_EACH",
     "DEFAULT_STREAM_RATE",
     "LARGEST_STREAM_RATE",
+    "MAX_ANSWERS_EACH",
     "MAX_BUDGET",
     "MAX_LIST_SIZE",
     "MAX_STUDY_MAGNITUDE",
@@ -46,6 +48,11 @@ __all__ = [
     "GivenRatings",
     "GivenTiers",
     "ItemPreference",
+    "LinkCreated",
+    "LinkPage",
+    "LinkQuestion",
+    "LinkRevoked",
+    "LinkSettings",
     "LoggedStudyEvent",
     "ModelScore",
     "PastAnswer",
@@ -63,6 +70,7 @@ __all__ = [
     "StudyDesign",
     "StudyEvent",
     "StudyItem",
+    "StudyLink",
     "StudyName",
     "StudyQuery",
     "StudySettings",
@@ -78,6 +86,11 @@ MAX_STUDY_MAGNITUDE = 1e6
 
 MAX_LIST_SIZE = 12
 """So many items an answer of a service's study is about at most."""
+
+
+MAX_ANSWERS_EACH = 100
+DEFAULT_ANSWERS_EACH = 10
+"""How many questions one person is asked by a link."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -139,10 +152,18 @@ DEFAULT_STREAM_RATE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StudyItem:
-    """An item that people are asked about, with its features: no item of a study has any, or all have as many."""
+    """An item that people are asked about, with its features: no item of a study has any, or all have as many.
+
+    Attributes
+    ----------
+    title, picture_url
+        What people are shown instead of the id, and beside it; empty for none.
+    """
 
     item_id: str
     features: tuple[float, ...]
+    title: str = ""
+    picture_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +406,50 @@ class AnswersImported:
     answers: tuple[PastAnswer, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """The settings of a link, by which people answer without a key; they never change.
+
+    Attributes
+    ----------
+    most_answers
+        How many answers come through it at most.
+    answers_each
+        How many questions a device is asked at most.
+    expire_ms
+        When it ends.
+    title, thanks
+        The page's heading, and what is read at the end; empty for the page's own.
+    accent_color, background_color, text_color
+        As #rrggbb; empty for the page's own.
+    """
+
+    most_answers: int
+    answers_each: int
+    expire_ms: int
+    title: str = ""
+    thanks: str = ""
+    accent_color: str = ""
+    background_color: str = ""
+    text_color: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCreated:
+    """A link was made; `digest` is the SHA-256 of its token's secret, in hexadecimal digits."""
+
+    link_id: str
+    digest: str
+    settings: LinkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRevoked:
+    """A link was ended for good."""
+
+    link_id: str
+
+
 StudyEvent: TypeAlias = (
     StudyCreated
     | DesignRestarted
@@ -394,6 +459,8 @@ StudyEvent: TypeAlias = (
     | QuestionsAsked
     | QuestionAnswered
     | AnswersImported
+    | LinkCreated
+    | LinkRevoked
 )
 
 
@@ -433,6 +500,61 @@ class QuestionBatch:
     answered: int
     budget: int
     gathered: float
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLink:
+    """A link, and what came through it.
+
+    Attributes
+    ----------
+    digest
+        That of the secret.
+    answered, respondents
+        How many answers came, and from how many devices.
+    last_answer_ms
+        When the newest came; None before any.
+    """
+
+    link_id: str
+    digest: str
+    settings: LinkSettings
+    created_ms: int
+    revoked: bool = False
+    answered: int = 0
+    respondents: int = 0
+    last_answer_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkQuestion:
+    """A question for one device, its number among the device's questions, and its items in the order to show."""
+
+    question_id: str
+    number: int
+    query_id: str
+    items: tuple[StudyItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPage:
+    """What a device shows next.
+
+    Attributes
+    ----------
+    respondent
+        The device's name.
+    answered
+        How many questions it has answered.
+    questions
+        None once it has answered as many as a device may.
+    """
+
+    respondent: str
+    answer_kind: AnswerKind
+    link: StudyLink
+    answered: int
+    questions: tuple[LinkQuestion, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -380,7 +380,7 @@ def _status_of(latencies: RecentLatencies) -> Callable[[], WorkerStatus]:
 
 def _access(settings: Settings, stack: AsyncExitStack) -> Access:
     """Return who may call, by the newest keys and identities."""
-    access = Access(None)
+    access = Access(None, serves_links=settings.answer_links)
     if (keys := settings.keys_file) is not None:
         _follow("keys_file", keys, lambda: setattr(access, "keys", read_keys(keys)), stack)
     if (identities := settings.client_identities) is not None:
@@ -494,7 +494,16 @@ def _operators(
 
 
 def _studies(quotas: Quotas, store: RedisStudies, designer: Designer, executor: Executor, metrics: Metrics) -> Studies:
-    return Studies(store, designer, executor, hooks=metrics, quotas=quotas, new_id=_new_id, most_bytes=STUDY_BYTES)
+    return Studies(
+        store,
+        designer,
+        executor,
+        hooks=metrics,
+        quotas=quotas,
+        new_id=_new_id,
+        most_bytes=STUDY_BYTES,
+        clock_ms=_clock_ms,
+    )
 
 
 def _new_id() -> str:

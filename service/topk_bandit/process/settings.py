@@ -531,6 +531,13 @@ class Settings:
         "again when it changes (TOML)",
         metavar="FILE",
     )
+    answer_links: bool = _setting(
+        False,  # noqa: FBT003 - it is what is set
+        _switch,
+        "let people who have a link of a study answer its questions without a key, on the page /ask of --http-listen",
+        metavar="{true,false}",
+        default_text="false",
+    )
     insecure: bool = _setting(
         False,  # noqa: FBT003 - it is what is set
         _switch,

@@ -33,6 +33,9 @@ AUDIT_LOGGER = "topk_bandit.audit"
 _audit = logging.getLogger(AUDIT_LOGGER)
 
 _ANYBODY = Key("", EVERY_TENANT, frozenset(Scope))
+RESPONDENTS = "~"
+"""Stands for a tenant, as none is named, where calls of people with links share turns and places with others'."""
+
 LONGEST_NAME = 200
 """A name that was not checked yet is cut to so many characters in logs."""
 
@@ -43,17 +46,19 @@ class Rule:
 
     Attributes
     ----------
+    scope
+        What its key has to be for; None for a method that people call without a key, who show a link's token.
     field
         Path of the field that names what the call is about; empty for a call about every tenant.
     audited
         Whether its calls are in the audit log: those that create, change or delete what is managed.
     operators
-        Whether the scope of operators is as good: they read what there is, and back it up.
+        Whether the scope of operators is as good: they read what there is, back it up, and let people answer.
     counted
         Name of a repeated field of which each entry counts as a call for quotas; empty where the call is one.
     """
 
-    scope: Scope
+    scope: Scope | None
     field: str = ""
     audited: bool = False
     operators: bool = False
@@ -112,6 +117,11 @@ RULES: Mapping[str, Rule] = {
         DeleteStudy=Rule(Scope.MANAGE, "name", audited=True),
         NextQuestions=Rule(Scope.RECOMMEND, "study"),
         SubmitAnswers=Rule(Scope.REWARD, "study"),
+        CreateLink=Rule(Scope.MANAGE, "study", audited=True, operators=True),
+        ListLinks=Rule(Scope.MANAGE, "study", operators=True),
+        RevokeLink=Rule(Scope.MANAGE, "study", audited=True, operators=True),
+        GetLinkQuestions=Rule(None, "study"),
+        SubmitLinkAnswer=Rule(None, "study"),
         ImportAnswers=Rule(Scope.MANAGE, "study", audited=True),
         GetAnswerImport=Rule(Scope.MANAGE, "study"),
         GetPreferences=Rule(Scope.MANAGE, "study"),
@@ -169,11 +179,16 @@ class Access:
     ----------
     keys, identities
         As above. Others may take their place while calls come; they are for the calls from then on.
+    serves_links
+        Whether people may call who show a link's token.
     """
 
-    def __init__(self, keys: KeyRing | None, identities: Identities | None = None) -> None:
+    def __init__(
+        self, keys: KeyRing | None, identities: Identities | None = None, *, serves_links: bool = False
+    ) -> None:
         self.keys = keys
         self.identities = identities
+        self.serves_links = serves_links
 
     def find(self, caller: Caller) -> Key | None:
         """Return whose call it is; None if it shows no key that is known, or more than one, nor a known certificate."""
@@ -184,6 +199,10 @@ class Access:
             return self.identities.find(names_in(caller.auth_context()))
         text = shown[0] if len(shown) == 1 else None
         return self.keys.find(text) if self.keys is not None and isinstance(text, str) else None
+
+    def may_send(self, rule: Rule, caller: Caller) -> bool:
+        """Return whether what a caller sends is read at all."""
+        return self.serves_links if rule.scope is None else self.find(caller) is not None
 
     def _unknown(self, caller: Caller) -> UnauthenticatedError:
         by_certificate = self.identities is not None and not _read_authorization(caller)
@@ -197,10 +216,14 @@ class Access:
         UnauthenticatedError
             It shows no key that is known, nor does its connection have a certificate that is.
         ForbiddenError
-            Its key does not have the scope.
+            Its key does not have the scope; or it is for people with links, and the service serves none.
         """
         if rule is None:
             return Admission(_ANYBODY, None, method)
+        if rule.scope is None:
+            if not self.serves_links:
+                raise ForbiddenError("LINKS_OFF", "this service serves no links: --answer-links is not set")
+            return Admission(_ANYBODY, rule, method, tenant=RESPONDENTS)
         key = self.find(caller)
         if key is None:
             raise self._unknown(caller)
@@ -230,17 +253,17 @@ class Admission:
     Attributes
     ----------
     tenant
-        The one that its key is for; empty when that is for every tenant.
+        The one that its key is for; empty when that is for every tenant, and `RESPONDENTS` for people with links.
     resource
         What it is about, as its request names it; empty until that is parsed, and for what is about nothing.
     has_begun
         Whether it may have done something; one that waits in the queue has not.
     """
 
-    def __init__(self, key: Key, rule: Rule | None, method: str) -> None:
+    def __init__(self, key: Key, rule: Rule | None, method: str, *, tenant: str = "") -> None:
         self._key, self._rule, self._method = key, rule, method
         self.has_begun = False
-        self.tenant = "" if key.tenant == EVERY_TENANT else key.tenant
+        self.tenant = tenant if key.tenant == EVERY_TENANT else key.tenant
         self.resource = ""
 
     def permit(self, request: Any) -> None:  # noqa: ANN401 - a message of the method's own type

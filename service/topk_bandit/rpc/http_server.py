@@ -17,6 +17,7 @@ from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hosts import is_loopback
+from topk_bandit.rpc.access import RULES
 from topk_bandit.rpc.bodies import (
     MOST_GROWTH,
     PACKINGS,
@@ -266,7 +267,7 @@ class HttpServer:
             shown = request.headers.getall("Authorization", ())
             context = _context_of(request.headers, shown, request.get_extra_info("peercert"), clock=self._clock)
             # A stranger's body is thrown away: the guard refuses the call without it.
-            known = self._access.find(context) is not None
+            known = self._access.may_send(RULES[request.path], context)
             payload = await self._read(request) if known else b""
         except _RefusedError as refused:
             return refused.response

@@ -11,20 +11,23 @@ from google.protobuf.empty_pb2 import Empty
 from grpc import StatusCode
 
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
-from topk_bandit.rpc import answer_imports, fields, study_archives
+from topk_bandit.domain.quotas import Quota
+from topk_bandit.rpc import answer_imports, fields, link_converters, study_archives
 from topk_bandit.rpc import study_converters as converters
 from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.failures import status
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1 import preference_service_pb2_grpc as pb_grpc
-from topk_bandit.wire.studies import QUESTIONS
+from topk_bandit.wire.studies import OUTCOMES, QUESTIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     import grpc
 
     from topk_bandit.domain.studies import AnswerOutcome, StudyName
+    from topk_bandit.rpc.call_quotas import CallQuotas
     from topk_bandit.rpc.failures import FailureReporter
     from topk_bandit.studies.administration import Studies
 
@@ -37,7 +40,15 @@ READ_ONLY_STUDY_METHODS = frozenset(
     for service, methods in (
         (
             pb.DESCRIPTOR.services_by_name["PreferenceService"],
-            ("GetStudy", "ListStudies", "GetAnswerImport", "GetPreferences", "ExportStudy"),
+            (
+                "GetStudy",
+                "ListStudies",
+                "ListLinks",
+                "GetLinkQuestions",
+                "GetAnswerImport",
+                "GetPreferences",
+                "ExportStudy",
+            ),
         ),
         (operations_pb.DESCRIPTOR.services_by_name["Operations"], ("GetOperation", "ListOperations", "WaitOperation")),
     )
@@ -56,11 +67,14 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
     ----------
     failures
         Explains the errors of single answers of a batch; those of whole calls are left to the guard around the call.
+    call_quotas
+        Of the calls that the tenants of links pay for.
     """
 
-    def __init__(self, use_cases: Studies, *, failures: FailureReporter) -> None:
+    def __init__(self, use_cases: Studies, *, failures: FailureReporter, call_quotas: CallQuotas) -> None:
         self._use_cases = use_cases
         self._failures = failures
+        self._call_quotas = call_quotas
 
     async def CreateStudy(self, request: pb.CreateStudyRequest, _context: Context) -> operations_pb.Operation:
         """Create a study, and begin its design."""
@@ -105,6 +119,47 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         if isinstance(outcome, TopkBanditError):
             return converters.outcome_to_proto(status(self._failures.failure(outcome, call="SubmitAnswers")))
         return converters.outcome_to_proto(outcome)
+
+    async def CreateLink(self, request: pb.CreateLinkRequest, _context: Context) -> pb.CreateLinkResponse:
+        """Make a link for people to answer by."""
+        link, token = await self._use_cases.links.create(*link_converters.link_creation(request))
+        return pb.CreateLinkResponse(link=link_converters.link_to_proto(link), token=token)
+
+    async def ListLinks(self, request: pb.ListLinksRequest, _context: Context) -> pb.ListLinksResponse:
+        """Return the links of a study."""
+        links = await self._use_cases.links.list(fields.study_name("study", request.study))
+        return pb.ListLinksResponse(links=map(link_converters.link_to_proto, links))
+
+    async def RevokeLink(self, request: pb.RevokeLinkRequest, _context: Context) -> pb.RevokeLinkResponse:
+        """End a link."""
+        link = await self._use_cases.links.revoke(*link_converters.link_named(request))
+        return pb.RevokeLinkResponse(link=link_converters.link_to_proto(link))
+
+    async def GetLinkQuestions(
+        self, request: pb.GetLinkQuestionsRequest, _context: Context
+    ) -> pb.GetLinkQuestionsResponse:
+        """Return what to ask a person next."""
+        call, count = link_converters.link_questions(request)
+        page = await self._use_cases.links.questions(*call, count=count, permit=self._paid_by(call.study))
+        return link_converters.page_to_proto(page)
+
+    async def SubmitLinkAnswer(
+        self, request: pb.SubmitLinkAnswerRequest, _context: Context
+    ) -> pb.SubmitLinkAnswerResponse:
+        """Take in a person's answer."""
+        call, answer = link_converters.link_answer(request)
+        outcome = await self._use_cases.links.answer(*call, answer, permit=self._paid_by(call.study))
+        return pb.SubmitLinkAnswerResponse(outcome=OUTCOMES.write(outcome))
+
+    def _paid_by(self, study: StudyName) -> Callable[[], None]:
+        """Return what charges a study's tenant for a call, once its token is known, or refuses it."""
+
+        def permit() -> None:
+            refusal = self._call_quotas.refusal(study.tenant, Quota.CALLS_PER_SECOND)
+            if refusal is not None:
+                raise refusal
+
+        return permit
 
     async def ImportAnswers(self, request: pb.ImportAnswersRequest, _context: Context) -> pb.ImportAnswersResponse:
         """Take in answers that were given elsewhere."""

@@ -120,7 +120,7 @@ class Services:
         )
         self._recommender = RecommenderServicer(recommender, failures=failures, peers=peers)
         self._bandits = BanditServicer(bandits)
-        self._studies = PreferenceServicer(studies, failures=failures)
+        self._studies = PreferenceServicer(studies, failures=failures, call_quotas=self.guard.call_quotas)
         self._operators = OperatorServicer(operators, peers)
         self._operations = OperationsServicer(studies, most_waiting=max(1, max_in_flight // _WAITING_SHARE))
 

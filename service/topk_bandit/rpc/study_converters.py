@@ -33,7 +33,7 @@ from topk_bandit.domain.studies import (
     StudyQuery,
     StudySettings,
 )
-from topk_bandit.rpc import fields
+from topk_bandit.rpc import fields, study_texts
 from topk_bandit.rpc.converters import PageRequest
 from topk_bandit.rpc.failures import Failure, internal_failure, status
 from topk_bandit.rpc.study_features import encode_named, refuse_named
@@ -160,15 +160,25 @@ def _items(study: pb.Study) -> tuple[StudyItem, ...]:
     if not 2 <= len(study.items) <= MAX_STUDY_ITEMS:  # one item can't be preferred to another
         raise InvalidArgumentError(path, f"must be 2 to {MAX_STUDY_ITEMS} items, not {len(study.items)}")
     ids = fields.item_ids(path, [item.item_id for item in study.items], member=".item_id")
+    titles = [study_texts.title(f"{path}[{n}].title", item.title) for n, item in enumerate(study.items)]
+    pictures = [
+        study_texts.picture_url(f"{path}[{n}].picture_url", one.picture_url) for n, one in enumerate(study.items)
+    ]
+    return tuple(map(StudyItem, ids, _features_of_items(study), titles, pictures))
+
+
+def _features_of_items(study: pb.Study) -> Sequence[tuple[float, ...]]:
+    """Return the features of each item; none where each is its own."""
+    path = "study.items"
     if study.HasField("item_schema"):
-        return tuple(map(StudyItem, ids, encode_named(study)))
+        return encode_named(study)
     refuse_named(study)
     if any(item.features for item in study.items):
-        return tuple(map(StudyItem, ids, _features(path, [item.features for item in study.items])))
-    if len(ids) > MAX_ITEMS_WITHOUT_FEATURES:
-        problem = f"are {len(ids)} without features; at most {MAX_ITEMS_WITHOUT_FEATURES} are allowed, or features"
+        return _features(path, [item.features for item in study.items])
+    if (count := len(study.items)) > MAX_ITEMS_WITHOUT_FEATURES:
+        problem = f"are {count} without features; at most {MAX_ITEMS_WITHOUT_FEATURES} are allowed, or features"
         raise InvalidArgumentError(path, problem)
-    return tuple(StudyItem(item_id, ()) for item_id in ids)
+    return [()] * count
 
 
 def _queries(study: pb.Study) -> tuple[StudyQuery, ...]:

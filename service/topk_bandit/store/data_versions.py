@@ -26,6 +26,7 @@ __all__ = [
     "check_answer",
     "check_data_version",
     "check_item_values",
+    "check_links",
     "check_recommendation",
     "check_request",
     "check_study_version",
@@ -34,13 +35,14 @@ __all__ = [
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = _LINKS = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
 designs are for features alone, or that have a model of their own, and with answers in tiers or declined. And with
-rules of slates, in settings and requests, those that were relaxed, and the promised exposures that were paid.
+rules of slates, in settings and requests, those that were relaxed, and the promised exposures that were paid. And with
+links of studies, and titles and pictures of their items.
 """
 
 NEWEST = 2
@@ -92,6 +94,13 @@ def check_study_version(settings: StudySettings, version: int) -> None:
         _check_in_force("study.features_alone", _FEATURES_ALONE, version)
     if settings.model is not None or settings.stream_rate is not None:
         _check_in_force("study.model", _MODELS, version)
+    if any(item.title or item.picture_url for item in settings.items):
+        _check_in_force("a title or a picture of an item", _LINKS, version)
+
+
+def check_links(version: int) -> None:
+    """Refuse a link where a data version can't say it, as `check_data_version` does."""
+    _check_in_force("a link", _LINKS, version)
 
 
 def check_answer(answer: Answer, version: int) -> None:

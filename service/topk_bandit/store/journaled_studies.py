@@ -17,10 +17,18 @@ from topk_bandit.store.study_log import StudyStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topk_bandit.domain.studies import Answer, AnswersImported, DesignEnd, DesignProgress, StudyName
+    from topk_bandit.domain.studies import (
+        Answer,
+        AnswersImported,
+        DesignEnd,
+        DesignProgress,
+        LinkCreated,
+        LinkRevoked,
+        StudyName,
+    )
     from topk_bandit.store.log import ImportOutcome, ImportPart
     from topk_bandit.store.rules.studies import KnownStudy, StudyCommit, StudyDecision
-    from topk_bandit.store.study_log import AnswerStatus, AskOutcome, StudyRecord
+    from topk_bandit.store.study_log import AnswerStatus, AskOutcome, AskStatus, KnownLinks, StudyRecord
 
 __all__ = ["JournaledStudies", "SoughtStudy"]
 
@@ -115,6 +123,27 @@ class JournaledStudies(StudyStore):
             lambda known: studies.answer(known, record, answers),
         )
         return statuses
+
+    async def record_link(self, record: StudyRecord, event: LinkCreated | LinkRevoked, *, known: KnownLinks) -> bool:
+        """See `StudyStore.record_link`."""
+        is_recorded, _ = await self._decide(
+            record.name, SoughtStudy(), lambda now: studies.change_links(now, record, event, known)
+        )
+        return is_recorded
+
+    async def record_link_answer(
+        self, record: StudyRecord, *, request_id: str, list_number: int, answer: Answer, known: KnownLinks
+    ) -> AskStatus:
+        """See `StudyStore.record_link_answer`."""
+        wanted = StudyRequest(request_id, 1, 0, 0)
+        status, _ = await self._decide(
+            record.name,
+            SoughtStudy(request_id=request_id),
+            lambda now: studies.answer_by_link(
+                now, record, wanted, list_number=list_number, given=answer, so_far=known
+            ),
+        )
+        return status
 
     async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
         """See `StudyStore.find_import`."""

@@ -27,6 +27,9 @@ from topk_bandit.domain.studies import (
     DesignFailed,
     DesignProgress,
     DesignRestarted,
+    LinkCreated,
+    LinkRevoked,
+    LinkSettings,
     PastAnswer,
     PreferenceModel,
     QuestionAnswered,
@@ -157,6 +160,8 @@ def _settings_document(settings: StudySettings) -> Document:
         **({"features_alone": True} if settings.features_alone else {}),
         **({"model": settings.model} if settings.model else {}),
         **({} if settings.stream_rate is None else {"stream_rate": plain(settings.stream_rate)}),
+        **_texts_document("titles", [item.title for item in settings.items]),
+        **_texts_document("pictures", [item.picture_url for item in settings.items]),
     }
     return {
         "items": [item.item_id for item in settings.items],
@@ -170,6 +175,16 @@ def _settings_document(settings: StudySettings) -> Document:
     }
 
 
+def _texts_document(name: str, texts: list[str]) -> Document:
+    """Return a text for each item; nothing where no item has one."""
+    return {name: texts} if any(texts) else {}
+
+
+def _texts_of(name: str, stored: tuple[str, ...] | UnsetType, count: int) -> tuple[str, ...]:
+    texts = ("",) * count if stored is UNSET else stored
+    return texts if len(texts) == count else refuse(name, f"{len(texts)} of {count} items")
+
+
 class _Settings(Layout):
     items: tuple[str, ...]
     item_features: _Features
@@ -181,9 +196,13 @@ class _Settings(Layout):
     features_alone: Literal[True] | UnsetType = UNSET
     model: PreferenceModel | UnsetType = UNSET
     stream_rate: float | UnsetType = UNSET
+    titles: tuple[str, ...] | UnsetType = UNSET
+    pictures: tuple[str, ...] | UnsetType = UNSET
 
     def read(self) -> StudySettings:
-        items = map(StudyItem, self.items, self.item_features.rows(len(self.items)))
+        count = len(self.items)
+        texts = _texts_of("titles", self.titles, count), _texts_of("pictures", self.pictures, count)
+        items = map(StudyItem, self.items, self.item_features.rows(count), *texts)
         queries = map(StudyQuery, self.queries, self.query_features.rows(len(self.queries)))
         return StudySettings(
             items=tuple(items),
@@ -287,7 +306,13 @@ def _event_document(event: StudyEvent) -> object:
             return event
 
 
-_PARTS = {"StudySettings": _Settings, "StudyDesign": _Design, "Answer": _Answer, "PastAnswer": _PastAnswer}
+_PARTS = {
+    "StudySettings": _Settings,
+    "LinkSettings": derive(LinkSettings),
+    "StudyDesign": _Design,
+    "Answer": _Answer,
+    "PastAnswer": _PastAnswer,
+}
 _TAGS: dict[type[StudyEvent], str] = {
     StudyCreated: "study_created",
     DesignRestarted: "design_restarted",
@@ -297,6 +322,8 @@ _TAGS: dict[type[StudyEvent], str] = {
     QuestionsAsked: "questions_asked",
     QuestionAnswered: "answered",
     AnswersImported: "answers_imported",
+    LinkCreated: "link_created",
+    LinkRevoked: "link_revoked",
 }
 _decode_event: Decoder[StudyEvent] = decoder(
     any_of(derive(kind, EventLayout, tag=tag, parts=_PARTS) for kind, tag in _TAGS.items())

@@ -1,9 +1,9 @@
 """The protocol of a store of studies; its calls keep the promises of `topk_bandit.store.log`.
 
 A study's log is the truth, and everything else is a fold over it. It begins with `StudyCreated`, is never trimmed, and
-is bounded by the study's budget, by `MOST_IMPORTED` and by `MOST_ATTEMPTS` at its design. Beside the log a store keeps
-only what became of imports, the progress of a design and its *lease*: which process designs, and until when by the
-store's clock.
+is bounded by the study's budget, by `MOST_IMPORTED`, by `MOST_LINKS` and by `MOST_ATTEMPTS` at its design. Beside the
+log a store keeps only what became of imports, the progress of a design and its *lease*: which process designs, and
+until when by the store's clock.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         DesignFailed,
         DesignProgress,
         DesignState,
+        LinkCreated,
+        LinkRevoked,
         LoggedStudyEvent,
         StudyName,
         StudySettings,
@@ -35,10 +37,12 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_ATTEMPTS",
     "MOST_IMPORTED",
+    "MOST_LINKS",
     "RESTORE_MS",
     "AnswerStatus",
     "AskOutcome",
     "AskStatus",
+    "KnownLinks",
     "StudyLogSlice",
     "StudyRecord",
     "StudyStore",
@@ -52,6 +56,10 @@ MOST_ATTEMPTS = 100
 
 MOST_IMPORTED = 100_000
 """So many answers that were given elsewhere a study takes: as many as the largest budget, for the same reason."""
+
+
+MOST_LINKS = 200
+"""So many links a study has at most, revoked ones included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,8 @@ class StudyRecord:
         How many answers that were given elsewhere are in the log.
     log_position
         Position of the newest event.
+    link_events
+        How many events of links are in the log.
     """
 
     name: StudyName
@@ -91,6 +101,7 @@ class StudyRecord:
     answered: int
     imported: int
     log_position: int
+    link_events: int = 0
 
 
 class AskStatus(StrEnum):
@@ -118,6 +129,14 @@ class AskOutcome:
     status: AskStatus
     first: int = 0
     count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLinks:
+    """How much of a study was known to a caller who decides about links: how much was asked, and of links recorded."""
+
+    asked: int
+    link_events: int
 
 
 class AnswerStatus(StrEnum):
@@ -238,6 +257,28 @@ class StudyStore(Protocol):
 
         An equal answer to an answered question is DUPLICATE, another one a CONFLICT, and an answer to a question that
         was not asked UNKNOWN. `NotFoundError` when the study is gone or was created anew.
+        """
+        ...
+
+    async def record_link(self, record: StudyRecord, event: LinkCreated | LinkRevoked, *, known: KnownLinks) -> bool:
+        """Append an event of a link; False, and nothing changed, if others were recorded after those that are known.
+
+        `NotFoundError` when the study is gone or was created anew.
+        """
+        ...
+
+    async def record_link_answer(
+        self, record: StudyRecord, *, request_id: str, list_number: int, answer: Answer, known: KnownLinks
+    ) -> AskStatus:
+        """Append `QuestionsAsked` about one list and `QuestionAnswered`, together.
+
+        REPEATED: the request was there before; nothing changed. STALE as for `ask`, and if events of links were
+        recorded after those that are known.
+
+        Raises
+        ------
+        NotFoundError, NotReadyError, ExhaustedError
+            As `ask` has them.
         """
         ...
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.domain.errors import ConflictError, ExhaustedError, NotFoundError, NotReadyError, TopkBanditError
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.store.refusals import quota_refusal
-from topk_bandit.store.study_log import MOST_IMPORTED
+from topk_bandit.store.study_log import MOST_IMPORTED, MOST_LINKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,6 +49,11 @@ STUDY_REFUSALS: Mapping[str, Callable[[StudyName, str], TopkBanditError]] = {
     "study_full": lambda name, text: quota_refusal(Quota.STUDIES, name.tenant, text),
     "study_imported": lambda name, _: ExhaustedError(
         "STUDY_IMPORTED", f"{name} takes at most {MOST_IMPORTED} answers that were given elsewhere", retry_after=None
+    ),
+    "study_links": lambda name, _: ExhaustedError(
+        "STUDY_LINKS",
+        f"{name} has {MOST_LINKS} links, revoked ones included, which is as many as may be",
+        retry_after=None,
     ),
 }
 """By the word that the scripts answer with."""

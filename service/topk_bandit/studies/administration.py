@@ -33,8 +33,9 @@ from topk_bandit.domain.studies import (
 from topk_bandit.store.data_versions import check_answer, check_study_version
 from topk_bandit.store.study_log import AnswerStatus, AskStatus
 from topk_bandit.studies.exports import read_study_page
-from topk_bandit.studies.given_answers import read_answer
+from topk_bandit.studies.given_answers import label_of, read_answer
 from topk_bandit.studies.imports import read_import
+from topk_bandit.studies.links import StudyLinks
 from topk_bandit.studies.pool import build_pool
 from topk_bandit.studies.restores import StudyRestores
 from topk_bandit.studies.results import check_is_prior, make_preferences, make_prior
@@ -93,6 +94,13 @@ class Studies:
         Returns a fresh incarnation, or request id.
     most_bytes
         How much memory studies may take; see `StudyCache`.
+    clock_ms
+        Milliseconds since 1970, by which links end.
+
+    Attributes
+    ----------
+    links
+        What can be done with links.
     """
 
     def __init__(
@@ -105,6 +113,7 @@ class Studies:
         quotas: Quotas,
         new_id: Callable[[], str],
         most_bytes: int,
+        clock_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._designer = designer
@@ -114,6 +123,7 @@ class Studies:
         self._new_id = new_id
         self._cache = StudyCache(store, most_bytes=most_bytes)
         self._restores = StudyRestores(store, executor, quotas=quotas)
+        self.links = StudyLinks(store, self._cache, executor, hooks=hooks, clock_ms=clock_ms)
 
     async def create_study(self, name: StudyName, settings: StudySettings) -> StudyRecord:
         """Create a study and begin its design, or return the equal one; its design begins again if it had no result."""
@@ -206,10 +216,10 @@ class Studies:
                 results = await self._record_answers(name, answers)
         except TopkBanditError as error:
             for _ in answers:
-                self._hooks.answered(_label(error))
+                self._hooks.answered(label_of(error))
             raise
         for result in results:
-            self._hooks.answered(_label(result))
+            self._hooks.answered(label_of(result))
         return results
 
     async def import_answers(self, name: StudyName, sent: RowsOfAnswers) -> ImportOutcome:
@@ -388,14 +398,3 @@ def _interpret(status: AnswerStatus, name: StudyName, question_id: str) -> Answe
             return ConflictError("ANSWER_EXISTS", f"question {question_id} has another answer already")
         case AnswerStatus.UNKNOWN:
             return NotFoundError(f"{name}/questions/{question_id}")
-
-
-def _label(result: AnswerOutcome | TopkBanditError) -> str:
-    """Return what telemetry calls the result of one answer."""
-    known = {
-        "NotFoundError": "not_found",
-        "ConflictError": "conflict",
-        "UnavailableError": "unavailable",
-        "InvalidArgumentError": "invalid",
-    }
-    return result.value if isinstance(result, AnswerOutcome) else known.get(type(result).__name__, "refused")

@@ -70,6 +70,10 @@ class StudyAnalysis:
         asked = imported + self._count(question.list_number for question in self.model.questions.merge().values())
         return tuple(choose_next_lists(self.pool, self._design, asked=asked, besides=besides, count=count).tolist())
 
+    def count_answers_by_list(self) -> NDArray[np.int64]:
+        """Return how many answers came about each list of the design, declined ones left out."""
+        return self.imported()[0] + self._count(self._answered_lists)
+
     def measure_efficiency(self) -> float:
         """Return the share of the whole budget's information that was gathered; see `QuestionPool`."""
         design, (imported, besides) = self._design, self.imported()

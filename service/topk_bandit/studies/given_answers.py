@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.studies import (
     AnswerKind,
+    AnswerOutcome,
     ChoiceAnswer,
     DeclinedAnswer,
     GivenBestWorst,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.domain.studies import Answer, GivenAnswer
 
-__all__ = ["read_answer"]
+__all__ = ["label_of", "read_answer"]
 
 _FIELDS = {
     AnswerKind.RATINGS: "ratings",
@@ -134,3 +135,14 @@ def _find_place(path: str, item_id: str, shown: Sequence[str]) -> int:
         return shown.index(item_id)
     except ValueError:
         raise InvalidArgumentError(path, f"names an item that this question did not show: {item_id!r}") from None
+
+
+def label_of(result: AnswerOutcome | TopkBanditError) -> str:
+    """Return what telemetry calls the result of one answer."""
+    known = {
+        "NotFoundError": "not_found",
+        "ConflictError": "conflict",
+        "UnavailableError": "unavailable",
+        "InvalidArgumentError": "invalid",
+    }
+    return result.value if isinstance(result, AnswerOutcome) else known.get(type(result).__name__, "refused")

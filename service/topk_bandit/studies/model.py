@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
@@ -20,24 +20,53 @@ from topk_bandit.domain.studies import (
     DesignChosen,
     DesignFailed,
     DesignRestarted,
+    LinkCreated,
+    LinkRevoked,
     Question,
     QuestionAnswered,
     QuestionsAsked,
     StudyCreated,
+    StudyLink,
     TiersAnswer,
 )
 from topk_bandit.studies.growing import GrowingMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from topk_bandit.domain.studies import Answer, LoggedStudyEvent, PastAnswer, StudyDesign, StudySettings
 
-__all__ = ["AskedQuestion", "StudyModel", "begin", "fold"]
+__all__ = ["AskedQuestion", "LinkPlace", "StudyModel", "begin", "fold"]
 
+_BETWEEN = "\x1f"
 _BYTES_PER_FEATURE = 16
 _BYTES_PER_QUESTION = 500
 """About how much memory a feature of an item under a query takes, and a question with its answer."""
+
+
+class LinkPlace(NamedTuple):
+    """Which question of which device a link asked: the request of a question that came with its answer.
+
+    Its text has control characters, so that it is no request id of a caller.
+    """
+
+    link_id: str
+    respondent: str
+    number: int
+
+    @classmethod
+    def of(cls, request_id: str) -> Self | None:
+        """Return what a request id stands for; None for a caller's own."""
+        match request_id.split(_BETWEEN):
+            case ["link", link_id, respondent, number] if number.isdecimal():
+                return cls(link_id, respondent, int(number))
+            case _:
+                return None
+
+    @property
+    def request_id(self) -> str:
+        """The text that stands for it."""
+        return _BETWEEN.join(("link", self.link_id, self.respondent, str(self.number)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +95,10 @@ class StudyModel:
         Answers that were given elsewhere, by their number, from 1 for the first that came.
     skipped, none_of_these
         How many of all answers were declined, and why.
+    links
+        By their id, in the order in which they were made.
+    link_events
+        How many events of links there were.
     """
 
     incarnation: str
@@ -78,6 +111,8 @@ class StudyModel:
     imported: GrowingMap[int, PastAnswer] = field(default_factory=GrowingMap)
     skipped: int = 0
     none_of_these: int = 0
+    links: Mapping[str, StudyLink] = field(default_factory=dict)
+    link_events: int = 0
 
     @property
     def version(self) -> int:
@@ -118,7 +153,11 @@ class StudyModel:
 
     def knows_request(self, request_id: str) -> bool:
         """Return whether questions were asked under this request id; a request has at least one question."""
-        return _question_id(self.incarnation, request_id, 0) in self.numbers
+        return self.question_of(request_id) is not None
+
+    def question_of(self, request_id: str) -> int | None:
+        """Return the number of a request's first question; None if it was asked none."""
+        return self.numbers.get(_question_id(self.incarnation, request_id, 0))
 
     def question(self, number: int) -> Question:
         """Return a question as it is shown."""
@@ -161,14 +200,38 @@ def _apply(model: StudyModel, logged: LoggedStudyEvent) -> StudyModel:
         case DesignChosen(design=design):
             return replace(model, last=logged, design=design)
         case QuestionsAsked(request_id, lists):
-            return _add_questions(replace(model, last=logged), request_id, lists)
+            counted = _count_link_answer(replace(model, last=logged), request_id)
+            return _add_questions(counted, request_id, lists)
         case QuestionAnswered(question, answer):
             return _count_declined(_add_answer(replace(model, last=logged), question, answer), [answer])
         case AnswersImported(answers=answers):
             counted = _count_declined(replace(model, last=logged), [one.answer for one in answers])
             return _add_imported(counted, answers)
+        case LinkCreated() | LinkRevoked():
+            return _put_link(replace(model, last=logged, link_events=model.link_events + 1), logged.event)
         case DesignRestarted() | DesignCancelled() | DesignFailed():
             return replace(model, last=logged)
+
+
+def _put_link(model: StudyModel, event: LinkCreated | LinkRevoked) -> StudyModel:
+    before = model.links.get(event.link_id)
+    if isinstance(event, LinkCreated) and before is None:
+        link = StudyLink(event.link_id, event.digest, event.settings, model.last.at_ms)
+    elif isinstance(event, LinkRevoked) and before is not None:
+        link = replace(before, revoked=True)
+    else:
+        raise CorruptDataError(f"event {model.version} can't be of the link {event.link_id!r}")
+    return replace(model, links={**model.links, link.link_id: link})
+
+
+def _count_link_answer(model: StudyModel, request_id: str) -> StudyModel:
+    """Count an answer of a link, if that is what the request stands for."""
+    place = LinkPlace.of(request_id)
+    if place is None or (link := model.links.get(place.link_id)) is None:
+        return model
+    respondents = link.respondents + (place.number == 1)
+    link = replace(link, answered=link.answered + 1, respondents=respondents, last_answer_ms=model.last.at_ms)
+    return replace(model, links={**model.links, link.link_id: link})
 
 
 def _add_questions(model: StudyModel, request_id: str, lists: Sequence[int]) -> StudyModel:

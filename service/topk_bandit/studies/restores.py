@@ -21,7 +21,7 @@ from topk_bandit.domain.studies import (
     DesignState,
     StudyName,
 )
-from topk_bandit.store.data_versions import check_answer, check_study_version
+from topk_bandit.store.data_versions import check_answer, check_links, check_study_version
 from topk_bandit.store.line_imports import LineImports
 from topk_bandit.store.study_codec import settings_digest, shape_of
 from topk_bandit.store.study_log import StudyRecord
@@ -83,6 +83,8 @@ class StudyRestores(LineImports[StudyName, StudyRestore, StudyRecord]):
         except (CorruptDataError, InvalidArgumentError) as error:
             raise InvalidArgumentError(f"lines[{last}]", str(error)) from None
         check_study_version(found[1].settings, self._store.data_version)
+        if found[0].link_events:
+            check_links(self._store.data_version)
         for answer in found[1].newer_answers():
             check_answer(answer, self._store.data_version)
         return found[0]
@@ -104,9 +106,15 @@ def _fold_events(
     for logged in events:
         model = fold(model, logged)
         record = _end_design(record, logged.event)
-    counts = len(model.questions), len(model.answers), len(model.imported)
-    asked, answered, imported = counts
-    return replace(record, asked=asked, answered=answered, imported=imported, log_position=model.version), model
+    asked, answered, imported = len(model.questions), len(model.answers), len(model.imported)
+    return replace(
+        record,
+        asked=asked,
+        answered=answered,
+        imported=imported,
+        link_events=model.link_events,
+        log_position=model.version,
+    ), model
 
 
 def _create_record(name: StudyName, model: StudyModel) -> StudyRecord:

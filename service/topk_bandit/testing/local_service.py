@@ -221,7 +221,14 @@ class LocalService:
         in_store = TenantQuotas(store, quotas)
         parts.push_async_callback(in_store.stop)
         studies = Studies(
-            study_store, designer, threads, hooks=hooks, quotas=quotas, new_id=self.new_id, most_bytes=_STUDY_BYTES
+            study_store,
+            designer,
+            threads,
+            hooks=hooks,
+            quotas=quotas,
+            new_id=self.new_id,
+            most_bytes=_STUDY_BYTES,
+            clock_ms=clock_ms,
         )
         services = Services(
             Recommender(store, models, threads, quotas=in_store, hooks=hooks, new_id=self.new_id),
@@ -237,7 +244,7 @@ class LocalService:
             studies,
             Operators(store, models, threads, logs=logs, quotas=in_store, clock_ms=clock_ms, worker=self._status),
             hooks=UnheardCalls(),
-            access=Access(None),
+            access=Access(None, serves_links=True),
             quotas=quotas,
             max_in_flight=settings.max_calls_in_flight,
         )

@@ -120,7 +120,7 @@ class Study(_message.Message):
     def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., features_alone: bool = ..., designed_item_count: _Optional[int] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., stream_rate: _Optional[float] = ...) -> None: ...
 
 class StudyItem(_message.Message):
-    __slots__ = ("item_id", "features", "named_features")
+    __slots__ = ("item_id", "features", "named_features", "title", "picture_url")
     class NamedFeaturesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -131,10 +131,14 @@ class StudyItem(_message.Message):
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     NAMED_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    PICTURE_URL_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     features: _containers.RepeatedScalarFieldContainer[float]
     named_features: _containers.MessageMap[str, _features_pb2.FeatureValue]
-    def __init__(self, item_id: _Optional[str] = ..., features: _Optional[_Iterable[float]] = ..., named_features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ...) -> None: ...
+    title: str
+    picture_url: str
+    def __init__(self, item_id: _Optional[str] = ..., features: _Optional[_Iterable[float]] = ..., named_features: _Optional[_Mapping[str, _features_pb2.FeatureValue]] = ..., title: _Optional[str] = ..., picture_url: _Optional[str] = ...) -> None: ...
 
 class StudyQuery(_message.Message):
     __slots__ = ("query_id", "features")
@@ -331,6 +335,136 @@ class AnswerResult(_message.Message):
     outcome: AnswerOutcome
     error: _status_pb2.Status
     def __init__(self, outcome: _Optional[_Union[AnswerOutcome, str]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class StudyLink(_message.Message):
+    __slots__ = ("link_id", "most_answers", "answers_each", "expire_time", "title", "thanks", "accent_color", "background_color", "text_color", "revoked", "answered_count", "respondent_count", "last_answer_time", "create_time")
+    LINK_ID_FIELD_NUMBER: _ClassVar[int]
+    MOST_ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_EACH_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    THANKS_FIELD_NUMBER: _ClassVar[int]
+    ACCENT_COLOR_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_COLOR_FIELD_NUMBER: _ClassVar[int]
+    TEXT_COLOR_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RESPONDENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAST_ANSWER_TIME_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    link_id: str
+    most_answers: int
+    answers_each: int
+    expire_time: _timestamp_pb2.Timestamp
+    title: str
+    thanks: str
+    accent_color: str
+    background_color: str
+    text_color: str
+    revoked: bool
+    answered_count: int
+    respondent_count: int
+    last_answer_time: _timestamp_pb2.Timestamp
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, link_id: _Optional[str] = ..., most_answers: _Optional[int] = ..., answers_each: _Optional[int] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., title: _Optional[str] = ..., thanks: _Optional[str] = ..., accent_color: _Optional[str] = ..., background_color: _Optional[str] = ..., text_color: _Optional[str] = ..., revoked: bool = ..., answered_count: _Optional[int] = ..., respondent_count: _Optional[int] = ..., last_answer_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class CreateLinkRequest(_message.Message):
+    __slots__ = ("study", "link")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    link: StudyLink
+    def __init__(self, study: _Optional[str] = ..., link: _Optional[_Union[StudyLink, _Mapping]] = ...) -> None: ...
+
+class CreateLinkResponse(_message.Message):
+    __slots__ = ("link", "token")
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    link: StudyLink
+    token: str
+    def __init__(self, link: _Optional[_Union[StudyLink, _Mapping]] = ..., token: _Optional[str] = ...) -> None: ...
+
+class ListLinksRequest(_message.Message):
+    __slots__ = ("study",)
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    def __init__(self, study: _Optional[str] = ...) -> None: ...
+
+class ListLinksResponse(_message.Message):
+    __slots__ = ("links",)
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    links: _containers.RepeatedCompositeFieldContainer[StudyLink]
+    def __init__(self, links: _Optional[_Iterable[_Union[StudyLink, _Mapping]]] = ...) -> None: ...
+
+class RevokeLinkRequest(_message.Message):
+    __slots__ = ("study", "link_id")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    LINK_ID_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    link_id: str
+    def __init__(self, study: _Optional[str] = ..., link_id: _Optional[str] = ...) -> None: ...
+
+class RevokeLinkResponse(_message.Message):
+    __slots__ = ("link",)
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    link: StudyLink
+    def __init__(self, link: _Optional[_Union[StudyLink, _Mapping]] = ...) -> None: ...
+
+class GetLinkQuestionsRequest(_message.Message):
+    __slots__ = ("study", "token", "respondent", "count")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RESPONDENT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    token: str
+    respondent: str
+    count: int
+    def __init__(self, study: _Optional[str] = ..., token: _Optional[str] = ..., respondent: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class GetLinkQuestionsResponse(_message.Message):
+    __slots__ = ("respondent", "answer_kind", "link", "answered_count", "questions")
+    RESPONDENT_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_KIND_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    QUESTIONS_FIELD_NUMBER: _ClassVar[int]
+    respondent: str
+    answer_kind: AnswerKind
+    link: StudyLink
+    answered_count: int
+    questions: _containers.RepeatedCompositeFieldContainer[LinkQuestion]
+    def __init__(self, respondent: _Optional[str] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., link: _Optional[_Union[StudyLink, _Mapping]] = ..., answered_count: _Optional[int] = ..., questions: _Optional[_Iterable[_Union[LinkQuestion, _Mapping]]] = ...) -> None: ...
+
+class LinkQuestion(_message.Message):
+    __slots__ = ("question_id", "number", "query_id", "items")
+    QUESTION_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    question_id: str
+    number: int
+    query_id: str
+    items: _containers.RepeatedCompositeFieldContainer[StudyItem]
+    def __init__(self, question_id: _Optional[str] = ..., number: _Optional[int] = ..., query_id: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ...) -> None: ...
+
+class SubmitLinkAnswerRequest(_message.Message):
+    __slots__ = ("study", "token", "respondent", "answer")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RESPONDENT_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    token: str
+    respondent: str
+    answer: Answer
+    def __init__(self, study: _Optional[str] = ..., token: _Optional[str] = ..., respondent: _Optional[str] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ...) -> None: ...
+
+class SubmitLinkAnswerResponse(_message.Message):
+    __slots__ = ("outcome",)
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    outcome: AnswerOutcome
+    def __init__(self, outcome: _Optional[_Union[AnswerOutcome, str]] = ...) -> None: ...
 
 class ImportAnswersRequest(_message.Message):
     __slots__ = ("study", "import_id", "first_row", "rows")

@@ -61,6 +61,31 @@ class PreferenceServiceStub(object):
                 request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportRequest.SerializeToString,
                 response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportResponse.FromString,
                 )
+        self.CreateLink = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/CreateLink',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.CreateLinkRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.CreateLinkResponse.FromString,
+                )
+        self.ListLinks = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/ListLinks',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ListLinksRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ListLinksResponse.FromString,
+                )
+        self.RevokeLink = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/RevokeLink',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.RevokeLinkRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.RevokeLinkResponse.FromString,
+                )
+        self.GetLinkQuestions = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/GetLinkQuestions',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetLinkQuestionsRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetLinkQuestionsResponse.FromString,
+                )
+        self.SubmitLinkAnswer = channel.unary_unary(
+                '/topk_bandit.v1.PreferenceService/SubmitLinkAnswer',
+                request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitLinkAnswerRequest.SerializeToString,
+                response_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitLinkAnswerResponse.FromString,
+                )
         self.GetPreferences = channel.unary_unary(
                 '/topk_bandit.v1.PreferenceService/GetPreferences',
                 request_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetPreferencesRequest.SerializeToString,
@@ -151,6 +176,47 @@ class PreferenceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateLink(self, request, context):
+        """CreateLink makes a link with which people answer questions of a study on the service's own page, without a key. Its token
+        is in this answer alone. A study has at most 200 links, revoked ones included (else RESOURCE_EXHAUSTED, STUDY_LINKS).
+        Needs data version 2.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLinks(self, request, context):
+        """ListLinks returns the links of a study, and what came through each.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeLink(self, request, context):
+        """RevokeLink ends a link for good; a revoked one stays as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLinkQuestions(self, request, context):
+        """GetLinkQuestions returns what to ask a person next. It takes a link's token instead of a key, where the service serves
+        links, and changes nothing. A token that is not one of the study's is PERMISSION_DENIED (LINK_UNKNOWN), whether or not
+        there is such a study. FAILED_PRECONDITION: LINK_REVOKED, LINK_EXPIRED, LINK_USED_UP, or as NextQuestions has it before
+        the design is done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SubmitLinkAnswer(self, request, context):
+        """SubmitLinkAnswer takes in a person's answer to a question of GetLinkQuestions, once however often it is sent. Errors are
+        those of GetLinkQuestions, and of an answer of SubmitAnswers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPreferences(self, request, context):
         """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank.
         """
@@ -220,6 +286,31 @@ def add_PreferenceServiceServicer_to_server(servicer, server):
                     servicer.GetAnswerImport,
                     request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportRequest.FromString,
                     response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportResponse.SerializeToString,
+            ),
+            'CreateLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateLink,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.CreateLinkRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.CreateLinkResponse.SerializeToString,
+            ),
+            'ListLinks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLinks,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.ListLinksRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.ListLinksResponse.SerializeToString,
+            ),
+            'RevokeLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeLink,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.RevokeLinkRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.RevokeLinkResponse.SerializeToString,
+            ),
+            'GetLinkQuestions': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLinkQuestions,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetLinkQuestionsRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.GetLinkQuestionsResponse.SerializeToString,
+            ),
+            'SubmitLinkAnswer': grpc.unary_unary_rpc_method_handler(
+                    servicer.SubmitLinkAnswer,
+                    request_deserializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitLinkAnswerRequest.FromString,
+                    response_serializer=topk__bandit_dot_v1_dot_preference__service__pb2.SubmitLinkAnswerResponse.SerializeToString,
             ),
             'GetPreferences': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPreferences,
@@ -385,6 +476,91 @@ class PreferenceService(object):
         return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.PreferenceService/GetAnswerImport',
             topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportRequest.SerializeToString,
             topk__bandit_dot_v1_dot_preference__service__pb2.GetAnswerImportResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def CreateLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.PreferenceService/CreateLink',
+            topk__bandit_dot_v1_dot_preference__service__pb2.CreateLinkRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.CreateLinkResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListLinks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.PreferenceService/ListLinks',
+            topk__bandit_dot_v1_dot_preference__service__pb2.ListLinksRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.ListLinksResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RevokeLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.PreferenceService/RevokeLink',
+            topk__bandit_dot_v1_dot_preference__service__pb2.RevokeLinkRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.RevokeLinkResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GetLinkQuestions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.PreferenceService/GetLinkQuestions',
+            topk__bandit_dot_v1_dot_preference__service__pb2.GetLinkQuestionsRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.GetLinkQuestionsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SubmitLinkAnswer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/topk_bandit.v1.PreferenceService/SubmitLinkAnswer',
+            topk__bandit_dot_v1_dot_preference__service__pb2.SubmitLinkAnswerRequest.SerializeToString,
+            topk__bandit_dot_v1_dot_preference__service__pb2.SubmitLinkAnswerResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

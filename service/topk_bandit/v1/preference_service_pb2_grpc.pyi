@@ -68,6 +68,25 @@ class PreferenceServiceStub:
     """
     GetAnswerImport: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.GetAnswerImportRequest, _preference_service_pb2.GetAnswerImportResponse]
     """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
+    CreateLink: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.CreateLinkRequest, _preference_service_pb2.CreateLinkResponse]
+    """CreateLink makes a link with which people answer questions of a study on the service's own page, without a key. Its token
+    is in this answer alone. A study has at most 200 links, revoked ones included (else RESOURCE_EXHAUSTED, STUDY_LINKS).
+    Needs data version 2.
+    """
+    ListLinks: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.ListLinksRequest, _preference_service_pb2.ListLinksResponse]
+    """ListLinks returns the links of a study, and what came through each."""
+    RevokeLink: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.RevokeLinkRequest, _preference_service_pb2.RevokeLinkResponse]
+    """RevokeLink ends a link for good; a revoked one stays as it is."""
+    GetLinkQuestions: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.GetLinkQuestionsRequest, _preference_service_pb2.GetLinkQuestionsResponse]
+    """GetLinkQuestions returns what to ask a person next. It takes a link's token instead of a key, where the service serves
+    links, and changes nothing. A token that is not one of the study's is PERMISSION_DENIED (LINK_UNKNOWN), whether or not
+    there is such a study. FAILED_PRECONDITION: LINK_REVOKED, LINK_EXPIRED, LINK_USED_UP, or as NextQuestions has it before
+    the design is done.
+    """
+    SubmitLinkAnswer: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.SubmitLinkAnswerRequest, _preference_service_pb2.SubmitLinkAnswerResponse]
+    """SubmitLinkAnswer takes in a person's answer to a question of GetLinkQuestions, once however often it is sent. Errors are
+    those of GetLinkQuestions, and of an answer of SubmitAnswers.
+    """
     GetPreferences: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.GetPreferencesRequest, _preference_service_pb2.GetPreferencesResponse]
     """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank."""
     ExportStudy: _grpc.UnaryUnaryMultiCallable[_preference_service_pb2.ExportStudyRequest, _preference_service_pb2.ExportStudyResponse]
@@ -122,6 +141,25 @@ class PreferenceServiceAsyncStub(PreferenceServiceStub):
     """
     GetAnswerImport: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.GetAnswerImportRequest, _preference_service_pb2.GetAnswerImportResponse]  # type: ignore[assignment]
     """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
+    CreateLink: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.CreateLinkRequest, _preference_service_pb2.CreateLinkResponse]  # type: ignore[assignment]
+    """CreateLink makes a link with which people answer questions of a study on the service's own page, without a key. Its token
+    is in this answer alone. A study has at most 200 links, revoked ones included (else RESOURCE_EXHAUSTED, STUDY_LINKS).
+    Needs data version 2.
+    """
+    ListLinks: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.ListLinksRequest, _preference_service_pb2.ListLinksResponse]  # type: ignore[assignment]
+    """ListLinks returns the links of a study, and what came through each."""
+    RevokeLink: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.RevokeLinkRequest, _preference_service_pb2.RevokeLinkResponse]  # type: ignore[assignment]
+    """RevokeLink ends a link for good; a revoked one stays as it is."""
+    GetLinkQuestions: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.GetLinkQuestionsRequest, _preference_service_pb2.GetLinkQuestionsResponse]  # type: ignore[assignment]
+    """GetLinkQuestions returns what to ask a person next. It takes a link's token instead of a key, where the service serves
+    links, and changes nothing. A token that is not one of the study's is PERMISSION_DENIED (LINK_UNKNOWN), whether or not
+    there is such a study. FAILED_PRECONDITION: LINK_REVOKED, LINK_EXPIRED, LINK_USED_UP, or as NextQuestions has it before
+    the design is done.
+    """
+    SubmitLinkAnswer: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.SubmitLinkAnswerRequest, _preference_service_pb2.SubmitLinkAnswerResponse]  # type: ignore[assignment]
+    """SubmitLinkAnswer takes in a person's answer to a question of GetLinkQuestions, once however often it is sent. Errors are
+    those of GetLinkQuestions, and of an answer of SubmitAnswers.
+    """
     GetPreferences: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.GetPreferencesRequest, _preference_service_pb2.GetPreferencesResponse]  # type: ignore[assignment]
     """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank."""
     ExportStudy: _aio.UnaryUnaryMultiCallable[_preference_service_pb2.ExportStudyRequest, _preference_service_pb2.ExportStudyResponse]  # type: ignore[assignment]
@@ -221,6 +259,55 @@ class PreferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_preference_service_pb2.GetAnswerImportResponse, _abc.Awaitable[_preference_service_pb2.GetAnswerImportResponse]]:
         """GetAnswerImport returns how far an import of answers is, so that it can be gone on with."""
+
+    @_abc_1.abstractmethod
+    def CreateLink(
+        self,
+        request: _preference_service_pb2.CreateLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.CreateLinkResponse, _abc.Awaitable[_preference_service_pb2.CreateLinkResponse]]:
+        """CreateLink makes a link with which people answer questions of a study on the service's own page, without a key. Its token
+        is in this answer alone. A study has at most 200 links, revoked ones included (else RESOURCE_EXHAUSTED, STUDY_LINKS).
+        Needs data version 2.
+        """
+
+    @_abc_1.abstractmethod
+    def ListLinks(
+        self,
+        request: _preference_service_pb2.ListLinksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.ListLinksResponse, _abc.Awaitable[_preference_service_pb2.ListLinksResponse]]:
+        """ListLinks returns the links of a study, and what came through each."""
+
+    @_abc_1.abstractmethod
+    def RevokeLink(
+        self,
+        request: _preference_service_pb2.RevokeLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.RevokeLinkResponse, _abc.Awaitable[_preference_service_pb2.RevokeLinkResponse]]:
+        """RevokeLink ends a link for good; a revoked one stays as it is."""
+
+    @_abc_1.abstractmethod
+    def GetLinkQuestions(
+        self,
+        request: _preference_service_pb2.GetLinkQuestionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.GetLinkQuestionsResponse, _abc.Awaitable[_preference_service_pb2.GetLinkQuestionsResponse]]:
+        """GetLinkQuestions returns what to ask a person next. It takes a link's token instead of a key, where the service serves
+        links, and changes nothing. A token that is not one of the study's is PERMISSION_DENIED (LINK_UNKNOWN), whether or not
+        there is such a study. FAILED_PRECONDITION: LINK_REVOKED, LINK_EXPIRED, LINK_USED_UP, or as NextQuestions has it before
+        the design is done.
+        """
+
+    @_abc_1.abstractmethod
+    def SubmitLinkAnswer(
+        self,
+        request: _preference_service_pb2.SubmitLinkAnswerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_preference_service_pb2.SubmitLinkAnswerResponse, _abc.Awaitable[_preference_service_pb2.SubmitLinkAnswerResponse]]:
+        """SubmitLinkAnswer takes in a person's answer to a question of GetLinkQuestions, once however often it is sent. Errors are
+        those of GetLinkQuestions, and of an answer of SubmitAnswers.
+        """
 
     @_abc_1.abstractmethod
     def GetPreferences(

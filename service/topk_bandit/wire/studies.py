@@ -9,6 +9,9 @@ from topk_bandit.domain.studies import (
     DesignProgress,
     DesignState,
     ItemPreference,
+    LinkPage,
+    LinkQuestion,
+    LinkSettings,
     ModelScore,
     PreferenceModel,
     Preferences,
@@ -16,15 +19,19 @@ from topk_bandit.domain.studies import (
     Question,
     QuestionBatch,
     StudyItem,
+    StudyLink,
     StudyQuery,
 )
 from topk_bandit.v1 import preference_service_pb2 as pb
-from topk_bandit.wire.forms import Enumeration, Form
+from topk_bandit.wire.forms import MILLISECONDS, Enumeration, Form
 
 __all__ = [
     "DECLINE_REASONS",
     "ITEM",
     "KINDS",
+    "LINK",
+    "LINK_PAGE",
+    "LINK_TEXTS",
     "MODELS",
     "MODEL_SCORE",
     "OUTCOMES",
@@ -44,6 +51,20 @@ PROGRESS = Form(DesignProgress, pb.DesignProgress)
 ITEM = Form(StudyItem, pb.StudyItem)
 QUERY = Form(StudyQuery, pb.StudyQuery)
 QUESTIONS = Form(QuestionBatch, pb.NextQuestionsResponse, parts={"questions": Form(Question, pb.Question)})
+LINK_TEXTS = Form(LinkSettings, pb.StudyLink, names={"expire_ms": "expire_time"}, parts={"expire_ms": MILLISECONDS})
+LINK = Form(
+    StudyLink,
+    pb.StudyLink,
+    names={"created_ms": "create_time", "last_answer_ms": "last_answer_time"},
+    parts={"created_ms": MILLISECONDS, "last_answer_ms": MILLISECONDS},
+    beside={"digest", "settings"},
+)
+LINK_PAGE = Form(
+    LinkPage,
+    pb.GetLinkQuestionsResponse,
+    parts={"answer_kind": KINDS, "questions": Form(LinkQuestion, pb.LinkQuestion, parts={"items": ITEM})},
+    beside={"link"},
+)
 _OF_QUERY = Form(QueryPreferences, pb.QueryPreferences, parts={"items": Form(ItemPreference, pb.ItemPreference)})
 MODEL_SCORE = Form(ModelScore, pb.ModelScore, parts={"model": MODELS})
 PREFERENCES = Form(

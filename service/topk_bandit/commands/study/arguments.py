@@ -9,7 +9,9 @@ from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_check, add_columns
 from topk_bandit.commands.numbers import count, natural, real, whole
 from topk_bandit.domain.studies import (
+    DEFAULT_ANSWERS_EACH,
     LARGEST_STREAM_RATE,
+    MAX_ANSWERS_EACH,
     MAX_BUDGET,
     SMALLEST_STREAM_RATE,
     AnswerKind,
@@ -25,6 +27,7 @@ Ask people a few well-chosen questions about your items, and learn from their an
   topk-bandit study learn  --items items.csv --kind ranking --answers answers.csv --out study
   topk-bandit study run    does both: learns from the answers, and says what to ask next
   topk-bandit study import shop/taste answers.csv    teaches a study of a running service from past answers
+  topk-bandit study link create shop/taste --most-answers 200    makes a link to a page where people answer
 
 items.csv    item and a column of numbers for each feature; without features, each item is its own
 queries.csv  query and features, likewise; optional: what the items are seen for, if tastes depend on it
@@ -68,6 +71,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_import(word)
+    help_text = "make, list and end links by which people answer the questions of a study of a running service"
+    word = words.add_parser("link", help=help_text, description=f"{help_text.capitalize()}.")
+    _add_links(word.add_subparsers(required=True, metavar="WORD", title="words"))
+
+
+def _add_links(words: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for name, help_text in (
+        ("create", "make a link, and print the address of its page, this once"),
+        ("list", "list the links of a study, and what came through each"),
+        ("revoke", "end a link for good"),
+    ):
+        word = words.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
+        word.add_argument("study", metavar="TENANT/STUDY", help="which one; tenants/TENANT/studies/STUDY is as good")
+        if name == "revoke":
+            word.add_argument("link", metavar="LINK", help="its id, as `study link list` shows it")
+        if name == "create":
+            _add_link_settings(word)
+        add_connection(word)
+        word.set_defaults(run=_link, word=name)
+
+
+def _add_link_settings(word: argparse.ArgumentParser) -> None:
+    word.add_argument(
+        "--most-answers", type=whole(1, MAX_BUDGET), required=True, metavar="COUNT", help="so many answers come at most"
+    )
+    word.add_argument(
+        "--answers-each",
+        type=whole(1, MAX_ANSWERS_EACH),
+        default=DEFAULT_ANSWERS_EACH,
+        metavar="COUNT",
+        help=f"so many questions one person is asked (default: {DEFAULT_ANSWERS_EACH})",
+    )
+    word.add_argument(
+        "--days", type=whole(1, 400), default=30, metavar="DAYS", help="when it ends (default: in 30 days)"
+    )
+    word.add_argument("--title", default="", metavar="TEXT", help="the page's heading")
+    word.add_argument("--thanks", default="", metavar="TEXT", help="what is read at the end")
+    for part, what in (("accent", "buttons"), ("background", "the page"), ("text", "texts")):
+        word.add_argument(f"--{part}-color", default="", metavar="#RRGGBB", help=f"the color of {what}")
+    word.add_argument(
+        "--page",
+        default="http://127.0.0.1:50080",
+        metavar="URL",
+        help="where people reach --http-listen (default: http://127.0.0.1:50080)",
+    )
+
+
+def _link(given: argparse.Namespace) -> int:
+    from topk_bandit.commands.study import links  # noqa: PLC0415 - other commands need not wait for it
+
+    return links.run(given)
 
 
 def _add_import(word: argparse.ArgumentParser) -> None:

@@ -96,7 +96,14 @@ def start_worker(
     quotas = TenantQuotas(store, Quotas({}), now=loop.time)
     designer = _start_designer(line, Pace(design_seconds), hooks=hooks, new_id=new_id)
     studies = Studies(
-        line.as_study_store(), designer, threads, hooks=hooks, quotas=Quotas({}), new_id=new_id, most_bytes=STUDY_BYTES
+        line.as_study_store(),
+        designer,
+        threads,
+        hooks=hooks,
+        quotas=Quotas({}),
+        new_id=new_id,
+        most_bytes=STUDY_BYTES,
+        clock_ms=lambda: round(loop.time() * 1000),
     )
     return Worker(
         number=number,

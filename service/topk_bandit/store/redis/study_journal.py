@@ -87,7 +87,7 @@ def _sought_fields(sought: SoughtStudy) -> list[Field]:
 def _read_known(name: StudyName, sought: SoughtStudy, now_ms: bytes, meta: list[bytes], fields: Fields) -> _Read:
     texts = fields_of(meta)
     answers = {question: fields[Field(_ANSWERS, str(question))] for question in sought.questions}
-    same = {Field(_META, one): texts[one.encode()] for one in COMPARED}
+    same = {Field(_META, one): texts.get(one.encode(), b"") for one in COMPARED}
     if sought.part is not None:
         same[Field(_META, "imported")] = texts[b"imported"]
     return _Read(

@@ -41,6 +41,7 @@ def read_study(name: StudyName, meta: Hash) -> StudyRecord:
         answered=int(fields[b"answered"]),
         imported=int(fields[b"imported"]),
         log_position=int(fields[b"log_position"]),
+        link_events=int(fields.get(b"link_events", 0)),  # which no study has before its first link
     )
 
 

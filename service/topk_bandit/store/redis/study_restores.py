@@ -82,4 +82,6 @@ def meta_of(record: StudyRecord, version: int) -> tuple[bytes | str | int, ...]:
         "progress": b"" if record.progress is None else encode_progress(record.progress, version),
         "failure": b"" if record.failure is None else encode_study_event(record.failure, version),
     }
+    if record.link_events:
+        fields["link_events"] = record.link_events
     return tuple(part for field in fields.items() for part in field)

@@ -10,7 +10,8 @@ cancelled  (it has ended)                           designing, with its next att
 failed     (it has ended)                           designing, with its next attempt
 ========== ======================================== ===================================
 
-Questions are asked once a design is ready, by one request after the other. The first answer to a question counts.
+Questions are asked once a design is ready, by one request after the other. The first answer to a question counts. A
+question of a link is asked when its answer comes: so people who open a page and go leave nothing behind.
 """
 
 from __future__ import annotations
@@ -38,10 +39,17 @@ from topk_bandit.store.study_refusals import study_refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.domain.studies import Answer, AnswersImported, DesignEnd, StudyEvent
+    from topk_bandit.domain.studies import (
+        Answer,
+        AnswersImported,
+        DesignEnd,
+        LinkCreated,
+        LinkRevoked,
+        StudyEvent,
+    )
     from topk_bandit.store.log import ImportPart
     from topk_bandit.store.study_archives import StudyRequest
-    from topk_bandit.store.study_log import StudyRecord
+    from topk_bandit.store.study_log import KnownLinks, StudyRecord
 
 __all__ = [
     "COMPARED",
@@ -51,7 +59,9 @@ __all__ = [
     "StudyCommit",
     "StudyDecision",
     "answer",
+    "answer_by_link",
     "ask",
+    "change_links",
     "claim",
     "end_design",
     "import_answers",
@@ -59,10 +69,10 @@ __all__ = [
     "restart",
 ]
 
-COMPARED = ("incarnation", "attempt", "state", "asked")
+COMPARED = ("incarnation", "attempt", "state", "asked", "link_events")
 """What of a study's record a commit compares: people who answer different questions do not wait for each other."""
 
-COUNTED = ("asked", "answered", "imported")
+COUNTED = ("asked", "answered", "imported", "link_events")
 """What of it a commit adds to, instead of replacing it."""
 
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -106,8 +116,8 @@ class KnownStudy:
 class StudyCommit:
     """What a decision changes, all of it or nothing, if what it was made from is as it was.
 
-    A store compares the study's incarnation, attempt, state, how much was asked, and the lease; and of what was asked
-    for the request, the answers, and the import with how many answers were imported.
+    A store compares the study's incarnation, attempt, state, how much was asked, how many events of links there are,
+    and the lease; and of what was asked for the request, the answers, and the import with how many were imported.
 
     Attributes
     ----------
@@ -235,6 +245,37 @@ def answer(
             statuses.append(AnswerStatus.ACCEPTED)
     after = replace(known.record, answered=known.record.answered + len(taken))
     return StudyDecision(statuses, StudyCommit(tuple(events), record=after, answers=taken))
+
+
+def change_links(
+    known: KnownStudy, record: StudyRecord, event: LinkCreated | LinkRevoked, so_far: KnownLinks
+) -> StudyDecision[bool]:
+    """Decide what becomes of a link; see `StudyStore.record_link`."""
+    _check_same(known, record)
+    study = known.record
+    if study.link_events != so_far.link_events:
+        return StudyDecision(answer=False)
+    after = replace(study, link_events=study.link_events + 1)
+    return StudyDecision(answer=True, commit=StudyCommit((event,), record=after))
+
+
+def answer_by_link(
+    known: KnownStudy, record: StudyRecord, wanted: StudyRequest, *, list_number: int, given: Answer, so_far: KnownLinks
+) -> StudyDecision[AskStatus]:
+    """Decide what becomes of an answer that came through a link: its question is asked and answered at once."""
+    if known.record.link_events != so_far.link_events:
+        return StudyDecision(AskStatus.STALE)
+    asking = ask(known, record, wanted, lists=(list_number,), asked=so_far.asked)
+    status, asked, number = asking.answer.status, asking.commit, asking.answer.first
+    if status is not AskStatus.ASKED or asked is None or asked.record is None:
+        return StudyDecision(status, asked)
+    commit = replace(
+        asked,
+        events=(*asked.events, QuestionAnswered(number, given)),
+        record=replace(asked.record, answered=asked.record.answered + 1),
+        answers={number: encode_answer(given)},
+    )
+    return StudyDecision(status, commit)
 
 
 def import_answers(
