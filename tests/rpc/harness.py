@@ -13,6 +13,7 @@ from tests.waiting import PATIENCE
 
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.rpc.access import Access
+from topk_bandit.rpc.http_interfaces import CALLS_AND_PAGE
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.server import Server
 from topk_bandit.rpc.services import Services
@@ -119,6 +120,7 @@ class RunningServer:
         self.http = HttpServer(
             "127.0.0.1:0",
             services=self.services,
+            interface=CALLS_AND_PAGE,
             max_message_bytes=8 * 1024 * 1024,
             max_connections=1000,
             tls=tls,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.hosts import is_loopback
 from topk_bandit.process.descriptors import most_connections
-from topk_bandit.rpc.http_interfaces import CALLS, CONSOLE, CONSOLE_WITH_RULES
+from topk_bandit.rpc.http_interfaces import CALLS, CALLS_AND_PAGE, CONSOLE, CONSOLE_WITH_RULES
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.peer_server import PeerServer
 from topk_bandit.rpc.server import Server
@@ -53,7 +53,8 @@ class Servers(NamedTuple):
     ) -> Servers:
         """Return the servers of these services; they are not started."""
         console = CONSOLE_WITH_RULES if settings.knows_callers else CONSOLE
-        addresses = {spec.http_address: CALLS, spec.console_address: console}
+        calls = CALLS_AND_PAGE if settings.answer_links else CALLS
+        addresses = {spec.http_address: calls, spec.console_address: console}
         interfaces = {address: interface for address, interface in addresses.items() if address}
         connections = most_connections() // (1 + len(interfaces))
         grpc = Server(
@@ -71,7 +72,7 @@ class Servers(NamedTuple):
                 interface=interface,
                 max_message_bytes=settings.max_message_bytes,
                 max_connections=connections,
-                origins=settings.http_origins if interface is CALLS else (),
+                origins=settings.http_origins if interface is calls else (),
                 only_loopback=not settings.knows_callers and is_loopback(address),
                 tls=certificate,
                 reuse_port=True,

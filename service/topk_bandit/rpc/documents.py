@@ -1,4 +1,4 @@
-"""What the HTTP servers have to read: the OpenAPI document of all calls, a page that makes calls, and the console.
+"""What the HTTP servers have to read: the OpenAPI document of all calls, pages that call and that ask, and the console.
 
 All are files of the package and the same for the life of a process. A browser keeps them, and asks each time whether
 they are still the same.
@@ -17,7 +17,7 @@ from aiohttp import ETag, web
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Document", "documents", "documents_of_console"]
+__all__ = ["Document", "documents", "documents_of_console", "documents_with_page"]
 
 _HEADERS = {
     "Cache-Control": "no-cache",
@@ -35,6 +35,9 @@ _INLINE = _POLICY + "script-src 'unsafe-inline'; style-src 'unsafe-inline'"
 
 # The console shows what others named, so nothing in it can become a script or a style: it has files for both.
 _STRICT = _POLICY + "script-src 'self'; style-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+# The page that asks shows pictures of a shop as well, from wherever they are, and nothing that is not encrypted.
+_ASKING = _STRICT.replace("img-src data:", "img-src data: https:")
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
@@ -95,9 +98,19 @@ def documents() -> Mapping[str, Document]:
 
 def documents_of_console() -> Mapping[str, Document]:
     """Return the files of the console by their paths; the page itself is at the root."""
-    read = {file.name: file.read_bytes() for file in (files("topk_bandit.rpc") / "console").iterdir()}
+    return _files("console", root="/", policy=_STRICT)
+
+
+def documents_with_page() -> Mapping[str, Document]:
+    """Return the documents of all calls, and the files of the page that asks people, which is at ``/ask``."""
+    return {**documents(), **_files("ask", root="/ask", policy=_ASKING)}
+
+
+def _files(folder: str, *, root: str, policy: str) -> Mapping[str, Document]:
+    """Return the files of a folder by their paths; the page itself is at `root`."""
+    read = {file.name: file.read_bytes() for file in (files("topk_bandit.rpc") / folder).iterdir()}
     return {
-        "/" if name == "index.html" else f"/{name}": Document.of(_TYPES[kind], body, policy=_STRICT)
+        root if name == "index.html" else f"/{name}": Document.of(_TYPES[kind], body, policy=policy)
         for name, body in read.items()
         if (kind := PurePath(name).suffix) in _TYPES
     }

@@ -1,18 +1,18 @@
-"""The interfaces that an HTTP server may have: all calls and their page, or the console and the calls that it makes."""
+"""The interfaces of an HTTP server: all calls with their pages, or the console and the calls that it makes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topk_bandit.rpc.documents import documents, documents_of_console
+from topk_bandit.rpc.documents import documents, documents_of_console, documents_with_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from topk_bandit.rpc.documents import Document
 
-__all__ = ["CALLS", "CONSOLE", "CONSOLE_WITH_RULES", "HttpInterface"]
+__all__ = ["CALLS", "CALLS_AND_PAGE", "CONSOLE", "CONSOLE_WITH_RULES", "HttpInterface"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class HttpInterface:
 
 
 CALLS = HttpInterface(documents)
+CALLS_AND_PAGE = HttpInterface(documents_with_page)
 
 # All of them only look: whoever reaches the console alone changes nothing.
 CONSOLE = HttpInterface(
