@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
@@ -13,10 +14,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from tests.browsers import PHONE, chromium, emulate_phone, emulate_scheme
 from tests.programs import leave_out
+from tests.rpc.harness import channel_to
+from tests.rpc.keys import key, ring, shown
 from tests.rpc.studies import START_MS, study_server
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, StudyLink
+from topk_bandit.domain.access import Scope
 from topk_bandit.domain.studies import (
     Answer,
     ChoiceAnswer,
@@ -29,7 +33,10 @@ from topk_bandit.domain.studies import (
     StudyName,
     TiersAnswer,
 )
+from topk_bandit.rpc.http_interfaces import CONSOLE_WITH_CHANGES
 from topk_bandit.studies.model import LinkPlace, begin, fold
+from topk_bandit.v1 import preference_service_pb2 as pb
+from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 AXE = Path(__file__).parents[1] / "axe/node_modules/axe-core/axe.min.js"
 ASK = Path(__file__).parents[2] / "service/topk_bandit/rpc/ask"
 HOSTILE = "<img src=x onerror=alert(1)>"
+NAME = "tenants/acme/studies/pair"
 ITEMS = ["tea", "coffee", "milk", "cocoa", HOSTILE]
 TITLES = {"tea": "Green tea & mint", "milk": "Milk"}
 SIZES = {"ranking": 4, "choice": 3, "pair": 2, "ratings": 3}
@@ -96,6 +104,10 @@ def opened(browser: Chrome, shop: Shop, link: StudyLink) -> None:
     browser.get("about:blank")
     browser.get(shop.page_of(link))
     settled(browser)
+
+
+def time_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def settled(browser: Chrome) -> None:
@@ -346,4 +358,42 @@ def test_axe_finds_nothing_at_both_widths(shop: Shop, browser: Chrome) -> None:
     await_heading(browser, "Thank you for your answers!")
     assert violations(browser) == []
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.get_log("browser")
+
+
+def test_operators_make_links_in_the_console_and_see_answers_come(browser: Chrome) -> None:
+    operator = key("second", scopes=[Scope.OPERATE])
+    with study_server(keys=ring(operator), clock_ms=time_ms) as server:
+        address = server.open_http(interface=CONSOLE_WITH_CHANGES)
+        with Client(server.target, tenant="acme", timeout=PATIENCE, key=shown("acme")) as client:
+            client.create_study("pair", ITEMS, answer_kind="pair", budget=30)
+            client.wait_for_design("pair")
+        browser.get("about:blank")
+        browser.get(f"{address}/#/tenants/acme/studies/pair")
+        settled(browser)
+        browser.find_element(By.ID, "key").send_keys(shown("second"), Keys.ENTER)
+        until(lambda: "None." in browser.find_element(By.ID, "links").text, what="it is let in")
+        browser.find_element(By.CSS_SELECTOR, "#link-make summary").click()
+        browser.find_element(By.NAME, "title").send_keys(HOSTILE)
+        if AXE.is_file():
+            assert violations(browser) == []
+        browser.find_element(By.CSS_SELECTOR, "#link-make button").click()
+        until(lambda: len(browser.find_elements(By.ID, "link-address")) == 1, what="there is a link")
+        made = browser.find_element(By.ID, "link-address").text
+        assert made.startswith("http://127.0.0.1:50080/ask#tenants/acme/studies/pair/")
+        cells = "return [...document.querySelectorAll('#links td')].map(one => one.textContent)"
+        until(lambda: len(browser.execute_script(cells)) == 9, what="it is listed")
+        link_id, state, *counts = browser.execute_script(cells)[:5]
+        assert (state, counts, browser.execute_script(cells)[7]) == ("open", ["0", "100", "0"], HOSTILE)
+        with channel_to(server.target) as channel:
+            stub, mine = PreferenceServiceStub(channel), {"study": NAME, "token": made.rpartition("/")[2]}
+            page = stub.GetLinkQuestions(pb.GetLinkQuestionsRequest(**mine), timeout=PATIENCE)
+            asked = page.questions[0]
+            answer = pb.Answer(question_id=asked.question_id, chosen_item_id=asked.items[0].item_id)
+            given = pb.SubmitLinkAnswerRequest(**mine, respondent=page.respondent, answer=answer)
+            stub.SubmitLinkAnswer(given, timeout=PATIENCE)
+        until(lambda: browser.execute_script(cells)[2:5] == ["1", "100", "1"], what="the answer is seen")
+        browser.find_element(By.ID, f"end-{link_id}").click()
+        browser.switch_to.alert.accept()
+        until(lambda: browser.execute_script(cells)[1] == "revoked", what="it is ended")
     browser.get_log("browser")

@@ -21,6 +21,7 @@ from topk_bandit.rpc.services import Services
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
+    from topk_bandit.rpc.http_interfaces import HttpInterface
     from topk_bandit.rpc.tls import ServerCertificate
 
 T = TypeVar("T")
@@ -111,16 +112,16 @@ class RunningServer:
     def target(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def open_http(self, *, tls: ServerCertificate | None = None) -> str:
+    def open_http(self, *, tls: ServerCertificate | None = None, interface: HttpInterface = CALLS_AND_PAGE) -> str:
         """Open the HTTP listener too; return its address."""
-        self.http_port = self.run(self._open_http(tls))
+        self.http_port = self.run(self._open_http(tls, interface))
         return f"http{'s' if tls else ''}://127.0.0.1:{self.http_port}"
 
-    async def _open_http(self, tls: ServerCertificate | None) -> int:
+    async def _open_http(self, tls: ServerCertificate | None, interface: HttpInterface) -> int:
         self.http = HttpServer(
             "127.0.0.1:0",
             services=self.services,
-            interface=CALLS_AND_PAGE,
+            interface=interface,
             max_message_bytes=8 * 1024 * 1024,
             max_connections=1000,
             tls=tls,

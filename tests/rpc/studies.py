@@ -154,7 +154,12 @@ def studies_of(
 
 
 @contextmanager
-def study_server(*, designs: ThreadPoolExecutor | None = None, **options: object) -> Iterator[RunningServer]:
+def study_server(
+    *,
+    designs: ThreadPoolExecutor | None = None,
+    clock_ms: Callable[[], int] = lambda: START_MS,
+    **options: object,
+) -> Iterator[RunningServer]:
     """Run a server for the length of a test."""
     started: list[Designer] = []
     with ThreadPoolExecutor(3) as executor:
@@ -162,7 +167,7 @@ def study_server(*, designs: ThreadPoolExecutor | None = None, **options: object
         async def make_studies() -> Studies:
             # Its clock stands still: no lease lapses while the machine does something else.
             store = MemoryStudies(clock_ms=lambda: START_MS)
-            studies, designer = studies_of(store, executor, designs=designs)
+            studies, designer = studies_of(store, executor, designs=designs, clock_ms=clock_ms)
             designer.start()
             started.append(designer)
             return studies

@@ -124,6 +124,8 @@ def test_from_a_link_to_an_answer(shop: Shop) -> None:
         assert shop.refusal("SubmitLinkAnswer", **again) == ("already_exists", "ANSWER_EXISTS")
         assert shop.ask(**mine).get("answeredCount") == number
     assert shop.ask(**mine)["questions"] == [], "it has answered as many as it may"
+    shop.operator.revoke_study_link("taste", made.id)
+    assert shop.ask(**mine)["questions"] == [], "and that it is thanked for, whatever became of the link"
     [now] = [one for one in shop.operator.list_study_links("taste") if one.id == made.id]
     assert (now.answered_count, now.respondent_count, now.last_answer_time is not None) == (3, 1, True)
     assert (now.token, shop.client.get_study("taste").answered_count) == ("", before + 3)

@@ -26,6 +26,7 @@ __all__ = [
     "add_reports",
     "report",
     "requests",
+    "timestamp_of",
 ]
 
 ROWS_PER_CALL = 1000
@@ -156,6 +157,7 @@ def _message(path: str, row: PastObservation) -> pb.PastObservation:
 
 
 def timestamp_of(path: str, time: datetime) -> Timestamp:
+    """Return a time as a message; `InvalidArgument` naming `path` for one without a zone, or that no message holds."""
     if not isinstance(time, datetime):
         raise refuse(path, time)
     if time.tzinfo is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.hosts import is_loopback
 from topk_bandit.process.descriptors import most_connections
-from topk_bandit.rpc.http_interfaces import CALLS, CALLS_AND_PAGE, CONSOLE, CONSOLE_WITH_RULES
+from topk_bandit.rpc.http_interfaces import CALLS, CALLS_AND_PAGE, CONSOLE, CONSOLE_WITH_CHANGES
 from topk_bandit.rpc.http_server import HttpServer
 from topk_bandit.rpc.peer_server import PeerServer
 from topk_bandit.rpc.server import Server
@@ -52,7 +52,7 @@ class Servers(NamedTuple):
         certificate: ServerCertificate | None,
     ) -> Servers:
         """Return the servers of these services; they are not started."""
-        console = CONSOLE_WITH_RULES if settings.knows_callers else CONSOLE
+        console = CONSOLE_WITH_CHANGES if settings.knows_callers else CONSOLE
         calls = CALLS_AND_PAGE if settings.answer_links else CALLS
         addresses = {spec.http_address: calls, spec.console_address: console}
         interfaces = {address: interface for address, interface in addresses.items() if address}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.rpc.documents import Document
 
-__all__ = ["CALLS", "CALLS_AND_PAGE", "CONSOLE", "CONSOLE_WITH_RULES", "HttpInterface"]
+__all__ = ["CALLS", "CALLS_AND_PAGE", "CONSOLE", "CONSOLE_WITH_CHANGES", "HttpInterface"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,21 @@ CONSOLE = HttpInterface(
             "/topk_bandit.v1.OperatorService/GetServiceStatus",
             "/topk_bandit.v1.OperatorService/ListBanditOverviews",
             "/topk_bandit.v1.OperatorService/ListTopSlates",
+            "/topk_bandit.v1.PreferenceService/ListLinks",
+            "/topk_bandit.v1.PreferenceService/ListStudies",
         }
     ),
 )
 
-# And where callers are known, one of them that may can change a bandit's rules.
-CONSOLE_WITH_RULES = HttpInterface(
-    documents_of_console, frozenset({*(CONSOLE.paths or ()), "/topk_bandit.v1.BanditService/UpdateBandit"})
+# And where callers are known, those of them that may can change a bandit's rules, and make and end links of studies.
+CONSOLE_WITH_CHANGES = HttpInterface(
+    documents_of_console,
+    frozenset(
+        {
+            *(CONSOLE.paths or ()),
+            "/topk_bandit.v1.BanditService/UpdateBandit",
+            "/topk_bandit.v1.PreferenceService/CreateLink",
+            "/topk_bandit.v1.PreferenceService/RevokeLink",
+        }
+    ),
 )

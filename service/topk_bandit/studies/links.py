@@ -12,6 +12,7 @@ import hmac
 import re
 import secrets
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 
@@ -101,6 +102,8 @@ class StudyLinks:
     ) -> LinkPage:
         """Return what a device is asked next; an empty name stands for a new device.
 
+        One that has answered all that it may is asked nothing, also once the link has ended.
+
         Parameters
         ----------
         permit
@@ -117,15 +120,19 @@ class StudyLinks:
         async with self._open(name, token) as (entry, link):
             permit()
             model = entry.model
+            answered = len(answered_by(model, link, respondent))
+            page = LinkPage(respondent, model.settings.answer_kind, link, answered, ())
+            if answered == link.settings.answers_each:
+                return page
             self._check(entry, link)
             prepared = entry.prepare_analysis()
-            questions = await self._in_thread(
-                lambda: next_link_questions(
-                    model, link, respondent, answered=prepared().count_answers_by_list(), count=count
-                )
+        # Others may use the study meanwhile: its model is a value.
+        questions = await self._in_thread(
+            lambda: next_link_questions(
+                model, link, respondent, answered=prepared().count_answers_by_list(), count=count
             )
-            answered = len(answered_by(model, link, respondent))
-        return LinkPage(respondent, model.settings.answer_kind, link, answered, questions)
+        )
+        return replace(page, questions=questions)
 
     async def answer(
         self,

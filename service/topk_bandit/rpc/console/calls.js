@@ -50,6 +50,17 @@ export const settings = async (name, signal) => (await call("BanditService/GetBa
 export const updateRules = async (name, rules, signal) =>
   (await call("BanditService/UpdateBandit", { bandit: { name, rules }, updateMask: "rules" }, signal)).bandit;
 
+// A tenant's studies, and the links of one.
+export const studies = async (tenant, signal) =>
+  (await call("PreferenceService/ListStudies", { parent: `tenants/${tenant}`, pageSize: 1000 }, signal)).studies;
+
+export const links = async (study, signal) => (await call("PreferenceService/ListLinks", { study }, signal)).links;
+
+// Only where the service knows its callers, as for rules.
+export const createLink = (study, link) => call("PreferenceService/CreateLink", { study, link });
+
+export const revokeLink = (study, linkId) => call("PreferenceService/RevokeLink", { study, linkId });
+
 // Why a slate was what it was, and why it lacks some items.
 export const explanation = (bandit, recommendationId, signal, explainItemIds = []) =>
   call("OperatorService/ExplainRecommendation", { bandit, recommendationId, explainItemIds }, signal);

@@ -4,6 +4,7 @@ import { overviews } from "./calls.js";
 import { element, soft } from "./elements.js";
 import { bytes, count, number, share } from "./figures.js";
 import { ServiceStatus } from "./service.js";
+import { Studies } from "./study.js";
 
 const COLUMNS = ["Bandit", "State", "#Slates", "#Rewards", "#Mean reward", "#Regret bound", "#Estimated regret", "#Explored", "#Waiting", "#Late", "#Items", "#Memory"];
 
@@ -75,6 +76,7 @@ export class List {
       element("button", { type: "button", onclick: () => this.sortBy(at) }, name.replace("#", ""))));
     this.sorting = { at: 0, down: false };
     this.service = tenant ? undefined : new ServiceStatus(); // a key for one tenant may not ask for it
+    this.studies = tenant ? new Studies(tenant) : undefined; // which are listed by their tenant
     parent.replaceChildren(
       element("h1", {}, this.title),
       this.service?.warning ?? "",
@@ -82,6 +84,7 @@ export class List {
       element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Bandits at a glance" },
         element("table", { id: "bandits" }, element("caption", { class: "hidden" }, "Bandits at a glance"), element("thead", {}, element("tr", {}, this.head)), this.body)),
       soft("A bandit that rests has no model in the memory of the worker that answered; opening it brings it back."),
+      this.studies?.element ?? soft("Studies are listed once a tenant is named above."),
       this.service?.element ?? "",
     );
   }
@@ -98,6 +101,7 @@ export class List {
     }
     for (const [name, row] of this.rows) if (!known.has(name)) { row.element.remove(); this.rows.delete(name); }
     this.sift();
+    await this.studies?.update(signal);
     await this.service?.update(signal);
   }
 

@@ -4,9 +4,11 @@ import { Bandit } from "./bandit.js";
 import { key } from "./calls.js";
 import { List } from "./list.js";
 import { Recommendation } from "./recommendation.js";
+import { Study } from "./study.js";
 
 const main = document.getElementById("main"), status = document.getElementById("status");
 const keyField = document.getElementById("key"), tenantField = document.getElementById("tenant"), updating = document.getElementById("updating");
+const STUDY = /^#\/(tenants\/[\w.-]+\/studies\/[\w.-]+)$/;
 const PLACE = /^#\/(tenants\/[\w.-]+\/bandits\/[\w.-]+)(?:\/recommendations\/([^/]+))?$/;
 
 // How many times as long as an answer took nothing is asked: long lists are asked for less often.
@@ -15,7 +17,8 @@ const REST = 20;
 let view, asking = new AbortController(), busy = false, timer, failures = 0;
 
 function viewOf(hash) {
-  const found = PLACE.exec(hash);
+  const found = PLACE.exec(hash), study = STUDY.exec(hash);
+  if (study) return new Study(main, study[1]);
   if (!found) return new List(main, tenantField.value.trim());
   return found[2] ? new Recommendation(main, found[1], decoded(found[2])) : new Bandit(main, found[1]);
 }
