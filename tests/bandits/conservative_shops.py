@@ -45,8 +45,11 @@ class Played(NamedTuple):
 
     @property
     def worst(self) -> float:
-        """The least part of what the baseline slates would have earned that was earned, at any visit."""
-        return float(np.min(np.cumsum(self.shown) / np.cumsum(self.baseline)))
+        """The least part of what the baseline slates would have earned that was earned, from visit 100 on.
+
+        Before that, it depends on which visitors came: the promise is of their mean.
+        """
+        return float(np.min((np.cumsum(self.shown) / np.cumsum(self.baseline))[100:]))
 
     @property
     def gain(self) -> float:

@@ -81,6 +81,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:NAME",
         help="a Python function that gets a context and the ids of items, and returns the slate of a policy",
     )
+    evaluate.add_argument(
+        "--under",
+        dest="challengers",
+        action="append",
+        default=[],
+        metavar="FLAGS",
+        help="settings as for `bandits update`, such as '--half-life 86400': what the bandit would have shown under "
+        "them, had it learned from the same slates; can be given up to four times",
+    )
     evaluate.set_defaults(run=_run_command, word="evaluate")
     find = words.add_parser(
         "find",
@@ -97,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for word, parsed in (("dump", dump), ("replay", replay), ("diff", diff)):
         parsed.add_argument("--to", dest="last", type=position, metavar="POSITION", help="last event (default: all)")
         parsed.set_defaults(run=_run_command, word=word)
-    for parsed in (replay, diff):
+    for parsed in (replay, diff, evaluate):
         settings.add_arguments(parsed, names=_MODEL)
 
 

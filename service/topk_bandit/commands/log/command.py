@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.choices import recommendation_id_of
-from topk_bandit.commands.log import dumps, models, policies, slates, values
+from topk_bandit.commands.log import challengers, dumps, models, policies, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
@@ -26,10 +26,11 @@ from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from topk_bandit.bandits.model import Model
+    from topk_bandit.commands.log.challengers import Challenger
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.commands.log.policies import AskedPolicy
     from topk_bandit.commands.log.slates import AskedRequests
@@ -95,21 +96,26 @@ def diff(given: argparse.Namespace) -> int:
 
 def evaluate(given: argparse.Namespace) -> int:
     """Print what other policies would have earned on a log's requests; return 0."""
-    log = dumps.read_file(given.log)
+    under, limits, log = challengers.settings_under(given.challengers), _limits(given), dumps.read_file(given.log)
     with _naming(given.log):
         read = slates.read_slates(log)
-    ruled = None if read.ruled is None else _ask_policies(given, read.ruled.asked)
-    asked = _ask_policies(given, read.asked)
+        played = [challengers.play_challenger(log, flags, changes, limits=limits) for flags, changes in under.items()]
+    ruled = None if read.ruled is None else _ask_policies(given, read.ruled.asked, played)
+    asked = _ask_policies(given, read.asked, played)
     policies.check_policies([asked] if ruled is None else [asked, ruled])
-    print_lines([log.bandit, *values.describe(read, asked, ruled or [])], sys.stdout)
+    compared = values.describe_challengers(read, [one.policy(read.asked) for one in played])
+    print_lines([log.bandit, *values.describe(read, asked, ruled or []), *compared], sys.stdout)
     return 0
 
 
-def _ask_policies(given: argparse.Namespace, requests: AskedRequests) -> list[AskedPolicy]:
+def _ask_policies(
+    given: argparse.Namespace, requests: AskedRequests, played: Sequence[Challenger]
+) -> list[AskedPolicy]:
     return [
         *(policies.fixed_policy(requests, text.split(",")) for text in given.slates),
         *(policies.policy_of_file(requests, path) for path in given.files),
         *(policies.policy_of_function(requests, name) for name in given.functions),
+        *(one.policy(requests) for one in played),
     ]
 
 

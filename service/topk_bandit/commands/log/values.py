@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.commands.log.verdicts import verdict, verdict_of
+from topk_bandit.commands.log.verdicts import best_of, verdict, verdict_of
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import (
     average_weighted,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.evaluation.weights import Weights
 
-__all__ = ["describe"]
+__all__ = ["describe", "describe_challengers"]
 
 _WIDTH = 20
 
@@ -54,6 +54,24 @@ def describe(
         yield from _tables(logged, asked)
     if logged.ruled is not None:
         yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
+
+
+def describe_challengers(logged: LoggedSlates, challengers: Sequence[AskedPolicy]) -> Iterator[str]:
+    """Yield the lines of a table that compares policies, best first, and which of them is the best one."""
+    could = np.logical_and.reduce([one.could for one in challengers]) if challengers else np.zeros(0, dtype=bool)
+    if not could.any():
+        return
+    log = logged.log if could.all() else logged.log.part(could)
+    model = _try_to_learn(log, logged.otherwise if could.all() else None)
+    if isinstance(model, InvalidArgumentError):
+        return
+    shown = on_policy(log)
+    found = [(one.title, doubly_robust(log, always(log, one.slates[could[one.could]]), model)) for one in challengers]
+    found.sort(key=lambda one: -one[1].value)
+    yield from ("", f"which does best, by doubly robust on {len(log):,} requests", _row("as shown", shown))
+    for title, estimate in found:
+        yield from (f"  {title}", _row("", estimate))
+    yield f"  {best_of(shown, found)}"
 
 
 def _tables(logged: LoggedSlates, asked: Sequence[AskedPolicy]) -> Iterator[str]:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from topk_bandit.learning.evaluation.exploration import expected_margin
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from topk_bandit.learning.evaluation.estimators import Estimate
     from topk_bandit.learning.evaluation.reward_model import RewardModel
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
 
-__all__ = ["verdict", "verdict_of"]
+__all__ = ["best_of", "verdict", "verdict_of"]
 
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -27,6 +29,22 @@ def verdict_of(shown: Estimate, narrowest: Estimate) -> str:
     if narrowest.high < shown.low:
         return "earns less than the slates that were shown"
     return _CANNOT_TELL
+
+
+def best_of(shown: Estimate, found: Sequence[tuple[str, Estimate]]) -> str:
+    """Return which policy earns most, or that the log can't tell; they have titles, and come best first.
+
+    A policy earns more than another if their intervals are apart, which asks for more than it would have to.
+    """
+    (title, best), others = found[0], found[1:]
+    if best.high < shown.low:
+        return "what was shown earns most: keep the settings"
+    if best.low <= shown.high:
+        return "the log can't tell whether any of them earns more than the slates that were shown"
+    rivals = [name for name, one in others if one.high >= best.low]
+    if rivals:
+        return f"{title} earns more than what was shown; the log can't tell it from {' nor from '.join(rivals)}"
+    return f"{title} earns most"
 
 
 def verdict(log: SlateLog, target: Target, shown: Estimate, narrowest: Estimate, model: RewardModel | None) -> str:

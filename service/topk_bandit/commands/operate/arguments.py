@@ -102,7 +102,7 @@ def _add_fork(commands: _Commands) -> None:
     text = "go on with a fork that was stopped, of the same bandits and settings: what its first line said"
     fork.add_argument("--resume", metavar="ID", help=text)
     fork.add_argument("--item-capacity", type=count, metavar="N", help="how many items there may be, more than before")
-    _add_changeable(fork)
+    add_changeable(fork)
     _finish(fork, "fork")
 
 
@@ -164,7 +164,7 @@ def _add_create(words: _Commands) -> None:
     create.add_argument("--slate-size", type=count, required=True, metavar="K", help="how many items a slate has")
     create.add_argument("--item-capacity", type=count, required=True, metavar="N", help="how many items there may be")
     create.add_argument("--context-dimension", type=count, metavar="D", help="how many numbers a request's context has")
-    _add_changeable(create)
+    add_changeable(create)
     _add_prior(create)
     _finish(create, "bandits create")
 
@@ -172,7 +172,7 @@ def _add_create(words: _Commands) -> None:
 def _add_update(words: _Commands) -> None:
     update = _with_bandit(_word(words, "update", "change settings of a bandit; what it learned stays"))
     update.add_argument("--item-capacity", type=count, metavar="N", help="how many items there may be, more than now")
-    _add_changeable(update)
+    add_changeable(update)
     _add_prior(update)
     _finish(update, "bandits update")
 
@@ -182,7 +182,7 @@ def _add_prior(command: argparse.ArgumentParser) -> None:
     command.add_argument("--prior-study", metavar="STUDY", help="the study that it starts from")
 
 
-def _add_changeable(command: argparse.ArgumentParser) -> None:
+def add_changeable(command: argparse.ArgumentParser) -> None:
     """Add a flag for each setting that can be changed later."""
     for flag, text in (
         ("--context-schema", "the features that requests have"),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from topk_bandit.client import Client
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Event
 
-__all__ = ["fork"]
+__all__ = ["Replay", "fork"]
 
 _FOLDED = ("item_capacity", "half_life", "default_reward")
 """Settings under which a log is learned otherwise; the others decide what is shown, taken or summed from now on."""
@@ -129,7 +129,7 @@ def _fork_lines(
 ) -> Iterator[str]:
     """Yield the lines of a fork; they are the same whenever they are asked for."""
     digest = ""
-    replayed = _Replay({key: value for key, value in changes.items() if key in _FOLDED})
+    replayed = Replay({key: value for key, value in changes.items() if key in _FOLDED})
     later = {key: value for key, value in changes.items() if key not in _FOLDED}
     count = 0
     for text in _lines(client, log, name, replayed, later, incarnation=incarnation):
@@ -139,7 +139,7 @@ def _fork_lines(
 
 
 def _lines(
-    client: Client, log: _Log, name: BanditName, replayed: _Replay, later: Mapping[str, Any], *, incarnation: str
+    client: Client, log: _Log, name: BanditName, replayed: Replay, later: Mapping[str, Any], *, incarnation: str
 ) -> Iterator[str]:
     """Yield the bandit and its events: those of the log, then those that end what is open and change settings."""
     logged: LoggedEvent | None = None
@@ -192,7 +192,7 @@ class _OpenSlate:
 
 
 @dataclass(slots=True)
-class _Replay:
+class Replay:
     """Turns the events of a log into those of a bandit under other settings, one after the other."""
 
     changes: Mapping[str, Any]
