@@ -12,6 +12,7 @@ from tests.bandits.test_stages import recommend as recommend_at_once
 
 from topk_bandit.bandits.batches import Asked
 from topk_bandit.bandits.comparison import GroupTally
+from topk_bandit.bandits.explanations import explain
 from topk_bandit.bandits.lifts import describe_conservative, describe_lift
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.errors import NotReadyError
@@ -157,5 +158,23 @@ def test_other_stages_pay_nothing(stores: Stores) -> None:
             assert given.group is Group.NONE
         kept = kept_by(await followed(worker))
         assert kept.own.drawn == kept.baseline.drawn == 0
+
+    on_a_worker(stores, scenario, conservative_share=SHARE)
+
+
+def test_a_slate_is_explained_in_its_group(stores: Stores) -> None:
+    """The model that chose a batch did not know of its slates: by it alone, none of them would be an own one."""
+
+    async def scenario(worker: Worker) -> None:
+        model = await followed(worker)
+        asked = [request(f"b{number}", context=(1.0, 0.5)) for number in range(4)]
+        given = await worker.recommender.recommend_all(NAME, [Asked(one) for one in asked])
+        for one, slate in zip(asked, given, strict=True):
+            assert not isinstance(slate, Exception)
+            assert explain(model, one, slate).chosen_again
+        assert not isinstance(given[3], Exception)
+        assert given[3].group is Group.BANDIT
+        without = replace(model, settings=replace(model.settings, baseline_item_ids=()))
+        assert explain(without, asked[3], given[3]).chosen_again
 
     on_a_worker(stores, scenario, conservative_share=SHARE)

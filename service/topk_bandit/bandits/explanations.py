@@ -19,6 +19,7 @@ from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons, TopSlates
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.rules import check_rules, describe_declared, describe_rule
+from topk_bandit.domain.stages import Group, Stage
 from topk_bandit.learning.decisions import search_best
 from topk_bandit.learning.mean_parts import split_mean
 from topk_bandit.learning.top_slates import find_top_slates
@@ -71,11 +72,22 @@ def explain(model: Model, request: RecommendationRequest, recommendation: Recomm
         items=items,
         pairs=pairs,
         beta=beta,
-        chosen_again=choose_slate(model, request).slate == recommendation.slate,
+        chosen_again=_choose_again(model, request, recommendation) == recommendation.slate,
         next_best=()
         if search is None or showable is None
         else _find_next_best(model, context, search, showable, ranking),
     )
+
+
+def _choose_again(model: Model, request: RecommendationRequest, recommendation: Recommendation) -> tuple[str, ...]:
+    """Return the slate that the model chooses for a request of the recommendation's group.
+
+    Whether that was the conservative one depended on slates that were not in the log yet, too: those of its batch.
+    """
+    settings = replace(model.settings, conservative_share=0.0)
+    if recommendation.group is Group.CONSERVATIVE:
+        settings = replace(settings, stage=Stage.OFF)
+    return choose_slate(replace(model, settings=settings), request).slate
 
 
 def explain_absent(

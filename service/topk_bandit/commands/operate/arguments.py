@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - what add_subparsers returns
 
-__all__ = ["add_commands"]
+__all__ = ["add_changeable", "add_commands"]
 
 _LOOKED_AT = frozenset(
     {
