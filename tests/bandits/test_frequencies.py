@@ -20,7 +20,7 @@ from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Recommen
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError, UnavailableError
 from topk_bandit.domain.features import Categorical, Feature, Features, LabelSet
 from topk_bandit.domain.rules import AbsenceReason, Exclude, Frequency, Group, SlateRule, check_rules, describe_rule
-from topk_bandit.domain.visits import MOST_CHARACTERS, SeenSlate, Visits, find_reached, visitor_of
+from topk_bandit.domain.visits import SeenSlate, Visits, find_reached, visitor_of
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker
@@ -243,11 +243,33 @@ def test_it_is_said_why_an_item_is_not_there_and_a_baseline_slate_is_completed()
 def test_what_is_kept_of_a_visitor_has_bounds() -> None:
     seen = Visits("v", now_ms=1)
     for number in range(30):
-        seen = replace(seen, now_ms=number).after(("x" * (MOST_CHARACTERS // 10),), keep_ms=1000)
+        seen = replace(seen, now_ms=number).after(("x" * 4_999, "y"), keep_ms=1000)
     assert [one.at_ms for one in seen.slates] == list(range(20, 30))
-    seen = replace(seen, now_ms=1025).after(("x" * (2 * MOST_CHARACTERS),), keep_ms=5)
-    assert seen.slates == (SeenSlate(1025, 1030, ("x" * (2 * MOST_CHARACTERS),)),)
-    assert seen.until_ms == 1030
+    seen = replace(seen, now_ms=1025).after(("x" * 60_000,), keep_ms=5)
+    assert seen.slates == (SeenSlate(1025, 1030, ("x" * 60_000,)),)
+    many = Visits("v")
+    for number in range(510):
+        many = replace(many, now_ms=number).after(("i",), keep_ms=1000)
+    assert [one.at_ms for one in many.slates] == list(range(10, 510))
+    # The slate of which the time is up goes with the next one.
+    assert replace(many, now_ms=1010).after(("i",), keep_ms=1).slates[0].at_ms == 11
+    assert (seen.until_ms, many.until_ms, Visits("v").until_ms) == (1030, 1509, 0)
+    assert [Visits("v", n_visitors=count).is_counted for count in (999_999, 1_000_000)] == [True, False]
+    assert replace(seen, n_visitors=1_000_000).is_counted
+
+
+def test_a_visitor_counts_for_the_bytes_of_a_tenant() -> None:
+    async def scenario(store: Store) -> None:
+        async with running_worker(store) as worker:
+            await stock(worker, ruled(ONCE))
+            taken = []
+            for name, key in (("r0", ""), ("r1", ""), ("r2", "v"), ("r3", "w")):
+                await worker.recommender.recommend(NAME, asked(name, key))
+                events = len(repr([*await whole_log(store, NAME)]))
+                taken.append((await store.measure_bandit(NAME)).log_bytes - events)
+            assert np.diff(taken).tolist() == [0, 1024, 1024]
+
+    run(MemoryStores(), scenario)
 
 
 def test_a_visitor_is_a_digest_that_differs_from_bandit_to_bandit() -> None:
@@ -266,6 +288,10 @@ def test_an_item_that_is_gone_counts_for_no_value() -> None:
     slates = tuple(SeenSlate(at, 99_999, ("gone", "i0")) for at in (0, 500))
     found = find_reached(rules, Visits("v", slates, 1000), lambda *_: {"i0": ["north"]})
     assert found == (("north",), ("gone", "i0"))
+    ended = tuple(one._replace(until_ms=1_000) for one in slates)
+    assert find_reached(rules, Visits("v", ended, 999), lambda *_: {})
+    assert find_reached(rules, Visits("v", ended, 1_000), lambda *_: {}) == ()
+    assert Visits("v") == Visits("v", (), 0, 0)
     assert find_reached(rules, Visits("v", slates, 9_500), lambda *_: {"i0": ["north"]}) == ()
 
 

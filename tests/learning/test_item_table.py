@@ -72,6 +72,15 @@ def test_groups_of_some_items_are_those_that_their_values_say(feature: str) -> N
     groups = {group: set(every.items[every.groups == group].tolist()) for group in every.groups.tolist()}
     expected = [{n for n, several in enumerate(labels) if one in several} for one in {*chain(*labels)}]
     assert sorted(map(sorted, groups.values())) == sorted(map(sorted, expected))
+    wanted = [shop.item_ids[place] for place in some[::-1]]
+    values = table.values_of(feature, ["nowhere", *wanted])
+    assert values == {one: several for one, several in zip(wanted, labels[::-1], strict=True) if several}
+    for asked in (["none"], [], [*{*chain(*labels)}][:2]) if feature != "price" else ():
+        have = np.flatnonzero(table.have_any(feature, asked))
+        known = [dict(one.values).get(feature, ()) for one in shop.features]
+        assert have.tolist() == [
+            n for n, one in enumerate(known) if {*asked} & ({*one} if isinstance(one, tuple) else {one})
+        ]
 
 
 def test_places_of_items_that_are_not_there_are_passed_over() -> None:

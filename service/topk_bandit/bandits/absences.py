@@ -73,6 +73,7 @@ class _Possible:
         self.kept = showable.kept
         self._showable, self._slate_size = showable, slate_size
         self._known: dict[bytes, tuple[AbsenceReason, str]] = {}
+        self._frequent: dict[Frequency, set[int]] = {}
         self._effort = Effort()
 
     def is_frequent(self, rule: Rule, place: int) -> bool:
@@ -80,7 +81,9 @@ class _Possible:
         candidates = self._showable.candidates
         if candidates is None or not isinstance(rule, Frequency):
             return False
-        return place in places_reached(rule, candidates)
+        if rule not in self._frequent:
+            self._frequent[rule] = {*places_reached(rule, candidates).tolist()}
+        return place in self._frequent[rule]
 
     def explain(self, item_id: str, place: int) -> Absence:
         """Return whether an item could be shown, and if not by which rule."""

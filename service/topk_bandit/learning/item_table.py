@@ -293,6 +293,10 @@ class ItemTable:
         items = found.items[found.groups == column.codes.get(value, -1)]
         return Memberships(items, np.zeros_like(items))
 
+    def have_any(self, feature: str, values: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which items have one of some values, or labels, of a categorical feature, shape (n,)."""
+        return self._find(feature, lambda column: column.find(values))
+
     def values_of(self, feature: str, item_ids: Sequence[str]) -> Mapping[str, Sequence[FeatureValue]]:
         """Return the value, or the labels, of those of some items that have any of a feature, by their ids."""
         column, places = self._columns.get(feature), self._index.find(item_ids)

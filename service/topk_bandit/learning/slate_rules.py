@@ -200,8 +200,7 @@ def places_reached(rule: Frequency, candidates: Candidates) -> NDArray[np.intp]:
     items, reached = candidates.items, candidates.reached.get(rule, ())
     if not (rule.group.feature and reached):
         return items.places_of(reached)
-    every = np.arange(len(items))
-    return np.concatenate([items.groups_of(rule.group.feature, value, every).items for value in reached])
+    return np.flatnonzero(items.have_any(rule.group.feature, reached))
 
 
 def _members(group: Group, candidates: Candidates, left: NDArray[np.int64]) -> list[NDArray[np.intp]]:
