@@ -336,10 +336,13 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     assert [changed[name] for name in named] == ["0.0", "12", "0:01:00", "0:00:01.500000", "0.2"]
     assert changed["default_item_value"] == "-0.5"
     rules = tmp_path / "rules.json"
-    rules.write_text('{"rules": [{"exclude": {"itemIds": ["tea"]}}, {"filter": "price < 2", "mayRelax": true}]}')
+    often = '{"frequency": {"atMost": 2, "withinSeconds": 3600}}'
+    cheap = '{"filter": "price < 2", "mayRelax": true}'
+    rules.write_text(f'{{"rules": [{{"exclude": {{"itemIds": ["tea"]}}}}, {often}, {cheap}]}}')
     ruled = ask("bandits", "update", "acme/made", f"--rules={rules}")
     assert [line.split(None, 1)[1] for line in ruled if line.startswith("rules")] == [
         "exclude tea",
+        "show one visitor each item at most 2 times in 1 hour",
         "filter price < 2 (may be relaxed)",
     ]
     assert ruled == ask("bandits", "get", "acme/made")

@@ -20,11 +20,13 @@ from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE
 
 from topk_bandit.client import (
+    AbsenceReason,
     AlreadyExists,
     AsyncClient,
     Client,
     Exclude,
     FailedPrecondition,
+    Frequency,
     InvalidArgument,
     NotFound,
     PagePlacement,
@@ -75,6 +77,26 @@ async def opened(stores: Stores, **settings: Any) -> AsyncIterator[AsyncClient]:
 def slates_of(page: SlatePage) -> list[Recommendation]:
     assert [one for one in page.slates if not isinstance(one, Recommendation)] == []
     return [one for one in page.slates if isinstance(one, Recommendation)]
+
+
+def test_pages_of_a_visitor_count_for_each_other_in_each_bandit(stores: Stores) -> None:
+    async def scenario() -> None:
+        async with opened(stores, rules=[Frequency(1, 3600)]) as client:
+            more = [f"i{number}" for number in range(9, 15)]
+            for name in BANDITS:
+                await client.upsert_items(name, more)
+            first = slates_of(await client.recommend_page(PLACEMENTS, page_id="one", frequency_key="v"))
+            again = slates_of(await client.recommend_page(PLACEMENTS, page_id="one", frequency_key="v"))
+            assert [one.items for one in again] == [one.items for one in first]
+            own = [PagePlacement(bandit="hero", frequency_key="w"), *PLACEMENTS[1:]]
+            second = slates_of(await client.recommend_page(own, page_id="two", frequency_key="v"))
+            assert len({item for one in second for item in one.items}) == 9
+            assert all(not {*one.items} & {*other.items} for one, other in zip(first[1:], second[1:], strict=True))
+            alone = await client.recommend("hero", frequency_key="v", explain=[*ITEMS, *more])
+            frequent = {one.item_id for one in alone.absent_items if one.reason is AbsenceReason.FREQUENT}
+            assert frequent == {*first[0].items}
+
+    asyncio.run(scenario())
 
 
 def test_no_item_is_on_a_page_twice(stores: Stores) -> None:
