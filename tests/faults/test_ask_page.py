@@ -291,6 +291,29 @@ def test_answers_wait_without_a_network_and_count_once(shop: Shop, browser: Chro
     browser.get_log("browser")
 
 
+def test_two_tabs_are_one_device(shop: Shop, browser: Chrome) -> None:
+    link = shop.link("pair")
+    opened(browser, shop, link)
+    first = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    try:
+        opened(browser, shop, link)
+        assert heading(browser) == "Question 1 of 3"
+        items(browser)[0].click()
+        press(browser, "Next")
+        await_heading(browser, "Question 2 of 3")
+    finally:
+        browser.close()
+        browser.switch_to.window(first)
+    await_heading(browser, "Question 2 of 3")
+    for number in (2, 3):
+        await_heading(browser, f"Question {number} of 3")
+        press(browser, "Skip")
+    await_heading(browser, "Thank you for your answers!")
+    assert [place.number for place, _, _ in answered(shop, link, 3)] == [1, 2, 3]
+    assert errors(browser) == []
+
+
 def test_a_link_that_ended_says_so(shop: Shop, browser: Chrome) -> None:
     link = shop.link("pair", thanks="Bye")
     opened(browser, shop, link)

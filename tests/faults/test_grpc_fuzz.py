@@ -39,7 +39,8 @@ GROWS, ROOM = 0.10, 32 * MIB
 """By this a worker's memory may be larger afterwards; the room is for models of what was made meanwhile."""
 
 UNKNOWN_CALLERS = ("", "none", "Bearer", "Bearer ", "Bearer x.y", "Basic eDp5", "Bearer " + "k" * 5000)
-REFUSED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED}
+REFUSED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED}
+"""The last one is that of calls of people with links, which this service does not serve."""
 DOCUMENTED = REFUSED | {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,

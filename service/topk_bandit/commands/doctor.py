@@ -122,6 +122,7 @@ def _access(settings: Settings) -> Iterator[_Finding]:
     asked = {"keys": settings.keys_file, "known certificates": settings.client_identities}
     wanted = " or ".join(what for what, file in asked.items() if file)
     keys = f"{wanted} are asked for" if wanted else "everybody may do everything"
+    keys += ", people with links of studies need none" if wanted and settings.answer_links else ""
     tls = "TLS" if settings.tls_certificate else "plain text"
     tls += " for holders of certificates" if settings.tls_client_ca else ""
     reach = (

@@ -125,12 +125,10 @@ class StudyLinks:
             if answered == link.settings.answers_each:
                 return page
             self._check(entry, link)
-            prepared = entry.prepare_analysis()
+            counts = entry.prepare_counts()
         # Others may use the study meanwhile: its model is a value.
         questions = await self._in_thread(
-            lambda: next_link_questions(
-                model, link, respondent, answered=prepared().count_answers_by_list(), count=count
-            )
+            lambda: next_link_questions(model, link, respondent, answered=counts(), count=count)
         )
         return replace(page, questions=questions)
 

@@ -22,6 +22,9 @@ from topk_bandit.studies.pool import build_pool
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from topk_bandit.domain.studies import ModelScore, PreferenceModel, StudyName
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.study_models import LearnedUtilities
@@ -77,6 +80,7 @@ class CachedStudy:
         self._record: StudyRecord | None = None
         self._pool: Callable[[], QuestionPool] | None = None
         self._imported: tuple[tuple[str, bool, int], Callable[[], Gathered]] | None = None
+        self._counted: tuple[tuple[str, int, int], Callable[[], NDArray[np.int64]]] | None = None
 
     @property
     def model(self) -> StudyModel:
@@ -116,6 +120,17 @@ class CachedStudy:
             self._imported = key, cache(lambda: count_imported(model, pool()))
         imported = self._imported[1]
         return lambda: StudyAnalysis(model, pool(), imported)
+
+    def prepare_counts(self) -> Callable[[], NDArray[np.int64]]:
+        """Return a function that counts the answers about each list of the design, once for as many answers.
+
+        It may be called on any thread.
+        """
+        key = self.model.incarnation, len(self.model.answers), len(self.model.imported)
+        if self._counted is None or self._counted[0] != key:
+            prepared = self.prepare_analysis()
+            self._counted = key, cache(lambda: prepared().count_answers_by_list())
+        return self._counted[1]
 
     async def fold_new_events(self) -> StudyModel:
         """Fold the log to its end, and return the model.

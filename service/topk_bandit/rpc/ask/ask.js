@@ -43,6 +43,19 @@ function save() {
   }
 }
 
+// Another tab is the same device. What waits in either is kept: sent twice it counts once.
+function adopt() {
+  const other = load();
+  const known = new Set(other.waiting.map((one) => one.answer.questionId));
+  other.waiting.push(...state.waiting.filter((one) => !known.has(one.answer.questionId)));
+  const numbers = new Set(other.waiting.map((one) => one.number));
+  other.questions = other.questions.filter((one) => !numbers.has(one.number));
+  state = other;
+  if (shown) shown = "another tab's";
+  render();
+  if (state.waiting.length && !retries) sync();
+}
+
 function make(tag, properties = {}, ...children) {
   const { dataset, aria, ...others } = properties;
   const made = Object.assign(document.createElement(tag), others);
@@ -454,6 +467,7 @@ function luminance(color) {
 if (token) {
   state.ended = "";
   addEventListener("online", sync);
+  addEventListener("storage", ({ key }) => key === KEY && adopt());
   addEventListener("visibilitychange", () => document.visibilityState === "visible" && sync());
   addEventListener("hashchange", () => location.reload());
   if (state.questions.length) render();
