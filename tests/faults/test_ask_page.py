@@ -26,14 +26,15 @@ from topk_bandit.domain.studies import (
     ChoiceAnswer,
     DeclinedAnswer,
     DeclineReason,
+    LoggedStudyEvent,
     QuestionAnswered,
     QuestionsAsked,
     RankingAnswer,
     RatingsAnswer,
-    StudyName,
     TiersAnswer,
 )
 from topk_bandit.rpc.http_interfaces import CONSOLE_WITH_CHANGES
+from topk_bandit.store.study_archives import read_study_line
 from topk_bandit.studies.model import LinkPlace, begin, fold
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
@@ -70,17 +71,15 @@ class Shop(NamedTuple):
 
     def answers(self, link: StudyLink) -> list[tuple[LinkPlace, tuple[str, ...], Answer]]:
         """Return the answers that came through a link, with the items that they are about."""
-
-        async def read() -> list[Any]:
-            part = await self.server.studies._store.read_study(StudyName("acme", link.study), start=1, limit=1000)
-            model = reduce(fold, part.events[1:], begin(part.record.incarnation, part.events[0]))
-            events = [one.event for one in part.events]
-            places = [LinkPlace.of(one.request_id) for one in events if isinstance(one, QuestionsAsked)]
-            given = [one for one in events if isinstance(one, QuestionAnswered)]
-            pairs = zip(places, given, strict=True)
-            return [(place, model.question(one.question).item_ids, one.answer) for place, one in pairs]
-
-        return [one for one in self.server.run(read()) if one[0] is not None and one[0].link_id == link.id]
+        read = map(read_study_line, self.client.export_study(link.study))
+        logged = [one for one in read if isinstance(one, LoggedStudyEvent)]
+        model = reduce(fold, logged[1:], begin("any", logged[0]))
+        events = [one.event for one in logged]
+        places = [LinkPlace.of(one.request_id) for one in events if isinstance(one, QuestionsAsked)]
+        given = [one for one in events if isinstance(one, QuestionAnswered)]
+        pairs = zip(places, given, strict=True)
+        found = [(place, model.question(one.question).item_ids, one.answer) for place, one in pairs]
+        return [(one, ids, said) for one, ids, said in found if one is not None and one.link_id == link.id]
 
 
 @pytest.fixture(scope="module")
