@@ -101,6 +101,15 @@ def test_a_device_is_asked_the_same_again_and_another_device_something_else() ->
     assert len(shown) > len({tuple(sorted(one)) for one in shown}), "and over the orders of their items"
 
 
+def test_a_device_that_has_seen_every_list_is_asked_again() -> None:
+    model = designed()
+    few = replace(model.chosen_design, lists=model.chosen_design.lists[:2], weights=(0.9, 0.1))
+    model = replace(model, design=few)
+    numbers = [list_of(model, devices(1)[0], one[0]) for one in asked_next(model, devices(1)[0], 5)]
+    assert len(numbers) == 5
+    assert set(numbers[:2]) == {0, 1}
+
+
 def test_ids_are_of_one_device_one_number_and_one_list() -> None:
     model, (mine, other) = designed(), devices(2)
     [(question_id, _, _)] = asked_next(model, mine)
