@@ -289,10 +289,10 @@ def test_a_visitor_is_a_digest_that_differs_from_bandit_to_bandit() -> None:
 
 
 def test_an_item_that_is_gone_counts_for_no_value() -> None:
-    rules = [Frequency(Group("brand"), 1, 9), Frequency(Group(), 2, 9)]
+    rules = [Frequency(Group("brand"), 1, 9), Frequency(Group(), 2, 9), Frequency(Group(item_ids=("i9", "i0")), 2, 9)]
     slates = tuple(SeenSlate(at, 99_999, ("gone", "i0")) for at in (0, 500))
     found = find_reached(rules, Visits("v", slates, 1000), lambda *_: {"i0": ["north"]})
-    assert found == (("north",), ("gone", "i0"))
+    assert found == (("north",), ("gone", "i0"), ("i9", "i0"))
     ended = tuple(one._replace(until_ms=1_000) for one in slates)
     assert find_reached(rules, Visits("v", ended, 999), lambda *_: {})
     assert find_reached(rules, Visits("v", ended, 1_000), lambda *_: {}) == ()
