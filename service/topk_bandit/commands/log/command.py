@@ -96,10 +96,12 @@ def diff(given: argparse.Namespace) -> int:
 
 def evaluate(given: argparse.Namespace) -> int:
     """Print what other policies would have earned on a log's requests; return 0."""
-    under, limits, log = challengers.settings_under(given.challengers), _limits(given), dumps.read_file(given.log)
+    under, log = challengers.settings_under(given.challengers), dumps.read_file(given.log)
     with _naming(given.log):
         read = slates.read_slates(log)
-        played = [challengers.play_challenger(log, flags, changes, limits=limits) for flags, changes in under.items()]
+        played = [
+            challengers.play_challenger(log, flags, changes, limits=_limits(given)) for flags, changes in under.items()
+        ]
     ruled = None if read.ruled is None else _ask_policies(given, read.ruled.asked, played)
     asked = _ask_policies(given, read.asked, played)
     policies.check_policies([asked] if ruled is None else [asked, ruled])
