@@ -51,22 +51,61 @@ def by_definition(own: list[float], open_slates: int, baseline: list[float], lea
     return max(bounds)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_reserve_is_the_bound_by_its_definition(seed: int) -> None:
-    rng = np.random.default_rng([seed, 94])
-    n_own, n_open, n_base = int(rng.integers(0, 400)), int(rng.integers(0, 30)), int(rng.integers(100, 900))
-    own, baseline = rng.normal(1.2, 0.5, n_own), rng.normal(1.0, 0.7, n_base)
-    least, share = float(min(own.min(initial=0.0), baseline.min(), 0.0)) * (seed % 2), float(rng.uniform(0.02, 0.5))
-    found = find_reserve(
-        Arm(n_own + n_open, totals_of(own)), Arm(n_base, totals_of(baseline)), share=share, least=least
-    )
+CASES = [
+    # own slates that ended and that are open, baseline slates, the own rewards' spread, the least reward, the share
+    *(
+        (0, 0, 300, 1.0, 0.0, 0.1),
+        (0, 40, 300, 1.0, 0.0, 0.1),
+        (0, 40, 300, 1.0, -0.5, 0.1),
+        (0, 9, 300, 1.0, -0.5, 0.4),
+    ),
+    *(
+        (1, 0, 250, 0.5, 0.0, 0.1),
+        (1, 0, 250, 0.5, -3.0, 0.9),
+        (3, 4, 250, 0.5, 0.0, 0.1),
+        (5, 60, 250, 0.5, -0.1, 0.1),
+        (2, 1, 250, 0.5, -0.1, 0.5),
+    ),
+    *(
+        (200, 9, 300, 3.0, 0.0, 0.1),
+        (200, 9, 300, 3.0, -2.0, 0.3),
+        (300, 0, 150, 0.2, 0.0, 0.05),
+        (90, 0, 900, 1.0, 0.0, 0.4),
+    ),
+]
+
+
+@pytest.mark.parametrize(("n_own", "n_open", "n_base", "spread", "least", "share"), CASES)
+def test_the_reserve_is_the_bound_by_its_definition(
+    n_own: int, n_open: int, n_base: int, spread: float, least: float, share: float
+) -> None:
+    rng = np.random.default_rng([n_own, n_open, n_base])
+    own, baseline = rng.normal(1.2, spread, n_own), rng.normal(1.1, 0.7, n_base)
+    arms = Arm(n_own + n_open, totals_of(own)), Arm(n_base, totals_of(baseline))
+    found = find_reserve(*arms, share=share, least=least)
     assert found == pytest.approx(by_definition(own.tolist(), n_open, baseline.tolist(), least, share), rel=1e-9)
-    shows = may_show_own(
-        Arm(n_own + n_open, totals_of(own)), Arm(n_base, totals_of(baseline)), share=share, least=least
-    )
     assert found is not None
     is_free = not least and n_own + n_open + 1 <= share * (n_own + n_open + n_base + 1)
-    assert shows == (is_free or found >= 0.0)
+    assert may_show_own(*arms, share=share, least=least) == (is_free or found >= 0.0)
+
+
+def test_one_large_reward_counts() -> None:
+    baseline = [0.5 * (number % 3) for number in range(300)]
+    found = find_reserve(Arm(1, totals_of([50.0])), Arm(300, totals_of(baseline)), share=SHARE, least=0.0)
+    without = find_reserve(Arm(1, NO_REQUESTS), Arm(300, totals_of(baseline)), share=SHARE, least=0.0)
+    assert found == pytest.approx(by_definition([50.0], 0, baseline, 0.0, SHARE), rel=1e-9)
+    assert without is not None
+    assert found > without + 10.0
+
+
+def test_the_next_slate_is_an_own_one_as_soon_as_the_reserve_is_not_below_zero() -> None:
+    rng = np.random.default_rng(3)
+    own, baseline = Arm(200, totals_of(rng.normal(0.7, 0.3, 200))), totals_of(rng.normal(1.0, 0.3, 300))
+    reserves = [find_reserve(own, Arm(given, baseline), share=SHARE, least=0.0) for given in range(300, 1500)]
+    first = next(place for place, one in enumerate(reserves) if one is not None and one >= 0.0)
+    assert first > 0
+    for place, shows in ((first - 1, False), (first, True)):
+        assert may_show_own(own, Arm(300 + place, baseline), share=SHARE, least=0.0) is shows
 
 
 @pytest.mark.parametrize(("baseline", "shows"), [(8, False), (9, True), (18, True)])
