@@ -96,6 +96,7 @@ def shop() -> Iterator[Shop]:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     with chromium(tmp_path_factory.mktemp("browser")) as browser:
+        browser.set_window_size(900, 1200)  # a drag stays within it
         yield browser
 
 
@@ -126,12 +127,14 @@ def items(browser: Chrome) -> list[WebElement]:
 
 
 def names(browser: Chrome) -> list[str]:
-    return [one.find_element(By.CSS_SELECTOR, ".name").text for one in items(browser)]
+    script = "return [...document.querySelectorAll('#items .item .name')].map(one => one.textContent)"
+    found: list[str] = browser.execute_script(script)
+    return found
 
 
 def press(browser: Chrome, text: str) -> None:
     [button] = [one for one in browser.find_elements(By.CSS_SELECTOR, ".actions button") if one.text == text]
-    button.click()
+    button.send_keys(Keys.ENTER)
 
 
 def ids(shown: list[str]) -> list[str]:
@@ -204,13 +207,13 @@ def test_rankings_by_taps_keys_and_drags(shop: Shop, browser: Chrome) -> None:
     third = ids(names(browser))
     grips = browser.find_elements(By.CSS_SELECTOR, ".grip")
     top = browser.find_element(By.CSS_SELECTOR, "#items").rect["y"]
-    lift = int(top - grips[3].rect["y"]) - 10
+    lift = int(top - grips[3].rect["y"] - grips[3].rect["height"])
     ActionChains(browser).click_and_hold(grips[3]).move_by_offset(0, lift // 2).move_by_offset(
         0, lift - lift // 2
     ).release().perform()
     assert ids(names(browser))[0] == third[3]
     grips = browser.find_elements(By.CSS_SELECTOR, ".grip")
-    fall = int(grips[3].rect["y"] - grips[0].rect["y"]) + 30
+    fall = int(grips[3].rect["y"] - grips[0].rect["y"] + grips[3].rect["height"] / 2)
     ActionChains(browser).click_and_hold(grips[0]).move_by_offset(0, fall // 2).move_by_offset(
         0, fall - fall // 2
     ).release().perform()
@@ -231,7 +234,8 @@ def test_choices_ratings_and_refusals(shop: Shop, browser: Chrome) -> None:
         items(browser)[1].click()
         press(browser, "Next")
         await_heading(browser, "Question 2 of 3")
-        press(browser, "Skip")
+        skip = browser.find_elements(By.CSS_SELECTOR, ".actions button")[1]
+        ActionChains(browser).double_click(skip).perform()
         await_heading(browser, "Question 3 of 3")
         if kind == "choice":
             third = ids(names(browser))

@@ -24,6 +24,7 @@ let wanted = false; // whether to run once more when the one under way has ended
 let pause = 1000;
 let timer = 0;
 let retries = 0;
+let drawn = -1000; // when that was drawn
 let shown = ""; // the id of the question on the page
 
 function load() {
@@ -63,6 +64,14 @@ function make(tag, properties = {}, ...children) {
   for (const [name, value] of Object.entries(aria || {})) made.setAttribute(`aria-${name}`, value);
   made.append(...children);
   return made;
+}
+
+// The second tap of two is for what stood there before: the page has changed beneath it.
+function onTap(button, work) {
+  button.addEventListener("click", (event) => {
+    const isLate = event.pointerType === "touch" && performance.now() - drawn < 300;
+    if (event.detail < 2 && !isLate) work();
+  });
 }
 
 function say(text) {
@@ -266,7 +275,8 @@ function inOrder() {
 function pictured(item) {
   if (!/^https:\/\//.test(item.pictureUrl || "")) return [];
   const picture = make("img", { alt: "", decoding: "async", referrerPolicy: "no-referrer", src: item.pictureUrl });
-  picture.addEventListener("error", () => picture.remove());
+  // Its place stays, so that nothing moves beneath a finger.
+  picture.addEventListener("error", () => picture.classList.add("gone"));
   return [picture];
 }
 
@@ -276,7 +286,7 @@ function card(item, above) {
   const name = make("span", { className: "name", textContent: nameOf(item) });
   const button = make("button", { type: "button", className: "item", aria: { pressed: place >= 0 } }, ...pictured(item), name);
   if (place >= 0) button.append(make("span", { className: "place", textContent: placeName(place) }));
-  button.addEventListener("click", () => toggle(item));
+  onTap(button, () => toggle(item));
   const row = make("li", { dataset: { id: item.itemId } }, button);
   if (kind() !== "RANKING" || ends) return row;
   button.addEventListener("keydown", (event) => {
@@ -389,6 +399,7 @@ function render() {
   if (question && question.questionId === shown) return;
   const isFirst = !shown;
   shown = question ? question.questionId : "";
+  drawn = performance.now();
   main.replaceChildren(...(question ? asking(question) : ending()));
   main.setAttribute("aria-busy", String(!question && !state.ended && !state.finished && !retries));
   if (!isFirst) main.querySelector("h2")?.focus();
@@ -422,7 +433,7 @@ function otherWay() {
 function actions() {
   const button = (text, work, className = "") => {
     const made = make("button", { type: "button", textContent: text, className });
-    made.addEventListener("click", work);
+    onTap(made, work);
     return made;
   };
   const decline = (reason) => submit({ declined: { reason: `DECLINE_REASON_${reason}` } });
