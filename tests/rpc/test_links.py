@@ -18,6 +18,7 @@ from tests.waiting import PATIENCE, until
 from topk_bandit.client import Client, InvalidArgument, PermissionDenied
 from topk_bandit.domain.access import Scope
 from topk_bandit.domain.quotas import Quota, Quotas
+from topk_bandit.rpc.access import MOST_FROM_PEOPLE
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 
@@ -177,6 +178,15 @@ def test_a_token_is_for_one_study_and_says_nothing_of_others(shop: Shop) -> None
     assert shop.refusal("SubmitLinkAnswer", **{**mine, "token": token, "respondent": other})[0] == "invalid_argument"
     status, answer = shop.call("SubmitLinkAnswer", **mine, token=token, study=TASTE)
     assert status == 200
+
+
+def test_people_send_little(shop: Shop) -> None:
+    for token in (link(shop), "wrong"):
+        assert shop.refusal("GetLinkQuestions", token=token, respondent="a" * MOST_FROM_PEOPLE) == (
+            "resource_exhausted",
+            "MESSAGE_SIZE",
+        )
+    assert shop.refusal("GetLinkQuestions", token="wrong", respondent="a" * 60_000)[0] == "invalid_argument"
 
 
 def test_a_link_opens_nothing_else(shop: Shop) -> None:

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
     Metadata = Iterable[tuple[str, str | bytes]]
 
-__all__ = ["AUDIT_LOGGER", "LONGEST_NAME", "RULES", "Access", "Admission", "AdmittedElsewhere", "Caller", "Rule"]
+__all__ = [
+    "AUDIT_LOGGER",
+    "LONGEST_NAME",
+    "MOST_FROM_PEOPLE",
+    "RULES",
+    "Access",
+    "Admission",
+    "AdmittedElsewhere",
+    "Caller",
+    "Rule",
+]
 
 AUDIT_LOGGER = "topk_bandit.audit"
 _audit = logging.getLogger(AUDIT_LOGGER)
@@ -35,6 +45,9 @@ _audit = logging.getLogger(AUDIT_LOGGER)
 _ANYBODY = Key("", EVERY_TENANT, frozenset(Scope))
 RESPONDENTS = "~"
 """Stands for a tenant, as none is named, where calls of people with links share turns and places with others'."""
+
+MOST_FROM_PEOPLE = 64 * 1024
+"""So many bytes a message of somebody with a link has at most: an answer has some two thousand."""
 
 LONGEST_NAME = 200
 """A name that was not checked yet is cut to so many characters in logs."""

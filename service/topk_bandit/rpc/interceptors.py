@@ -24,13 +24,14 @@ from grpc_status import rpc_status
 
 from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.errors import (
+    ExhaustedError,
     ForbiddenError,
     InvalidArgumentError,
     TopkBanditError,
     UnauthenticatedError,
 )
 from topk_bandit.domain.quotas import Quotas
-from topk_bandit.rpc.access import LONGEST_NAME, RULES, Admission
+from topk_bandit.rpc.access import LONGEST_NAME, MOST_FROM_PEOPLE, RULES, Admission
 from topk_bandit.rpc.aside import do_aside
 from topk_bandit.rpc.call_ids import call_of, metadata_of
 from topk_bandit.rpc.calls_in_flight import CallPool, CallsInFlight, Place, no_place
@@ -181,7 +182,7 @@ class GuardedMethod:
         code = grpc.StatusCode.OK
         try:
             context.set_trailing_metadata(metadata_of(call))
-            outcome: bytes | Failure | Admission | TopkBanditError = self._admit(context)
+            outcome: bytes | Failure | Admission | TopkBanditError = self._admit(context, len(payload))
             if isinstance(outcome, Admission):
                 work = self._run(payload, context, outcome, call, started)
                 outcome = await self._in_flight.run(work, self._pool, outcome, to_its_end=self._to_its_end)
@@ -206,13 +207,16 @@ class GuardedMethod:
             await context.abort(rich.code, rich.details, (*rich.trailing_metadata, *metadata_of(call)))
         return outcome
 
-    def _admit(self, context: Context) -> Admission | TopkBanditError:
+    def _admit(self, context: Context, size: int) -> Admission | TopkBanditError:
         """Return a call's admission before its message is parsed, or why it is refused."""
         guard = self._guard
         try:
             admission = guard.access.admit(self._full_name, self._rule, context)
         except (UnauthenticatedError, ForbiddenError) as error:
             return error
+        if self._rule is not None and self._rule.scope is None and size > MOST_FROM_PEOPLE:
+            text = f"a message of somebody with a link may have {MOST_FROM_PEOPLE} bytes"
+            return ExhaustedError("MESSAGE_SIZE", text, retry_after=None)
         refusal = self._in_flight.refusal(Place(self._pool, admission.tenant))
         return refusal or guard.call_quotas.refusal(admission.tenant, self._rate) or admission
 
