@@ -151,7 +151,16 @@ async def _assembled(url: str, metrics: Metrics, stack: AsyncExitStack) -> tuple
     quotas = Quotas()
     in_store = TenantQuotas(store, quotas)
     stack.push_async_callback(in_store.stop)
-    studies = Studies(study_store, designer, threads, hooks=metrics, quotas=quotas, new_id=_new_id, most_bytes=1 << 20)
+    studies = Studies(
+        study_store,
+        designer,
+        threads,
+        hooks=metrics,
+        quotas=quotas,
+        new_id=_new_id,
+        clock_ms=_clock_ms,
+        most_bytes=1 << 20,
+    )
     exploration = Exploration(ConstantBeta(1.0), 0.1)
     logs = WholeLogs(store, None)
     bandits = Bandits(
