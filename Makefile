@@ -161,10 +161,12 @@ $(VENV)/protoc.stamp: requirements/protoc.lock | $(BIN)/uv
 	@$(INSTALL:$(BIN)/python=$(VENV)/protoc/bin/python) --require-hashes -r $<
 	@touch $@
 
-# GENERATE,FOLDER writes the code into a folder.
+# GENERATE,FOLDER writes the code into a folder. Stubs have no comments, which the protos have: both are in the client's package.
+PROTOC = $(VENV)/protoc/bin/python -W ignore -m grpc_tools.protoc
 define GENERATE
-	$(VENV)/protoc/bin/python -W ignore -m grpc_tools.protoc $(INCLUDED) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) \
-		--plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=$(1) protos/topk_bandit/v1/*.proto
+	$(PROTOC) $(INCLUDED) --python_out=$(1) --pyi_out=$(1) --include_imports -o $(VENV)/bare.binpb protos/topk_bandit/v1/*.proto
+	$(PROTOC) --descriptor_set_in=$(VENV)/bare.binpb --grpc_python_out=$(1) --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
+		--mypy_grpc_out=$(1) $(patsubst protos/%,%,$(wildcard protos/topk_bandit/v1/*.proto))
 endef
 
 protos: $(VENV)/protos.stamp $(VENV)/protoc.stamp  ## Generate the code of the wire contract

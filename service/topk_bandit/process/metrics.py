@@ -73,8 +73,9 @@ _RPC_CODES = frozenset(
     }
 )
 _FIRST_CODES = ("OK", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
-"""Codes whose counts are shown before the first call: what goes well, and what alerts watch."""
+"""Codes whose counts are shown before the first call: what goes well, and what alerts watch of our own services."""
 
+_WATCHED = "topk_bandit."
 _UNKNOWN_METHOD = ("unknown", "unknown")
 
 _LONGEST_ID = 64
@@ -354,7 +355,7 @@ class Metrics(Hooks):
         # The calls that ended show that they began: a count of those would be one more series for each method.
         self._started.labels(*_UNKNOWN_METHOD)
         for method in self._methods:
-            for code in _FIRST_CODES:
+            for code in _FIRST_CODES if method[0].startswith(_WATCHED) else _FIRST_CODES[:1]:
                 self._handled.labels(*method, code)
 
     def _series(self, metric: _Metric, *labels: str) -> _Metric:

@@ -6,8 +6,7 @@ from topk_bandit.v1 import bandit_service_pb2 as topk__bandit_dot_v1_dot_bandit_
 
 
 class BanditServiceStub(object):
-    """BanditService makes, changes and inspects bandits and the items that they choose from.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
         """Constructor.
@@ -78,96 +77,76 @@ class BanditServiceStub(object):
 
 
 class BanditServiceServicer(object):
-    """BanditService makes, changes and inspects bandits and the items that they choose from.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def CreateBandit(self, request, context):
-        """CreateBandit makes a bandit. Creating the same one again with the same settings returns it; with other settings it is
-        ALREADY_EXISTS.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBandit(self, request, context):
-        """GetBandit returns a bandit's settings.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBandits(self, request, context):
-        """ListBandits returns a tenant's bandits in the order of their names.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateBandit(self, request, context):
-        """UpdateBandit changes what may change of a bandit. What was learned is kept.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResetBandit(self, request, context):
-        """ResetBandit has a bandit forget all that it learned from rewards, at once and for good. Its items, its settings, its prior
-        and what it knows of features stay, counts go on, and open slates keep their deadlines: a reward that comes later is
-        learned, also of a slate that was shown before. Rewards of before can't be corrected any more. It is safe to send again
-        with the same request_id.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteBandit(self, request, context):
-        """DeleteBandit removes a bandit, its items, its log and all that it learned. It can't be undone.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpsertItems(self, request, context):
-        """UpsertItems adds items, or changes them: each replaces the item of its id, or those parts of it that update_mask names.
-        All of them or none.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetireItems(self, request, context):
-        """RetireItems takes items out for good: from the moment that it returns they are in no slate. All of them or none.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListItems(self, request, context):
-        """ListItems returns a bandit's items in the order of their ids.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportObservations(self, request, context):
-        """ImportObservations teaches a bandit from slates that were shown elsewhere, such as a year of them in a warehouse: up to
-        1,000 rows a call, in the order of their numbers. All rows of a call are taken or none, unless skip_bad_rows is set. It is
-        safe to send again: rows that were taken change nothing, and are answered as before.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetImport(self, request, context):
-        """GetImport returns how far an import is, so that it can be gone on with.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBanditStats(self, request, context):
-        """GetBanditStats returns where a bandit stands: what it has seen, learned and still waits for.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -243,8 +222,7 @@ def add_BanditServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BanditService(object):
-    """BanditService makes, changes and inspects bandits and the items that they choose from.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     @staticmethod
     def CreateBandit(request,

@@ -6,13 +6,7 @@ from topk_bandit.v1 import operator_service_pb2 as topk__bandit_dot_v1_dot_opera
 
 
 class OperatorServiceStub(object):
-    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents and SkipEvent.
-
-    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
-    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
-    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
         """Constructor.
@@ -83,119 +77,76 @@ class OperatorServiceStub(object):
 
 
 class OperatorServiceServicer(object):
-    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents and SkipEvent.
-
-    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
-    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
-    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def ExplainRecommendation(self, request, context):
-        """ExplainRecommendation returns why a slate was what it was: what each of its items and each pair of them added to what
-        was expected of it, how uncertain that was, and which slates came next. The model that decided is folded again from
-        the log if it has learned more since, which can take seconds. With a cold log (`--cold-log-dir`) its files and the store are
-        read as one log. NOT_FOUND if there is no such recommendation; FAILED_PRECONDITION (LOG_TRIMMED) if the log was trimmed, and
-        neither what is left of it nor a file has the slate.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTopSlates(self, request, context):
-        """ListTopSlates returns the slates of available items that a bandit's newest model expects most of, best first. They are
-        found by a search: there may be a better one. FAILED_PRECONDITION (TOO_FEW_ITEMS) if too few items are available.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTenants(self, request, context):
-        """ListTenants returns the tenants that have bandits or studies, in the order of their ids. It needs a key for every tenant.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTenantStats(self, request, context):
-        """GetTenantStats returns what a tenant uses, and what it may use. NOT_FOUND for one that has no bandits.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetServiceStatus(self, request, context):
-        """GetServiceStatus returns how the answering worker and the store are: how long calls took lately, and what keeps the store from
-        keeping what it acknowledges. It needs a key for every tenant.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBanditOverviews(self, request, context):
-        """ListBanditOverviews returns bandits at a glance, of one tenant or, with a key for every tenant, of all of them.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBanditHistory(self, request, context):
-        """GetBanditHistory returns how a bandit did over its life: rounds, rewards, regret, exploration and joins over time.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def VerifyBandit(self, request, context):
-        """VerifyBandit folds a bandit's log again, as far back as log and snapshots go, and compares what it comes to with the
-        answering worker's model. It can take seconds. FAILED_PRECONDITION (LOG_TRIMMED) if no snapshot fits what is left of the log.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportEvents(self, request, context):
-        """ExportEvents returns a page of a bandit's log, with the cursor of the next: at the end of the log it is where later events
-        will be. With a cold log (`--cold-log-dir`) its files and the store are read as one log. FAILED_PRECONDITION (LOG_TRIMMED) if
-        what comes next was trimmed and is in no file, and (LOG_REPLACED) if the bandit was created anew since the cursor was given
-        out.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportState(self, request, context):
-        """ExportState returns a page of what there is of a bandit beside its log, as lines for ImportEvents: its figures, its imports,
-        and of a log that was trimmed the snapshot that it begins after, items and open slates. The first page's first line says at
-        which first_position the log begins: read the events from there on after the last page. FAILED_PRECONDITION (LOG_TRIMMED) or
-        (LOG_REPLACED) if the log was trimmed or created anew meanwhile: begin again.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportEvents(self, request, context):
-        """ImportEvents makes a bandit of lines: those of ExportState, then one for each event,
-        {"position":1,"at_ms":1764000000000,"event":{...}}, then {"end":{"position":9,"lines":10,"digest":"..."}}. Each digest is the
-        16-byte BLAKE2b, in hexadecimal digits, of the digest of all lines before, a newline and the line; of none it is empty. The
-        last line makes the bandit; before it, no other call finds it. The bandit has the same incarnation, log, items and open slates,
-        so that its model is the same to the bit. A part that was taken may be sent again, at any worker.
-        INVALID_ARGUMENT on lines[n] if that one stands for nothing or can't follow, and nothing of the part is taken. ALREADY_EXISTS
-        (BANDIT_ARRIVED) if there is a bandit of this name, and (ARRIVAL_REPLACED) if another import into it has begun.
-        FAILED_PRECONDITION (IMPORT_GAP) if the import goes on with another line. DeleteBandit drops what has arrived.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SkipEvent(self, request, context):
-        """SkipEvent has an event passed over that can't be read or folded, and at which the bandit's learner stands: the log has
-        event_skipped in its place, with the reason, and the learner goes on. Items and settings, which the event could have changed,
-        are told anew at the log's end; a reward that was in it is not learned. What the event was stays in the store. An event that
-        was passed over before stays so. FAILED_PRECONDITION (LEARNER_NOT_STUCK) if the answering worker's learner does not stand
-        before that event, and (EVENT_NOT_SKIPPABLE) for the one that makes the bandit. RESOURCE_EXHAUSTED (SKIP_COUNT) if 256 events
-        of what is left of the log were passed over already.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -271,13 +222,7 @@ def add_OperatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OperatorService(object):
-    """OperatorService tells those who operate the service what it did, and why. Its calls look, and change nothing, but for
-    ImportEvents and SkipEvent.
-
-    Where operators ask for keys, they need the scope operate, and for these two manage, for the tenant that a call names. Calls
-    across tenants need a key for every tenant: one of `*`. Of the calls that can take seconds (ExplainRecommendation, ListTopSlates and
-    VerifyBandit) a worker takes few at once: more are RESOURCE_EXHAUSTED (OPERATOR_CALLS).
-    """
+    """Missing associated documentation comment in .proto file."""
 
     @staticmethod
     def ExplainRecommendation(request,

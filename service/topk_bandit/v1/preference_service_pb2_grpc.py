@@ -7,13 +7,7 @@ from topk_bandit.v1 import preference_service_pb2 as topk__bandit_dot_v1_dot_pre
 
 
 class PreferenceServiceStub(object):
-    """PreferenceService asks people well-chosen questions about items, and learns utilities from the answers.
-
-    A study is `tenants/{tenant}/studies/{study}`. What it asks about is designed once, in the background: the design of
-    a study is the operation `tenants/{tenant}/studies/{study}/operations/design` of google.longrunning.Operations, which
-    is served beside this service. Errors carry the same details as those of RecommenderService; FAILED_PRECONDITION has
-    an ErrorInfo with a reason.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
         """Constructor.
@@ -104,142 +98,100 @@ class PreferenceServiceStub(object):
 
 
 class PreferenceServiceServicer(object):
-    """PreferenceService asks people well-chosen questions about items, and learns utilities from the answers.
-
-    A study is `tenants/{tenant}/studies/{study}`. What it asks about is designed once, in the background: the design of
-    a study is the operation `tenants/{tenant}/studies/{study}/operations/design` of google.longrunning.Operations, which
-    is served beside this service. Errors carry the same details as those of RecommenderService; FAILED_PRECONDITION has
-    an ErrorInfo with a reason.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def CreateStudy(self, request, context):
-        """CreateStudy makes a study and begins to design it. Creating the same one again with the same settings returns the
-        same operation, begun again if the design was cancelled or failed; with other settings it is ALREADY_EXISTS.
-        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStudy(self, request, context):
-        """GetStudy returns a study with its items and queries.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListStudies(self, request, context):
-        """ListStudies returns a tenant's studies in the order of their names, without items and queries.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteStudy(self, request, context):
-        """DeleteStudy removes a study with all its questions and answers. It can't be undone.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def NextQuestions(self, request, context):
-        """NextQuestions returns questions to ask. It is safe to send again with the same request id. Before the design is
-        done it is FAILED_PRECONDITION (DESIGN_UNFINISHED, DESIGN_CANCELLED or DESIGN_FAILED); when the budget is used up,
-        RESOURCE_EXHAUSTED (STUDY_BUDGET).
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SubmitAnswers(self, request, context):
-        """SubmitAnswers takes in answers; each has a result of its own, and one that is refused stops no other. It is safe to
-        send again.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportAnswers(self, request, context):
-        """ImportAnswers teaches a study from answers to questions that it did not ask: up to 1,000 a call, in the order of their
-        numbers, 100,000 in all (else RESOURCE_EXHAUSTED, STUDY_IMPORTED). All rows of a call are taken or none; a bad one is
-        INVALID_ARGUMENT naming its field, such as `rows[3].ranking.item_ids[1]`. It is safe to send again: rows that were taken
-        change nothing. It needs no design, and takes nothing of the budget.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetAnswerImport(self, request, context):
-        """GetAnswerImport returns how far an import of answers is, so that it can be gone on with.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateLink(self, request, context):
-        """CreateLink makes a link with which people answer questions of a study on the service's own page, without a key. Its token
-        is in this answer alone. A study has at most 200 links, revoked ones included (else RESOURCE_EXHAUSTED, STUDY_LINKS).
-        Needs data version 2.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLinks(self, request, context):
-        """ListLinks returns the links of a study, and what came through each.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeLink(self, request, context):
-        """RevokeLink ends a link for good; a revoked one stays as it is.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLinkQuestions(self, request, context):
-        """GetLinkQuestions returns what to ask a person next. It takes a link's token instead of a key, where the service serves
-        links, and changes nothing. A token that is not one of the study's is PERMISSION_DENIED (LINK_UNKNOWN), whether or not
-        there is such a study. FAILED_PRECONDITION: LINK_REVOKED, LINK_EXPIRED, LINK_USED_UP, or as NextQuestions has it before
-        the design is done.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SubmitLinkAnswer(self, request, context):
-        """SubmitLinkAnswer takes in a person's answer to a question of GetLinkQuestions, once however often it is sent. Errors are
-        those of GetLinkQuestions, and of an answer of SubmitAnswers.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPreferences(self, request, context):
-        """GetPreferences returns what the answers tell: for each item its utility, with its standard deviation and rank.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportStudy(self, request, context):
-        """ExportStudy returns a study as lines that ImportStudy takes, in pages, while it is in use. A study that was created anew
-        meanwhile is FAILED_PRECONDITION (STUDY_REPLACED).
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportStudy(self, request, context):
-        """ImportStudy makes a study of the lines of ExportStudy, followed by a line {"end":{"position":P,"lines":N,"digest":D}} that
-        says how many lines there are and what they chain to, as ImportEvents has it. It is the study that it was: with the same
-        questions, answers and design; a design that was not done is begun again. The study is there once the last line has
-        come. If there is one of this name, it is ALREADY_EXISTS (STUDY_ARRIVED). Lines are sent in order, and may be sent again;
-        others than those that come next are FAILED_PRECONDITION (IMPORT_GAP). A line that can't be taken is INVALID_ARGUMENT
-        naming it, such as `lines[3]`.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -335,13 +287,7 @@ def add_PreferenceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PreferenceService(object):
-    """PreferenceService asks people well-chosen questions about items, and learns utilities from the answers.
-
-    A study is `tenants/{tenant}/studies/{study}`. What it asks about is designed once, in the background: the design of
-    a study is the operation `tenants/{tenant}/studies/{study}/operations/design` of google.longrunning.Operations, which
-    is served beside this service. Errors carry the same details as those of RecommenderService; FAILED_PRECONDITION has
-    an ErrorInfo with a reason.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     @staticmethod
     def CreateStudy(request,

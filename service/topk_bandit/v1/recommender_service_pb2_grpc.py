@@ -6,20 +6,7 @@ from topk_bandit.v1 import recommender_service_pb2 as topk__bandit_dot_v1_dot_re
 
 
 class RecommenderServiceStub(object):
-    """RecommenderService gives out slates and takes in their rewards.
-
-    Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
-    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE where waiting helps,
-    QuotaFailure and an ErrorInfo with quota, limit and used for a tenant's quota that is used up, ResourceInfo for NOT_FOUND, and for INTERNAL an
-    ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
-    ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
-    4 MiB that a gRPC client takes by default.
-
-    Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
-    all, and for some of the scopes recommend, reward, manage and operate.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
         """Constructor.
@@ -75,89 +62,58 @@ class RecommenderServiceStub(object):
 
 
 class RecommenderServiceServicer(object):
-    """RecommenderService gives out slates and takes in their rewards.
-
-    Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
-    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE where waiting helps,
-    QuotaFailure and an ErrorInfo with quota, limit and used for a tenant's quota that is used up, ResourceInfo for NOT_FOUND, and for INTERNAL an
-    ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
-    ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
-    4 MiB that a gRPC client takes by default.
-
-    Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
-    all, and for some of the scopes recommend, reward, manage and operate.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     def Recommend(self, request, context):
-        """Recommend returns the ordered slate to show for one context. It is safe to send again with the same request id.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchRecommend(self, request, context):
-        """BatchRecommend returns a slate for each of many contexts of one bandit, such as one for each reader of a mail. Each has an outcome of
-        its own, and one that fails stops no other. It is safe to send again with the same request ids. Each slate counts for quotas as
-        one that Recommend returns.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecommendPage(self, request, context):
-        """RecommendPage returns the slates of several bandits of a tenant for one page, its placements, none with an item that another one
-        shows. Each is recorded by itself and rewarded by itself, or by RewardPage. It is safe to send again with the same page id.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RewardPage(self, request, context):
-        """RewardPage posts one number for all slates of a page. It is safe to send again with the same values.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Activate(self, request, context):
-        """Activate says that a recommended slate was shown, or which was shown instead: needed where the bandit has
-        requires_activation. It is safe to send again.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Reward(self, request, context):
-        """Reward posts the number that a slate earned, or one of several, as the bandit's reward_aggregation has it. It may say what
-        each item of the slate did, too. It is safe to send again with the same values.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def VoidReward(self, request, context):
-        """VoidReward takes a reward back, with its item values: a fraud order, a bot. It is safe to send again. What was not learned yet is never
-        learned. What was is taken out exactly, as if the slate had ended without a reward, while it is kept as a row of its
-        own: until the model is refit, which is after 8 more rewards at the latest in a young bandit, and after a quarter more
-        than it has rows later. After that it is FAILED_PRECONDITION (REWARD_FOLDED). With provisional_after, and before a reward
-        is learned with another reward_aggregation than the first one, it is possible until the reward wait ends.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AmendReward(self, request, context):
-        """AmendReward replaces a reward by another value: a return. It is safe to send again, and exact as long as VoidReward is.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchReward(self, request, context):
-        """BatchReward posts many rewards of one bandit; each has a status of its own, and one that fails stops no other.
-        """
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -218,20 +174,7 @@ def add_RecommenderServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RecommenderService(object):
-    """RecommenderService gives out slates and takes in their rewards.
-
-    Names follow https://google.aip.dev: a bandit is `tenants/{tenant}/bandits/{bandit}`. Every error carries a
-    google.rpc detail: BadRequest naming the field for INVALID_ARGUMENT, ErrorInfo with a reason for ALREADY_EXISTS,
-    FAILED_PRECONDITION, PERMISSION_DENIED and UNAUTHENTICATED, RetryInfo for RESOURCE_EXHAUSTED and UNAVAILABLE where waiting helps,
-    QuotaFailure and an ErrorInfo with quota, limit and used for a tenant's quota that is used up, ResourceInfo for NOT_FOUND, and for INTERNAL an
-    ErrorInfo whose metadata has the reference to quote to the operators. A call that fails has changed nothing. A message of more than
-    8 MiB, unless its operators set another limit, is refused by gRPC itself, as RESOURCE_EXHAUSTED without a detail; but for
-    ImportObservations the limits of the fields allow no message as large. Long pages of items or questions with long ids can have more than the
-    4 MiB that a gRPC client takes by default.
-
-    Where operators ask for keys, each call has the metadata `authorization: Bearer KEY`. A key is for one tenant, or for
-    all, and for some of the scopes recommend, reward, manage and operate.
-    """
+    """Missing associated documentation comment in .proto file."""
 
     @staticmethod
     def Recommend(request,
