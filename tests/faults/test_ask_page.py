@@ -305,6 +305,7 @@ def test_two_tabs_are_one_device(shop: Shop, browser: Chrome) -> None:
         items(browser)[0].click()
         press(browser, "Next")
         await_heading(browser, "Question 2 of 3")
+        assert len(answered(shop, link, 1)) == 1  # a tab that is closed at once may have told nobody
     finally:
         browser.close()
         browser.switch_to.window(first)
@@ -314,6 +315,32 @@ def test_two_tabs_are_one_device(shop: Shop, browser: Chrome) -> None:
         press(browser, "Skip")
     await_heading(browser, "Thank you for your answers!")
     assert [place.number for place, _, _ in answered(shop, link, 3)] == [1, 2, 3]
+    assert errors(browser) == []
+
+
+def test_a_tab_that_is_looked_at_again_asks_what_is_next(shop: Shop, browser: Chrome) -> None:
+    """Although nothing told it of the answer: it came from elsewhere, under the device's name."""
+    link = shop.link("pair")
+    opened(browser, shop, link)
+    status = browser.execute_async_script(
+        """const [name, token, done] = arguments;
+        const key = Object.keys(localStorage).find((one) => one.includes(token.split(".")[0]));
+        const { respondent, questions: [{ questionId }] } = JSON.parse(localStorage.getItem(key));
+        const answer = { questionId, declined: { reason: "DECLINE_REASON_SKIPPED" } };
+        fetch("topk_bandit.v1.PreferenceService/SubmitLinkAnswer", {
+            method: "POST",
+            headers: { "Content-Type": "application/json" },
+            body: JSON.stringify({ study: name, token, respondent, answer }),
+        }).then((response) => done(response.status));""",
+        NAME,
+        link.token,
+    )
+    assert (status, heading(browser)) == (200, "Question 1 of 3")
+    first = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    browser.close()
+    browser.switch_to.window(first)
+    await_heading(browser, "Question 2 of 3")
     assert errors(browser) == []
 
 

@@ -21,6 +21,7 @@ const main = document.getElementById("main");
 let state = load();
 let busy = false;
 let wanted = false; // whether to run once more when the one under way has ended
+let stale = false; // whether to ask what is next, though there are questions: another tab may have answered them
 let pause = 1000;
 let timer = 0;
 let retries = 0;
@@ -111,7 +112,7 @@ async function sync() {
   clearTimeout(timer);
   try {
     while (state.waiting.length) await sendFirst();
-    if (!state.finished && state.questions.length < AHEAD) await getQuestions();
+    if (!state.finished && (stale || state.questions.length < AHEAD)) await getQuestions();
     pause = 1000;
     retries = 0;
   } catch (error) {
@@ -147,6 +148,7 @@ async function sendFirst() {
 
 async function getQuestions() {
   const page = await call("GetLinkQuestions", { respondent: state.respondent, count: AHEAD });
+  stale = false;
   const current = state.questions[0];
   const waits = new Set(state.waiting.map((one) => one.number));
   state.respondent = page.respondent;
@@ -479,7 +481,10 @@ if (token) {
   state.ended = "";
   addEventListener("online", sync);
   addEventListener("storage", ({ key }) => key === KEY && adopt());
-  addEventListener("visibilitychange", () => document.visibilityState === "visible" && sync());
+  addEventListener("visibilitychange", () => {
+    stale = document.visibilityState === "visible";
+    if (stale) sync();
+  });
   addEventListener("hashchange", () => location.reload());
   if (state.questions.length) render();
   sync();
