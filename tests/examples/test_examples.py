@@ -17,6 +17,7 @@ import urllib.request
 from datetime import timedelta
 from itertools import pairwise, permutations
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
@@ -241,8 +242,8 @@ def test_a_shop_ends_at_the_slate_that_earns_most_per_visit(tmp_path: Path, name
             if visit >= 1800:
                 shown_at_last.append(expected_sales(slate))
         assert client.stats(bandit).selection_share == 0.0
-    # With what exploration draws. To a model of buyers alone coffee, cocoa and juice look best.
-    assert sum(shown_at_last) / len(shown_at_last) > 0.9 * best
+    # In most visits: how much exploration draws in the others differs from run to run.
+    assert median(shown_at_last) > 0.9 * best
 
 
 def test_every_example_is_tested_here_short_and_says_how_it_is_run() -> None:
