@@ -20,6 +20,7 @@ __all__ = [
     "LARGEST_STREAM_RATE",
     "MAX_ANSWERS_EACH",
     "MAX_BUDGET",
+    "MAX_LINK_DAYS",
     "MAX_LIST_SIZE",
     "MAX_STUDY_MAGNITUDE",
     "MODELS_OF",
@@ -89,6 +90,8 @@ MAX_LIST_SIZE = 12
 
 
 MAX_ANSWERS_EACH = 100
+MAX_LINK_DAYS = 400
+"""So far ahead a link ends at most."""
 DEFAULT_ANSWERS_EACH = 10
 """How many questions one person is asked by a link."""
 

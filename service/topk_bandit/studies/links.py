@@ -25,7 +25,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
-from topk_bandit.domain.studies import AnswerOutcome, LinkCreated, LinkPage, LinkRevoked
+from topk_bandit.domain.studies import MAX_LINK_DAYS, AnswerOutcome, LinkCreated, LinkPage, LinkRevoked
 from topk_bandit.store.data_versions import check_answer, check_links
 from topk_bandit.store.study_codec import encode_answer
 from topk_bandit.store.study_log import MOST_LINKS, AskStatus, KnownLinks
@@ -47,8 +47,7 @@ __all__ = ["LONGEST_MS", "StudyLinks"]
 
 _T = TypeVar("_T")
 
-LONGEST_MS = 400 * 24 * 3600 * 1000
-"""So far ahead a link ends at most."""
+LONGEST_MS = MAX_LINK_DAYS * 24 * 3600 * 1000
 
 TRIES = 64
 """So often a call is decided anew when others are faster."""
@@ -83,7 +82,7 @@ class StudyLinks:
         check_links(self._store.data_version)
         now = self._clock_ms()
         if not now < settings.expire_ms <= now + LONGEST_MS:
-            raise InvalidArgumentError("link.expire_time", "must be in the future, and within 400 days")
+            raise InvalidArgumentError("link.expire_time", f"must be in the future, and within {MAX_LINK_DAYS} days")
         link_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         event = LinkCreated(link_id, sha256(secret.encode()).hexdigest(), settings)
         return await self._record(name, event), f"{link_id}.{secret}"

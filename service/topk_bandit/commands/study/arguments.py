@@ -13,6 +13,7 @@ from topk_bandit.domain.studies import (
     LARGEST_STREAM_RATE,
     MAX_ANSWERS_EACH,
     MAX_BUDGET,
+    MAX_LINK_DAYS,
     SMALLEST_STREAM_RATE,
     AnswerKind,
     PreferenceModel,
@@ -104,7 +105,7 @@ def _add_link_settings(word: argparse.ArgumentParser) -> None:
         help=f"so many questions one person is asked (default: {DEFAULT_ANSWERS_EACH})",
     )
     word.add_argument(
-        "--days", type=whole(1, 400), default=30, metavar="DAYS", help="when it ends (default: in 30 days)"
+        "--days", type=whole(1, MAX_LINK_DAYS), default=30, metavar="DAYS", help="when it ends (default: in 30 days)"
     )
     word.add_argument("--title", default="", metavar="TEXT", help="the page's heading")
     word.add_argument("--thanks", default="", metavar="TEXT", help="what is read at the end")
