@@ -36,33 +36,44 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.evaluation.weights import Weights
 
-__all__ = ["describe", "describe_challengers"]
+__all__ = ["describe"]
 
 _WIDTH = 20
 
 
 def describe(
-    logged: LoggedSlates, asked: Sequence[AskedPolicy], asked_under_rules: Sequence[AskedPolicy] = ()
+    logged: LoggedSlates,
+    asked: Sequence[AskedPolicy],
+    asked_under_rules: Sequence[AskedPolicy] = (),
+    challengers: Sequence[AskedPolicy] = (),
 ) -> Iterator[str]:
     """Yield the lines of the tables: what was shown, slates drawn uniformly, and the policies that were asked about.
 
-    Requests whose slates were drawn among those that rules allow have tables of their own.
+    Requests whose slates were drawn among those that rules allow have tables of their own. The last table compares
+    `challengers`, which are among the policies asked about, too.
     """
     yield from _counts(logged)
     yield from (f"warning: {flaw}" for flaw in logged.flaws)
-    if len(logged.log):
-        yield from _tables(logged, asked)
+    model = _try_to_learn(logged.log, logged.otherwise) if len(logged.log) else None
+    if model is not None:
+        yield from _tables(logged, asked, model)
     if logged.ruled is not None:
         yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
+    if model is not None:
+        yield from _describe_challengers(logged, challengers, model)
 
 
-def describe_challengers(logged: LoggedSlates, challengers: Sequence[AskedPolicy]) -> Iterator[str]:
+def _describe_challengers(
+    logged: LoggedSlates, challengers: Sequence[AskedPolicy], of_all: RewardModel | InvalidArgumentError
+) -> Iterator[str]:
     """Yield the lines of a table that compares policies, best first, and which of them is the best one."""
     could = np.logical_and.reduce([one.could for one in challengers]) if challengers else np.zeros(0, dtype=bool)
     if not could.any():
         return
-    log = logged.log if could.all() else logged.log.part(could)
-    model = _try_to_learn(log, logged.otherwise if could.all() else None)
+    log, model = logged.log, of_all
+    if not could.all():
+        log = logged.log.part(could)
+        model = _try_to_learn(log, None)
     if isinstance(model, InvalidArgumentError):
         return
     shown = on_policy(log)
@@ -74,10 +85,11 @@ def describe_challengers(logged: LoggedSlates, challengers: Sequence[AskedPolicy
     yield f"  {best_of(shown, found)}"
 
 
-def _tables(logged: LoggedSlates, asked: Sequence[AskedPolicy]) -> Iterator[str]:
+def _tables(
+    logged: LoggedSlates, asked: Sequence[AskedPolicy], model: RewardModel | InvalidArgumentError
+) -> Iterator[str]:
     log, outcomes = logged.log, logged.outcomes
     yield from ("", "the slates that were shown", _row("mean reward", on_policy(log)))
-    model = _try_to_learn(log, logged.otherwise)
     yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model, outcomes))
     for policy in (one for one in asked if one.could.any()):
         part = log if policy.could.all() else log.part(policy.could)
