@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,7 @@ def _write_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+@cache  # a program that runs many commands, as the tests do, would spend most of its time here
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="topk-bandit", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
