@@ -15,28 +15,33 @@ from topk_bandit.process.exemplars import FILE_BYTES, ExemplarFile, read_exempla
 from topk_bandit.process.fleet_metrics import Fleet, render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PREPARE = (
-    "from dataclasses import replace",
+    "from topk_bandit.domain.bandits import Recommendation",
     "from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds",
-    "from tests.process.test_metrics import SLATE",
     f"call = lambda sampled: CURRENT_CALL.set(Call('r', SpanIds('{TRACE}', '0' * 15 + '1', sampled)))",
-    "slate = lambda one: metrics.recommended(replace(SLATE, recommendation_id=one))",
+    "shown = (('a', 'b'), 0.5, 1.0, 0.1, 2.0, 0.5, False, 3, 2)",
+    "slate = lambda one: metrics.recommended(Recommendation(one, *shown))",
     "handled = lambda seconds: metrics.rpc_handled('service', 'Method', 'OK', seconds)",
 )
 LATENCY, DELAY = "grpc_server_handling_seconds_bucket", "topk_bandit_reward_delay_seconds_bucket"
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> Iterator[list[Worker]]:
-    both = [Worker(tmp_path, number) for number in range(2)]
-    for worker in both:
-        worker.run(*PREPARE)
-    yield both
-    for worker in both:
+def begin(tmp_path: Path) -> Iterator[Callable[[int], Worker]]:
+    """Begins a worker with a number."""
+    begun = []
+
+    def begin(number: int) -> Worker:
+        begun.append(Worker(tmp_path, number))
+        begun[-1].run(*PREPARE)
+        return begun[-1]
+
+    yield begin
+    for worker in begun:
         worker.kill()
 
 
@@ -47,10 +52,11 @@ def shown(folder: Path, name: str) -> dict[str, Exemplar]:
     return {one.labels["le"]: one.exemplar for one in everything if one.name == name and one.exemplar is not None}
 
 
-def test_a_bucket_has_the_newest_call_of_any_worker(workers: list[Worker], tmp_path: Path) -> None:
-    for worker, slate in ((0, "a"), (1, "b")):
-        workers[worker].run("_ = call(True)", f"slate('{slate}')", "handled(0.004)")
-    workers[0].run("_ = call(False)", "slate('c')", "handled(0.2)")
+def test_a_bucket_has_the_newest_call_of_any_worker(begin: Callable[[int], Worker], tmp_path: Path) -> None:
+    first, second = begin(0), begin(1)
+    for worker, slate in ((first, "a"), (second, "b")):
+        worker.run("_ = call(True)", f"slate('{slate}')", "handled(0.004)")
+    first.run("_ = call(False)", "slate('c')", "handled(0.2)")
     assert {bound: one.labels for bound, one in shown(tmp_path, LATENCY).items()} == {
         "0.005": {"recommendation_id": "b", "trace_id": TRACE},
         "0.25": {"recommendation_id": "c"},
@@ -58,29 +64,33 @@ def test_a_bucket_has_the_newest_call_of_any_worker(workers: list[Worker], tmp_p
     assert shown(tmp_path, LATENCY)["0.005"].value == 0.004
 
 
-def test_a_killed_worker_keeps_its_exemplars_and_the_next_goes_on(workers: list[Worker], tmp_path: Path) -> None:
-    workers[0].run("metrics.learned('a', 1.0, 3.0)", "metrics.learned('b', 1.0, 30.0)")
-    workers[0].process.send_signal(signal.SIGKILL)
-    workers[0].process.wait()
+def test_a_killed_worker_keeps_its_exemplars_and_the_next_goes_on(
+    begin: Callable[[int], Worker], tmp_path: Path
+) -> None:
+    killed = begin(0)
+    killed.run("metrics.learned('a', 1.0, 3.0)", "metrics.learned('b', 1.0, 30.0)")
+    killed.process.send_signal(signal.SIGKILL)
+    killed.process.wait()
     assert {bound: one.labels["recommendation_id"] for bound, one in shown(tmp_path, DELAY).items()} == {
         "5.0": "a",
         "60.0": "b",
     }
-    successor = Worker(tmp_path, 0)
-    successor.run("metrics.learned('c', 1.0, 31.0)")
-    successor.kill()
+    begin(0).run("metrics.learned('c', 1.0, 31.0)")
     assert shown(tmp_path, DELAY)["60.0"].labels == {"recommendation_id": "c"}
 
 
-def test_calls_without_a_slate_and_ids_that_are_too_long_have_none(workers: list[Worker], tmp_path: Path) -> None:
-    workers[0].run("handled(0.004)", "_ = call(True)", "handled(0.004)", "slate('')", "handled(0.004)")
-    workers[0].run("metrics.learned('x' * 65, 1.0, 3.0)", "metrics.learned('', 1.0, 3.0)")
+def test_calls_without_a_slate_and_ids_that_are_too_long_have_none(
+    begin: Callable[[int], Worker], tmp_path: Path
+) -> None:
+    worker = begin(0)
+    worker.run("handled(0.004)", "_ = call(True)", "handled(0.004)", "slate('')", "handled(0.004)")
+    worker.run("metrics.learned('x' * 65, 1.0, 3.0)", "metrics.learned('', 1.0, 3.0)")
     assert shown(tmp_path, LATENCY) == shown(tmp_path, DELAY) == {}
     assert samples(tmp_path)["topk_bandit_reward_delay_seconds_count"] == 2
 
 
-def test_both_formats_show_the_same_numbers(workers: list[Worker], tmp_path: Path) -> None:
-    workers[0].run("_ = call(True)", "slate('a')", "handled(0.004)", "metrics.rewarded('accepted', 2.0)")
+def test_both_formats_show_the_same_numbers(begin: Callable[[int], Worker], tmp_path: Path) -> None:
+    begin(0).run("_ = call(True)", "slate('a')", "handled(0.004)", "metrics.rewarded('accepted', 2.0)")
     plain = [line for line in rendered(tmp_path).decode().splitlines() if not line.startswith("#")]
     text = render(tmp_path, lambda: Fleet(workers=2, ready=2), generate_latest).decode()
     open_metrics = [line.partition(" # ")[0] for line in text.splitlines() if not line.startswith("#")]

@@ -27,7 +27,8 @@ from topk_bandit.rpc.interceptors import (
 )
 from topk_bandit.rpc.peers import ALONE
 from topk_bandit.rpc.servicers import FEEDBACK_METHODS
-from topk_bandit.rpc.services import DESCRIPTORS, UnheardCalls
+from topk_bandit.rpc.services import DESCRIPTORS
+from topk_bandit.rpc.unheard_calls import UnheardCalls
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 

@@ -37,7 +37,8 @@ from topk_bandit.rpc.failures import Failure, FailureReporter
 from topk_bandit.rpc.peer_frames import Answer, Asked
 from topk_bandit.rpc.peer_server import PeerServer
 from topk_bandit.rpc.peers import ALONE, METHODS, MOST_AT_ONCE, PeerRefusedError, Peers, rank_workers
-from topk_bandit.rpc.services import Services, UnheardCalls
+from topk_bandit.rpc.services import Services
+from topk_bandit.rpc.unheard_calls import UnheardCalls
 from topk_bandit.v1 import operator_service_pb2 as operator_pb
 from topk_bandit.v1 import recommender_service_pb2 as pb
 

@@ -23,7 +23,7 @@ from topk_bandit.process.bandit_gauges import BanditGauges
 from topk_bandit.process.latencies import RecentLatencies
 from topk_bandit.process.metrics_folder import share_metrics
 from topk_bandit.process.tenant_usage import TenantUsage
-from topk_bandit.rpc.services import UnheardCalls
+from topk_bandit.rpc.unheard_calls import UnheardCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -38,7 +38,7 @@ from opentelemetry.trace import (
 from topk_bandit.domain.calls import CURRENT_CALL, SpanIds
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.metrics import Metrics
-from topk_bandit.rpc.services import UnheardCalls
+from topk_bandit.rpc.unheard_calls import UnheardCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from topk_bandit.rpc.peers import Peers
     from topk_bandit.studies.administration import Studies
 
-__all__ = ["DESCRIPTORS", "Services", "UnheardCalls"]
+__all__ = ["DESCRIPTORS", "Services"]
 
 DESCRIPTORS = tuple(
     service
@@ -138,22 +138,6 @@ class Services:
         self.add_to(collected)
         paths = [f"/{service.full_name}/{method.name}" for service in DESCRIPTORS for method in service.methods]
         return {path: collected.find(path) for path in paths}
-
-
-class UnheardCalls:
-    """Hooks of calls that nobody counts: another worker has counted them."""
-
-    def rpc_started(self, service: str, method: str) -> None:
-        """See `RpcHooks.rpc_started`."""
-
-    def rpc_handled(self, service: str, method: str, code: str, seconds: float) -> None:
-        """See `RpcHooks.rpc_handled`."""
-
-    def quota_refused(self, quota: str, tenant: str) -> None:
-        """See `RpcHooks.quota_refused`."""
-
-    def rpc_done(self, queue_seconds: float, encode_seconds: float) -> None:
-        """See `RpcHooks.rpc_done`."""
 
 
 class _Details(NamedTuple):

@@ -38,7 +38,8 @@ from topk_bandit.process.settings import Settings
 from topk_bandit.rpc.access import Access
 from topk_bandit.rpc.call_context import CallContext
 from topk_bandit.rpc.call_ids import call_of
-from topk_bandit.rpc.services import Services, UnheardCalls
+from topk_bandit.rpc.services import Services
+from topk_bandit.rpc.unheard_calls import UnheardCalls
 from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.whole_logs import WholeLogs
