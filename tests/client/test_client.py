@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.rpc import code_pb2
-from tests.client.conftest import ONCE
+from tests.client.conftest import ONCE, Blocking
 from tests.rpc.certificates import certify
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import bearer, ring, shown
@@ -424,6 +424,7 @@ def test_items_are_listed_over_pages(
     assert server.shop.calls.count("list_items") == 3
 
 
+@pytest.mark.parametrize(("make", "target"), [(Client, "grpc"), (Blocking, "http")], indirect=True)
 def test_the_largest_page_arrives(server: RunningServer, client: EitherClient) -> None:
     client.create_bandit("home", slate_size=1, item_capacity=10_000)
     names = [f"{number:05}" + "\U0001f600" * 123 for number in range(10_000)]

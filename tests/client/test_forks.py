@@ -52,7 +52,7 @@ def ask(own, count):
 
 client = Client(target, tenant="acme", **options)
 ask(items, 3)
-wait(*(fork(ask, items[10 * number : 10 * number + 10], 40) for number in range(4)))
+wait(*(fork(ask, items[10 * number : 10 * number + 10], 15) for number in range(4)))
 ask(items, 3)
 client.close()
 """
@@ -75,7 +75,7 @@ ask()  # what is imported at the first call is imported: no fork may come in bet
 threads = [threading.Thread(target=go_on, daemon=True) for _ in range(2)]
 for thread in threads:
     thread.start()
-for _ in range(20):
+for _ in range(10):
     wait(fork(ask))
 ended.set()
 for thread in threads:
@@ -290,7 +290,9 @@ def waiting(folder: Path) -> list[str]:
         return [slate for (slate,) in file.execute("SELECT recommendation_id FROM calls ORDER BY number")]
 
 
-@pytest.mark.parametrize("options", [{}, {"hedge_after": 0.01}], ids=["plain", "hedged"])
+@pytest.mark.parametrize(
+    ("target", "options"), [("grpc", {"hedge_after": 0.01}), ("http", {})], ids=["hedged", "plain"], indirect=["target"]
+)
 def test_forked_processes_get_slates_of_their_own(
     shop: RunningServer, target: str, folder: Path, options: dict[str, float]
 ) -> None:
@@ -298,11 +300,8 @@ def test_forked_processes_get_slates_of_their_own(
     run(SLATES, target, folder, **options)
 
 
-@pytest.mark.parametrize("options", [{}, {"hedge_after": 0.01}], ids=["plain", "hedged"])
-def test_over_http_other_threads_may_be_calling_meanwhile(
-    shop: RunningServer, folder: Path, options: dict[str, float]
-) -> None:
-    run(WHILE_OTHERS_CALL, shop.open_http(), folder, **options)
+def test_over_http_other_threads_may_be_calling_meanwhile(shop: RunningServer, folder: Path) -> None:
+    run(WHILE_OTHERS_CALL, shop.open_http(), folder, hedge_after=0.01)
 
 
 @pytest.mark.parametrize("program", [CLOSED, HELD], ids=["closed", "locks held"])

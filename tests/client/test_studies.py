@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
 import pytest
-from tests.rpc.studies import FEATURES, study_server, utilities
+from tests.client.conftest import Blocking
+from tests.rpc.studies import FEATURES, HeldExecutor, study_server, utilities
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import (
     AlreadyExists,
@@ -50,24 +53,24 @@ ITEMS = {f"i{number}": row.tolist() for number, row in enumerate(FEATURES)}
 
 
 @pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with study_server() as running:
-        yield running
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    with ExitStack() as stack:
+        # What computes designs, if a test has its own.
+        designs = stack.enter_context(request.param(1)) if hasattr(request, "param") else None
+        yield stack.enter_context(study_server(designs=designs))
+
+
+@pytest.fixture(params=[(Client, "grpc"), (Blocking, "http")], ids=["Client-grpc", "AsyncClient-http"])
+def client(request: pytest.FixtureRequest, server: RunningServer) -> Iterator[EitherClient]:
+    """Each client, and each way to call: test_client.py has each client by each way."""
+    kind, way = request.param
+    with kind(server.target if way == "grpc" else server.open_http(), tenant="acme", timeout=PATIENCE) as made:
+        yield made
 
 
 def created(client: EitherClient, **how: Any) -> None:  # noqa: ANN401
     settings = {"answer_kind": AnswerKind.RANKING, "list_size": 3, "budget": 30, **how}
     client.create_study("taste", ITEMS, **settings)
-
-
-def begun(client: EitherClient) -> None:
-    """Begin a design that takes some ten seconds."""
-    rows = np.random.default_rng(0).normal(size=(2000, 64))
-    client.create_study("slow", dict(enumerate_ids(rows)), answer_kind=AnswerKind.RANKING, list_size=10, budget=5)
-
-
-def enumerate_ids(rows: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    return [(str(number), row) for number, row in enumerate(rows)]
 
 
 def ranked(questions: Questions) -> dict[str, tuple[str, ...]]:
@@ -159,18 +162,19 @@ def test_many_answers_go_in_several_calls(client: EitherClient) -> None:
     assert reasons == {"ANSWER_EXISTS"}
 
 
+@pytest.mark.parametrize("server", [HeldExecutor], indirect=True)
 def test_a_design_that_is_not_there(client: EitherClient) -> None:
-    begun(client)
+    created(client)
     with pytest.raises(FailedPrecondition) as early:
-        client.next_questions("slow")
+        client.next_questions("taste")
     assert early.value.reason == "DESIGN_UNFINISHED"
     with pytest.raises(DeadlineExceeded):
-        client.wait_for_design("slow", timeout=0.2)
-    client.cancel_design("slow")
+        client.wait_for_design("taste", timeout=0.2)
+    client.cancel_design("taste")
     with pytest.raises(Cancelled):
-        client.wait_for_design("slow")
-    design = client.design("slow")
-    assert (design.study, design.attempt, design.done, design.result) == ("slow", 1, True, None)
+        client.wait_for_design("taste")
+    design = client.design("taste")
+    assert (design.study, design.attempt, design.done, design.result) == ("taste", 1, True, None)
     assert isinstance(design.error, Cancelled)
 
 
