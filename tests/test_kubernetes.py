@@ -21,7 +21,7 @@ OVERLAYS = ("single", "replicated", "cluster")
 BALANCER = "envoy"
 SHARING = OVERLAYS[1:]
 """Those whose pods share a store."""
-VERSIONS = ("1.29.1", "1.34.1", "1.37.0")
+VERSIONS = ("1.29.1", "1.37.0")
 SECRETS = "/run/secrets"
 EXPOSURE = 25
 """In tenths, as systemd counts it: 0 to 10 times ten."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import grimp
 
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 PACKAGE = PROJECT.parent / "service" / "topk_bandit"
@@ -37,16 +38,12 @@ def rows_of_the_table() -> dict[str, set[str]]:
     return {room: set(re.findall(r"`(\w+)`", imported)) for room, imported in rows}
 
 
-def imports_of(room: str) -> set[str]:
-    """Return the rooms that a room's modules import, also those that only types need."""
-    nodes = [node for path in (PACKAGE / room).rglob("*.py") for node in ast.walk(ast.parse(path.read_bytes()))]
-    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    named = [
-        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
-    ]
-    paths = [name.split(".") for name in (*plain, *named)]
-    return {path[1] for path in paths if path[0] == "topk_bandit" and len(path) > 1} & set(ROOMS) - {room}
-
-
 def test_the_table_names_the_rooms_that_a_room_imports() -> None:
+    graph = grimp.build_graph("topk_bandit", cache_dir=None)  # with what only types need
+
+    def imports_of(room: str) -> set[str]:
+        modules = {f"topk_bandit.{room}", *graph.find_descendants(f"topk_bandit.{room}")}
+        imported = {one for module in modules for one in graph.find_modules_directly_imported_by(module)}
+        return {one.split(".")[1] for one in imported - {"topk_bandit"}} & set(ROOMS) - {room}
+
     assert rows_of_the_table() == {room: imports_of(room) for room in ROOMS}

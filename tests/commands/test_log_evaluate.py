@@ -533,9 +533,9 @@ def asked_ids(count: int) -> list[str]:
     return [one.recommendation_id for one in read_slates(traded().dump).requests[:count]]
 
 
-def written_log(folder: Path) -> str:
+def written_log(folder: Path, dump: Dump) -> str:
     file = folder / "log.jsonl"
-    file.write_text("".join(f"{line}\n" for line in lines(traded().dump)), encoding="utf-8")
+    file.write_text("".join(f"{line}\n" for line in lines(dump)), encoding="utf-8")
     return str(file)
 
 
@@ -560,7 +560,10 @@ def test_a_file_and_a_function_are_policies_like_slates(
     (tmp_path / "ranking_of_a_test.py").write_text(module, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     flags = [f"--slate={','.join(FIXED)}", f"--slates={table}", f"--slates={objects}"]
-    assert main(["log", "evaluate", written_log(tmp_path), *flags, "--function=ranking_of_a_test:choose"]) == 0
+    assert (
+        main(["log", "evaluate", written_log(tmp_path, traded().dump), *flags, "--function=ranking_of_a_test:choose"])
+        == 0
+    )
     _, _, *blocks = values(capsys.readouterr().out).items()
     assert [title.partition(",")[0] for title, _ in blocks[1:]] == [
         "slates of slates.csv", "slates of slates.jsonl", "slates of ranking_of_a_test:choose",
@@ -593,12 +596,12 @@ def test_a_file_and_a_function_are_policies_like_slates(
 def test_files_of_slates_that_are_wrong_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
 ) -> None:
-    whole = read_slates(traded().dump)
+    whole = read_slates(short_log())
     both = whole.log.policy.eligible[:, [whole.asked.item_ids.index(one) for one in "ab"]].all(axis=1)
     known = whole.asked.requests[int(np.flatnonzero(both)[0])].recommendation_id
     table = tmp_path / "slates.csv"
     table.write_text(text.replace("ID", known), encoding="utf-8")
-    assert main(["log", "evaluate", written_log(tmp_path), f"--slates={table}"]) == 1
+    assert main(["log", "evaluate", written_log(tmp_path, short_log()), f"--slates={table}"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert problem.replace("ID", known) in captured.err
@@ -617,7 +620,7 @@ def test_files_of_slates_that_are_wrong_are_refused(
 def test_functions_that_return_no_slates_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, problem: str
 ) -> None:
-    assert main(["log", "evaluate", written_log(tmp_path), f"--function={name}"]) == 1
+    assert main(["log", "evaluate", written_log(tmp_path, short_log()), f"--function={name}"]) == 1
     assert problem in capsys.readouterr().err
 
 
@@ -739,7 +742,7 @@ def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
         async with running_worker(store) as worker:
             shop, archive = Ruled(worker, np.random.default_rng(3)), Archive(store)
             await shop.open()
-            for number in range(400):
+            for number in range(240):
                 await shop.serve(number)
                 await archive.look()
             dump = await dumped(store)
