@@ -202,11 +202,11 @@ def test_context_and_features_exclude_each_other() -> None:
     over_the_wire(scenario)
 
 
-def test_a_map_of_a_hundred_thousand_entries_is_refused() -> None:
+def test_a_map_of_twenty_thousand_entries_is_refused() -> None:
     async def scenario(client: AsyncClient, _: Store) -> None:
         await shop(client)
         with pytest.raises(InvalidArgument) as refused:
-            await client.recommend("home", features={f"f{n}": 1.0 for n in range(10**5)})
+            await client.recommend("home", features={f"f{n}": 1.0 for n in range(20_000)})
         assert refused.value.field == "features"
 
     over_the_wire(scenario)

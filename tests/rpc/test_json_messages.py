@@ -270,7 +270,7 @@ def objects(descriptor: Descriptor, *, odd: bool) -> st.SearchStrategy[Any]:
 def test_what_is_parsed_and_refused_is_what_the_library_parses_and_refuses(method: MethodDescriptor) -> None:
     ours, librarys = handler_of(method).request_deserializer, library_of(method)
 
-    @settings(max_examples=examples(20))
+    @settings(max_examples=examples(12))
     @given(content=objects(method.input_type, odd=False) | objects(method.input_type, odd=True) | st.sampled_from(ODD))
     def check(content: object) -> None:
         payload = json.dumps(content).encode()
@@ -304,7 +304,7 @@ def test_each_odd_value_of_each_field_is_taken_and_refused_as_the_library_has_it
 def test_common_requests_are_not_left_to_the_library(method: MethodDescriptor) -> None:
     parse = parser_of(method.input_type)
 
-    @settings(max_examples=examples(20))
+    @settings(max_examples=examples(12))
     @given(content=objects(method.input_type, odd=False))
     def check(content: object) -> None:
         parse(values_in(json.dumps(content).encode()))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long_forms import examples
 from tests.rpc.test_json_messages import METHODS, REQUESTS, objects, types_within
 
 from topk_bandit.domain.errors import InvalidArgumentError
@@ -65,6 +66,7 @@ def _value(field: Any) -> Any:  # noqa: ANN401, descriptors and whatever JSON ho
 def test_a_full_request_is_not_too_large_whatever_its_texts_are(method: MethodDescriptor) -> None:
     check_size(json.dumps(fullest(method.input_type)).encode(), method.input_type)
 
+    @settings(max_examples=examples(10))
     @given(content=objects(method.input_type, odd=False))
     def check(content: object) -> None:
         check_size(json.dumps(content).encode(), method.input_type)

@@ -103,7 +103,7 @@ def test_no_item_is_on_a_page_twice(stores: Stores) -> None:
     async def scenario() -> None:
         async with opened(stores) as client:
             seen = set()
-            for number in range(40):
+            for number in range(20):
                 page = await client.recommend_page(PLACEMENTS, page_id=f"page-{number}")
                 shown = list(itertools.chain.from_iterable(slate.items for slate in slates_of(page)))
                 assert len(set(shown)) == len(shown) == 9
@@ -111,8 +111,8 @@ def test_no_item_is_on_a_page_twice(stores: Stores) -> None:
                 assert await client.recommend_page(PLACEMENTS, page_id=f"page-{number}") == page
                 for place, slate in enumerate(slates_of(page)):
                     await client.reward(BANDITS[place], slate.id, float(place))
-            assert len(seen) > 20
-            assert [(await client.stats(name)).observation_count for name in BANDITS] == [40, 40, 40]
+            assert len(seen) > 10
+            assert [(await client.stats(name)).observation_count for name in BANDITS] == [20, 20, 20]
 
     asyncio.run(scenario())
 

@@ -180,7 +180,7 @@ def test_forgetting_is_no_more_work_the_more_there_is_to_forget(valkey: RunningS
 
     took: list[Counter[str]] = []
     left: list[int] = []
-    for many in (50, 1000):
+    for many in (50, 400):
         scenario_of(RedisStores(valkey.unix_url, record_retention_ms=150, clock=StoreClock()), many, took, left)
     assert took[0] == took[1] == Counter(evalsha=2, hmget=2, hset=2, unlink=1)
     assert max(left) < 1000
@@ -191,7 +191,7 @@ def test_a_write_never_takes_more_than_a_few_buckets(valkey: RunningServer) -> N
 
     async def scenario(store: Store) -> None:
         await store.create_bandit(NAME, SETTINGS, incarnation="first", quota=1)
-        await close(store, range(2000))
+        await close(store, range(1000))
         with valkey.client() as client:
             buckets = client.hgetall(KeySpace(stores.prefix).bandit(NAME).closed[0])
         assert {int(number) for number in buckets} == set(range(len(buckets)))

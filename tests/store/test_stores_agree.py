@@ -298,5 +298,5 @@ def test_stores_agree(valkey: RunningServer) -> None:
         url = valkey.unix_url
 
     run_state_machine_as_test(
-        Machine, settings=how(max_examples=examples(60), stateful_step_count=60, deadline=None, derandomize=True)
+        Machine, settings=how(max_examples=examples(36), stateful_step_count=60, deadline=None, derandomize=True)
     )
