@@ -23,7 +23,7 @@ settings.load_profile("repeatable")
 SLOW = [Path(__file__).parent / name for name in ("faults", "lab")]
 """Folders whose tests run whole services and wait for them, or are of the laboratory, on which no service depends."""
 
-QUICK = {"test_bad_answers", "test_bad_calls", "test_cluster", "test_crash", "test_duplicates", "test_storefront"}
+QUICK = {"test_bad_answers", "test_bad_calls", "test_cluster", "test_crash", "test_duplicates"}
 """Their modules that tell most in the least time."""
 
 

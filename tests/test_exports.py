@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import pkgutil
 from collections import Counter
-from pathlib import Path
 from types import ModuleType
 
 import topk_bandit
@@ -17,22 +15,6 @@ MODULES = sorted(
     if not found.name.startswith("topk_bandit.v1") and not found.name.endswith("__main__")
 )
 PUBLIC = [name for name in MODULES if not any(part.startswith("_") for part in name.split("."))]
-
-
-def defined(module: ModuleType) -> set[str]:
-    """Return the public names that a module's own source binds at its top, without what it imports."""
-    assert module.__file__ is not None
-    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    names = set()
-    for node in tree.body:
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                names.add(name)
-            case ast.Assign(targets=targets):
-                names |= {target.id for target in targets if isinstance(target, ast.Name)}
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names.add(name)
-    return {name for name in names if not name.startswith("_")}
 
 
 def exports(module: ModuleType) -> list[str]:
@@ -58,12 +40,9 @@ def test_every_class_and_function_is_exported_or_private() -> None:
 
 
 def made_in(module: ModuleType) -> set[str]:
-    """Return the classes and functions that a module defines."""
-    return {one for one in defined(module) if callable(getattr(module, one)) and _is_made_in(module, one)}
-
-
-def _is_made_in(module: ModuleType, name: str) -> bool:
-    return getattr(getattr(module, name), "__module__", None) == module.__name__
+    """Return the public classes and functions that a module defines."""
+    public = {name: one for name, one in vars(module).items() if not name.startswith("_") and callable(one)}
+    return {name for name, one in public.items() if getattr(one, "__module__", None) == module.__name__}
 
 
 def test_the_client_shows_nothing_but_its_exports() -> None:

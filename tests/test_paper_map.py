@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
 from pathlib import Path
@@ -44,8 +43,8 @@ def test_a_name_is_defined_in_the_module_that_is_linked() -> None:
 def is_there(name: str, link: str) -> bool:
     """Tell whether a test is in the linked file."""
     file, _, function = name.partition("::")
-    tree = ast.parse(target(link).read_text(encoding="utf-8"))
-    return file == target(link).name and function in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    text = target(link).read_text(encoding="utf-8")
+    return file == target(link).name and re.search(rf"^def {function}\(", text, flags=re.MULTILINE) is not None
 
 
 def test_a_test_is_in_the_file_that_is_linked() -> None:

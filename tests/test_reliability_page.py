@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -17,8 +16,7 @@ def functions_of(path: str) -> set[str]:
     """Return the names of a file's functions, and "" for the file itself; none of a file that is not there."""
     if not (ROOT / path).is_file():
         return set()
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return {"", *(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))}
+    return {"", *re.findall(r"^ *def (\w+)\(", (ROOT / path).read_text(encoding="utf-8"), flags=re.MULTILINE)}
 
 
 def test_the_tests_that_are_named_are_there() -> None:

@@ -304,7 +304,12 @@ def test_over_http_other_threads_may_be_calling_meanwhile(shop: RunningServer, f
     run(WHILE_OTHERS_CALL, shop.open_http(), folder, hedge_after=0.01)
 
 
-@pytest.mark.parametrize("program", [CLOSED, HELD], ids=["closed", "locks held"])
+@pytest.mark.parametrize(
+    ("program", "target"),
+    [(CLOSED, "grpc"), (CLOSED, "http"), (HELD, "grpc")],
+    ids=["closed, grpc", "closed, http", "locks held"],
+    indirect=["target"],
+)
 def test_a_client_is_what_it_was_but_for_its_connections(
     shop: RunningServer, target: str, folder: Path, program: str
 ) -> None:

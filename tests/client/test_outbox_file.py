@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.client.outbox_writers import LEASE, Clock, add, write_many
 from tests.long_forms import examples
 
 from topk_bandit.client import ResourceExhausted, Unavailable
@@ -23,16 +24,6 @@ from topk_bandit.client.outbox_file import KeptActivation, KeptCall, KeptReward,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-LEASE = 10.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @contextmanager
@@ -43,10 +34,6 @@ def opened(path: Path, clock: Clock, *, count: int = 1, max_waiting: int = 100) 
     finally:
         for file in files:
             file.close()
-
-
-def add(file: OutboxFile, recommendation_id: str, *, bandit: str = "home") -> None:
-    file.add_reward(bandit, recommendation_id, 1.0, reward_id="", final=False)
 
 
 def taken(file: OutboxFile, limit: int = 100) -> list[str]:
@@ -302,15 +289,6 @@ def write(file: OutboxFile, kind: str, name: str) -> None:
         add(file, name)
     else:
         file.add_activation("home", name, [])
-
-
-def write_many(path: Path, name: str, start: multiprocessing.synchronize.Barrier) -> None:
-    start.wait()
-    file = OutboxFile(path, tenant="acme", max_waiting=10**6, lease=LEASE, now=Clock())
-    for number in range(20):
-        add(file, f"{name}-{number}")
-        file.remove(file.take(3)[:1])
-    file.close()
 
 
 def test_processes_that_open_one_new_file_at_once_share_it(path: Path, clock: Clock) -> None:

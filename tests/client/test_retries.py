@@ -247,7 +247,7 @@ def test_no_restart_is_seen_by_calls_with_time_left() -> None:
         failures = [pool.submit(call_until, ended, address) for _ in range(CALLERS)]
         for _ in range(RESTARTS):
             with serving(shop, address=address):
-                time.sleep(0.5)
+                time.sleep(0.25)
         with serving(shop, address=address):
             ended.set()
             assert [failure.result() for failure in failures] == [[]] * CALLERS

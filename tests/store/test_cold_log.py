@@ -34,10 +34,11 @@ from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.operators import EventText
 from topk_bandit.store.cold_log import ColdLog
 
-folder, stage, first, last, size = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
-if stage:
+first, last, size = map(int, sys.argv[1:4])
+
+def die_at(stage):
     usual, calls = {"fsync": os.fsync, "rename": Path.rename}, []
-    def die_at(name):
+    def counted(name):
         def call(*arguments):
             calls.append(name)
             if f"before {name} {calls.count(name)}" == stage:
@@ -47,12 +48,27 @@ if stage:
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
         return call
-    os.fsync, Path.rename = die_at("fsync"), die_at("rename")
-cold, name = ColdLog(Path(folder)), BanditName("..", "home")
-for start in range(first, last + 1, size):
-    positions = range(start, min(last, start + size - 1) + 1)
-    cold.append(name, "first", [EventText(at, 1000 + at, b'{"n":%d}' % at) for at in positions])
+    os.fsync, Path.rename = counted("fsync"), counted("rename")
+
+def write(folder):
+    cold, name = ColdLog(Path(folder)), BanditName("..", "home")
+    for start in range(first, last + 1, size):
+        positions = range(start, min(last, start + size - 1) + 1)
+        cold.append(name, "first", [EventText(at, 1000 + at, b'{"n":%d}' % at) for at in positions])
+
+for folder in sys.argv[4:]:
+    stage = Path(folder).name
+    if " " not in stage:
+        write(folder)
+        continue
+    child = os.fork()
+    if not child:
+        die_at(stage)
+        write(folder)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
+"""Writes into each folder; in one that has the name of a stage by a process that dies there, whose end it prints."""
 
 
 def events(first: int, last: int) -> list[EventText]:
@@ -73,8 +89,8 @@ def read(cold: ColdLog) -> list[int]:
     return found
 
 
-def writer(folder: Path, stage: str, *numbers: int) -> Sequence[str]:
-    return [sys.executable, "-c", WRITER, str(folder), stage, *map(str, numbers)]
+def writer(first: int, last: int, size: int, *folders: Path) -> Sequence[str]:
+    return [sys.executable, "-c", WRITER, *map(str, (first, last, size, *folders))]
 
 
 def test_events_are_written_once_and_in_order(tmp_path: Path) -> None:
@@ -97,11 +113,21 @@ STAGES = tuple(
 )
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return what a writer left that was killed, by the stage in which it was."""
+    folder = tmp_path_factory.mktemp("killed")
+    left = {stage: folder / stage for stage in ("before fsync 2", *STAGES)}
+    for one in left.values():
+        one.mkdir()
+    ended = subprocess.run(writer(1, 30, 10, *left.values()), stdout=subprocess.PIPE, text=True, check=True)
+    assert ended.stdout.split() == [str(-signal.SIGKILL)] * len(left)
+    return left
+
+
 @pytest.mark.parametrize("stage", ["before fsync 2", *STAGES])
-def test_a_writer_that_is_killed_in_a_rotation_leaves_no_gap_and_no_double(tmp_path: Path, stage: str) -> None:
-    killed = subprocess.run(writer(tmp_path, stage, 1, 30, 10), check=False)
-    assert killed.returncode == -signal.SIGKILL
-    cold = ColdLog(tmp_path)
+def test_a_writer_that_is_killed_in_a_rotation_leaves_no_gap_and_no_double(killed: dict[str, Path], stage: str) -> None:
+    cold = ColdLog(killed[stage])
     end = cold.find_end(NAME, "first")
     assert read(cold) == list(range(1, end + 1))
     for start in range(1, 31, 7):  # the next one may cut files elsewhere
@@ -111,7 +137,7 @@ def test_a_writer_that_is_killed_in_a_rotation_leaves_no_gap_and_no_double(tmp_p
 
 
 def test_two_writers_write_each_event_once(tmp_path: Path) -> None:
-    both = [subprocess.Popen(writer(tmp_path, "", 1, 400, size)) for size in (7, 11)]
+    both = [subprocess.Popen(writer(1, 400, size, tmp_path)) for size in (7, 11)]
     assert [one.wait() for one in both] == [0, 0]
     assert read(ColdLog(tmp_path)) == list(range(1, 401))
 

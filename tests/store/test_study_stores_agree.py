@@ -194,5 +194,5 @@ def test_stores_agree(valkey: RunningServer) -> None:
         url = valkey.unix_url
 
     run_state_machine_as_test(
-        Machine, settings=how(max_examples=examples(25), stateful_step_count=30, deadline=None, derandomize=True)
+        Machine, settings=how(max_examples=examples(15), stateful_step_count=30, deadline=None, derandomize=True)
     )

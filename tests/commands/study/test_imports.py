@@ -25,19 +25,27 @@ ITEMS = {f"i{number}": row.tolist() for number, row in enumerate(FEATURES)}
 KINDS = {"ranking": 3, "choice": 3, "pair": 2, "ratings": 3}
 
 
-@pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with study_server() as running:
-        with Client(running.target, tenant="acme", timeout=PATIENCE) as client:
-            for kind, size in KINDS.items():
-                client.create_study(kind, ITEMS, answer_kind=kind, list_size=size, budget=9)
-        yield running
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningServer]:
+    with study_server() as server:
+        yield server
 
 
 @pytest.fixture
-def client(server: RunningServer) -> Iterator[Client]:
-    with Client(server.target, tenant="acme", timeout=PATIENCE) as opened:
+def client(running: RunningServer) -> Iterator[Client]:
+    with Client(running.target, tenant="acme", timeout=PATIENCE) as opened:
         yield opened
+        for study in opened.list_studies():
+            opened.delete_study(study.name)
+
+
+@pytest.fixture
+def server(running: RunningServer, client: Client, request: pytest.FixtureRequest) -> RunningServer:
+    """Have a study of each kind at the server, or of the one kind that the test asks about."""
+    asked = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    for kind in {asked.get("kind", asked.get("study"))} & {*KINDS} or KINDS:
+        client.create_study(kind, ITEMS, answer_kind=kind, list_size=KINDS[kind], budget=9)
+    return running
 
 
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -259,7 +267,7 @@ def test_answers_of_people_are_the_same_however_a_row_says_them(
         # All under one id: a file that says something else would be refused.
         path = write(tmp_path / f"{number}.{suffix}", [row])
         assert called(server, path, kind, "--import-id", "same") == 0
-    assert client.get_preferences(kind).answered_count == 1
+    assert client.get_study(kind).imported_count == 1
 
 
 def test_declined_answers_are_taken_and_counted(server: RunningServer, client: Client, tmp_path: Path) -> None:
