@@ -241,7 +241,6 @@ class ReplicatedCluster:
         """Have a replica take over a primary and its key, without waiting until the others take that for dead."""
 
         def has_taken_over() -> bool:
-            # One that does not know yet how recent its primary's claim is makes an older one, which nobody believes.
             for replica in [one for one in self._up() if _primary_port(one) == server.port]:
                 with replica.client() as client:
                     client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
@@ -260,6 +259,14 @@ class ReplicatedCluster:
         for server in self._servers.values():
             with server.client() as client:
                 until(lambda one=client: _is_whole(one), what="the cluster is whole")
+        until(self._agrees_on_the_newest_claim, what="each replica can make a newer claim than all")
+
+    def _agrees_on_the_newest_claim(self) -> bool:
+        epochs = set()
+        for server in self._servers.values():
+            with server.client() as client:
+                epochs.add(client.execute_command("CLUSTER INFO")["cluster_current_epoch"])
+        return len(epochs) == 1
 
     def move(self, key: str, target: RunningServer) -> None:
         """Move the slot of a key to another primary while it is used, key by key."""
@@ -316,6 +323,9 @@ def running_replicated_cluster(binary: Path) -> Iterator[ReplicatedCluster]:
         ]
         clients = [stack.enter_context(server.client()) for server in servers]
         for number, client in enumerate(clients):
+            # Claims that are equally recent are settled between those who made them, at any time later: one that is
+            # killed meanwhile is believed for ever, and a replica that takes over in vain.
+            client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
             for other in servers[:number]:
                 client.execute_command("CLUSTER MEET", "127.0.0.1", other.port)
         ids = [client.execute_command("CLUSTER MYID") for client in clients]

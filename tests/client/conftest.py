@@ -53,6 +53,11 @@ class Blocking:
 
 EitherClient = Client | Blocking
 
+BY_ONE_WAY = pytest.mark.parametrize(
+    ("client_class", "way"), [(Client, "grpc"), (Blocking, "http")], ids=["Client-grpc", "AsyncClient-http"]
+)
+"""Each client, and each way to call: for what is the same by the other way."""
+
 ONCE = RetryPolicy(initial_backoff=10.0 * PATIENCE, max_backoff=10.0 * PATIENCE)
 """The first pause is longer than any call may take: none is tried again."""
 
@@ -68,12 +73,22 @@ def slow_calls_go_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=[Client, Blocking], ids=["Client", "AsyncClient"])
-def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+def client_class(request: pytest.FixtureRequest) -> Callable[..., EitherClient]:
+    return request.param
+
+
+@pytest.fixture(params=["grpc", "http"])
+def way(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def make(client_class: Callable[..., EitherClient]) -> Iterator[Callable[..., EitherClient]]:
     opened = []
 
     def make(target: str, **options: object) -> EitherClient:
         patient = {"tenant": "acme", "timeout": PATIENCE, "fallback_timeout": PATIENCE}
-        opened.append(request.param(target, **{**patient, **options}))
+        opened.append(client_class(target, **{**patient, **options}))
         return opened[-1]
 
     yield make
@@ -96,10 +111,10 @@ def shop(server: RunningServer) -> RunningServer:
     return server
 
 
-@pytest.fixture(params=["grpc", "http"])
-def target(request: pytest.FixtureRequest, server: RunningServer) -> str:
+@pytest.fixture
+def target(way: str, server: RunningServer) -> str:
     """Where a client finds the server, by either way to call it."""
-    return server.target if request.param == "grpc" else server.open_http()
+    return server.target if way == "grpc" else server.open_http()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.rpc import code_pb2
-from tests.client.conftest import ONCE, Blocking
+from tests.client.conftest import BY_ONE_WAY, ONCE
 from tests.rpc.certificates import certify
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import bearer, ring, shown
@@ -241,6 +241,7 @@ def test_late_rewards_are_errors_if_wanted(server: RunningServer, home: str, tar
         assert strict.reward(home, other, 1.0).outcome is RewardOutcome.ACCEPTED
 
 
+@BY_ONE_WAY
 def test_a_batch_of_any_size(server: RunningServer, client: EitherClient, home: str) -> None:
     empty = client.rewards(home, {})
     assert (empty.receipts, empty.errors) == ({}, {})
@@ -325,6 +326,7 @@ def test_a_reset_has_a_request_id(server: RunningServer, client: EitherClient) -
     assert (len(fresh), mine) == (32, "mine")
 
 
+@BY_ONE_WAY
 @pytest.mark.parametrize("kernel", Kernel)
 def test_kernels(client: EitherClient, kernel: Kernel) -> None:
     assert client.create_bandit("home", slate_size=1, item_capacity=1, kernel=kernel).kernel is kernel
@@ -412,6 +414,7 @@ def test_bandits_are_listed_and_deleted(client: EitherClient) -> None:
         client.get_bandit("a")
 
 
+@BY_ONE_WAY
 def test_items_are_listed_over_pages(
     server: RunningServer, client: EitherClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,7 +427,7 @@ def test_items_are_listed_over_pages(
     assert server.shop.calls.count("list_items") == 3
 
 
-@pytest.mark.parametrize(("make", "target"), [(Client, "grpc"), (Blocking, "http")], indirect=True)
+@BY_ONE_WAY
 def test_the_largest_page_arrives(server: RunningServer, client: EitherClient) -> None:
     client.create_bandit("home", slate_size=1, item_capacity=10_000)
     names = [f"{number:05}" + "\U0001f600" * 123 for number in range(10_000)]
@@ -517,6 +520,7 @@ FAULTS: list[tuple[Exception, type[ClientError], dict[str, Any]]] = [
 ]
 
 
+@BY_ONE_WAY
 @pytest.mark.parametrize(("fault", "kind", "attributes"), FAULTS)
 def test_errors_are_typed(
     server: RunningServer,

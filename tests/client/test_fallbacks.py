@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.conftest import ONCE
+from tests.client.conftest import BY_ONE_WAY, ONCE
 from tests.servers import free_port
 from tests.waiting import PATIENCE
 
@@ -93,6 +93,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@BY_ONE_WAY
 @pytest.mark.parametrize(("wrong", "reason"), MISTAKES)
 def test_a_callers_mistake_breaks_no_page_and_is_heard_of_once(
     make: Callable[..., EitherClient],
@@ -112,16 +113,19 @@ def test_a_callers_mistake_breaks_no_page_and_is_heard_of_once(
     assert client.recommend(home, fallback=OWN).source is Source.SERVICE
 
 
+@BY_ONE_WAY
 @pytest.mark.parametrize("size", ["2", 1.5, -1, [2]])
 def test_a_size_that_is_none_shows_the_whole_ranking(client: EitherClient, size: Any) -> None:  # noqa: ANN401
     assert client.recommend("nowhere", fallback=OWN, fallback_size=size).items == tuple(OWN)
 
 
+@BY_ONE_WAY
 @pytest.mark.parametrize("bandit", [None, 5, ["home"], {"name": "home"}])
 def test_what_is_no_name_breaks_no_page(client: EitherClient, bandit: Any) -> None:  # noqa: ANN401
     assert client.recommend(bandit, fallback=OWN).source is Source.FALLBACK
 
 
+@BY_ONE_WAY
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [

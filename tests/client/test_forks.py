@@ -290,9 +290,7 @@ def waiting(folder: Path) -> list[str]:
         return [slate for (slate,) in file.execute("SELECT recommendation_id FROM calls ORDER BY number")]
 
 
-@pytest.mark.parametrize(
-    ("target", "options"), [("grpc", {"hedge_after": 0.01}), ("http", {})], ids=["hedged", "plain"], indirect=["target"]
-)
+@pytest.mark.parametrize(("way", "options"), [("grpc", {"hedge_after": 0.01}), ("http", {})], ids=["hedged", "plain"])
 def test_forked_processes_get_slates_of_their_own(
     shop: RunningServer, target: str, folder: Path, options: dict[str, float]
 ) -> None:
@@ -305,10 +303,9 @@ def test_over_http_other_threads_may_be_calling_meanwhile(shop: RunningServer, f
 
 
 @pytest.mark.parametrize(
-    ("program", "target"),
+    ("program", "way"),
     [(CLOSED, "grpc"), (CLOSED, "http"), (HELD, "grpc")],
     ids=["closed, grpc", "closed, http", "locks held"],
-    indirect=["target"],
 )
 def test_a_client_is_what_it_was_but_for_its_connections(
     shop: RunningServer, target: str, folder: Path, program: str

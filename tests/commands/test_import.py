@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import shlex
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.rpc.harness import RunningServer
+    from tests.rpc.shop import Shop
 
 SCHEMA = [
     numeric("price", log=True),
@@ -58,14 +60,21 @@ SLATES = (
 )
 
 
-@pytest.fixture
-def server() -> Iterator[RunningServer]:
+@pytest.fixture(scope="module")
+def stocked() -> Shop:
+    """Have a bandit with a schema and items, and one without, as each test finds them."""
     with serving() as running:
         with Client(running.target, tenant="shop", timeout=PATIENCE) as client:
             client.create_bandit("home", slate_size=2, item_capacity=9, context_schema=SCHEMA)
             client.create_bandit("plain", slate_size=2, item_capacity=9, context_dimension=2)
             client.upsert_items("home", ["a", "b", "gone", "[/b]", "[red]"])
             client.retire_items("home", ["gone"])
+        return running.shop
+
+
+@pytest.fixture
+def server(stocked: Shop) -> Iterator[RunningServer]:
+    with serving(deepcopy(stocked)) as running:
         yield running
 
 

@@ -158,6 +158,7 @@ def test_workers_end_with_their_supervisor_and_the_next_one_takes_over(service: 
         assert client.stats("home").observation_count == count
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_has_it_drain(tmp_path: Path) -> None:
     with serving(tmp_path) as service:
         workers = service.worker_pids
