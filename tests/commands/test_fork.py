@@ -90,7 +90,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OnRedis, l
         service = OnRedis(store.url, folder)
         every += service.work(service.read(HOME, 1))
         m.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
-        service.work(service.trade_on(every, until=110))
+        service.work(service.trade_on(every, until=150))
         held = service.work(service.store.read_texts(HOME, start=1, limit=0))
         for start in range(0, held.first_position + 5, 30):
             ColdLog(folder).append(HOME, held.incarnation, every[start : start + 30])
