@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.conftest import ONCE
+from tests.client.conftest import BY_ONE_WAY, ONCE
 from tests.waiting import PATIENCE
 
 from topk_bandit.client import (
@@ -95,6 +95,7 @@ def test_a_rule_may_be_relaxed_and_a_text_is_a_filter(server: RunningServer, cli
     )
 
 
+@BY_ONE_WAY
 @pytest.mark.parametrize(
     ("rules", "field"),
     [

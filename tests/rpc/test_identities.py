@@ -223,7 +223,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedService]:
         yield service
 
 
-@pytest.fixture(params=["grpc", "http"])
+TRANSPORTS = ("grpc", "http")
+
+
+@pytest.fixture(params=TRANSPORTS)
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -238,15 +241,14 @@ def transport(request: pytest.FixtureRequest) -> str:
         ("old-client", ["email:a@shop.example"]),
     ],
 )
-def test_a_known_name_calls_for_its_tenant(
-    service: KeyedService, transport: str, common_name: str, alternative: list[str]
-) -> None:
+def test_a_known_name_calls_for_its_tenant(service: KeyedService, common_name: str, alternative: list[str]) -> None:
     shown = service.authority.issue(common_name, *alternative)
-    assert service.call(transport, shown, GET, MINE) == OK
-    denied = Answer("PERMISSION_DENIED", "name: a key for tenants/globex is needed", "TENANT_NEEDED")
-    assert service.call(transport, shown, GET, THEIRS) == denied
-    denied = Answer("PERMISSION_DENIED", "a key with the scope operate is needed", "SCOPE_NEEDED")
-    assert service.call(transport, shown, STATS, UNPARSABLE) == denied
+    for transport in TRANSPORTS:
+        assert service.call(transport, shown, GET, MINE) == OK
+        denied = Answer("PERMISSION_DENIED", "name: a key for tenants/globex is needed", "TENANT_NEEDED")
+        assert service.call(transport, shown, GET, THEIRS) == denied
+        denied = Answer("PERMISSION_DENIED", "a key with the scope operate is needed", "SCOPE_NEEDED")
+        assert service.call(transport, shown, STATS, UNPARSABLE) == denied
 
 
 @pytest.mark.parametrize(
@@ -260,13 +262,14 @@ def test_a_known_name_calls_for_its_tenant(
     ],
 )
 def test_an_unknown_name_is_refused_before_it_is_understood_unless_it_shows_a_key(
-    service: KeyedService, transport: str, common_name: str, alternative: list[str], named: str
+    service: KeyedService, common_name: str, alternative: list[str], named: str
 ) -> None:
     shown = service.authority.issue(common_name, *alternative, file="unknown")
-    refused = service.call(transport, shown, GET, UNPARSABLE)
-    assert (refused.code, refused.reason) == ("UNAUTHENTICATED", "IDENTITY_NEEDED")
-    assert refused.message == f"show a key, or a certificate with just one name that the service knows, not {named}"
-    assert service.call(transport, shown, GET, MINE, bearer("acme")) == OK
+    for transport in TRANSPORTS:
+        refused = service.call(transport, shown, GET, UNPARSABLE)
+        assert (refused.code, refused.reason) == ("UNAUTHENTICATED", "IDENTITY_NEEDED")
+        assert refused.message == f"show a key, or a certificate with just one name that the service knows, not {named}"
+        assert service.call(transport, shown, GET, MINE, bearer("acme")) == OK
 
 
 def test_a_key_decides_where_there_is_one(service: KeyedService, transport: str) -> None:

@@ -119,7 +119,7 @@ def test_features_have_the_names_of_the_shop() -> None:
 
 def test_top_slates_follow_the_rewards() -> None:
     async def scenario(client: AsyncClient) -> None:
-        await trade(client, 120)
+        await trade(client, 60)
         top = await client.top_slates("home", [1.0, 0.5], limit=3)
         assert len(top.slates) == 3
         means = [one.mean for one in top.slates]
