@@ -616,7 +616,7 @@ def shown(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 def test_what_is_printed_is_what_the_library_prints(method: MethodDescriptor) -> None:
     show = handler_of(method).response_serializer
 
-    @settings(max_examples=examples(15))
+    @settings(max_examples=examples(8))
     @given(message=messages(method.output_type))
     def check(message: Message) -> None:
         by_library = json_format.MessageToDict(message, always_print_fields_with_no_presence=True)
