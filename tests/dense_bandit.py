@@ -140,8 +140,9 @@ class DenseBandit:
 
     def _content(self, slates: Sequence[Slate]) -> FloatArray:
         """Return what features of items add to the rows of slates, shape (A, q)."""
-        rows = [np.dot(self._place_weights, self._of_attributes[list(slate)]) for slate in slates]
-        return np.array(rows).reshape(len(slates), self._of_attributes.shape[1])
+        weights, attributes = self._place_weights, self._of_attributes
+        rows = [np.dot(weights, attributes[list(slate)]) for slate in slates]
+        return np.array(rows).reshape(len(slates), attributes.shape[1])
 
     @property
     def _of_attributes(self) -> FloatArray:
@@ -151,23 +152,11 @@ class DenseBandit:
         return math.sqrt(self.prior.content) / sum(self._place_weights) * self.attributes
 
     def _feature(self, slate: Slate) -> FloatArray:
-        whole, parts = average_feature(slate, self.n_items, self.prior.power), self._parts(slate)
-        return parts + self.prior.pair_scale * (whole - parts)
+        return kernel_feature(slate, self.n_items, self.prior.power, self.prior.pair_scale)
 
     @property
-    def _place_weights(self) -> list[float]:
-        """Average weight of each place of a slate beside the ranks after the slate."""
-        after = range(self.slate_size + 1, self.n_items + 1)
-        return [
-            float(np.mean([weight(place, rank, self.prior.power) for rank in after]))
-            for place in range(1, self.slate_size + 1)
-        ]
-
-    def _parts(self, slate: Slate) -> FloatArray:
-        """Return what pairs of items have by what each of the two has alone."""
-        alone = dict(zip(slate, self._place_weights, strict=True))
-        pairs = combinations(range(self.n_items), 2)
-        return np.array([alone.get(i, 0.0) - alone.get(j, 0.0) for i, j in pairs])
+    def _place_weights(self) -> tuple[float, ...]:
+        return average_weights(self.slate_size, self.n_items, self.prior.power)
 
     @property
     def _norm(self) -> float:
@@ -286,7 +275,24 @@ class DenseBandit:
         return chances
 
 
-@lru_cache(maxsize=1024)
+# What depends on nothing but a slate and a prior is worked out once: an answer is held against hundreds of slates.
+
+
+@lru_cache(maxsize=4096)
+def kernel_feature(slate: Slate, n_items: int, power: float, pair_scale: float) -> FloatArray:
+    """Return Eq. 4's feature of a slate, whose order counts by the scale beside what its items add by themselves."""
+    alone = dict(zip(slate, average_weights(len(slate), n_items, power), strict=True))
+    parts = np.array([alone.get(i, 0.0) - alone.get(j, 0.0) for i, j in combinations(range(n_items), 2)])
+    return np.asarray(parts + pair_scale * (average_feature(slate, n_items, power) - parts))
+
+
+@lru_cache
+def average_weights(slate_size: int, n_items: int, power: float) -> tuple[float, ...]:
+    """Return the average weight of each place of a slate beside the ranks after the slate."""
+    after = range(slate_size + 1, n_items + 1)
+    return tuple(float(np.mean([weight(place, rank, power) for rank in after])) for place in range(1, slate_size + 1))
+
+
 def average_feature(slate: Slate, n_items: int, power: float) -> FloatArray:
     """Return the average over completions of w(s_i, s_j) sgn(s_j - s_i), for each pair of items i < j."""
     rest = [item for item in range(n_items) if item not in slate]
