@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from copy import deepcopy
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pytest
@@ -29,7 +30,22 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Store
 
 
-async def traded(store: Store, stores: Stores) -> tuple[list[LoggedEvent], Sequence[EventText], list[Model]]:
+Traded: TypeAlias = "tuple[list[LoggedEvent], Sequence[EventText], list[Model]]"
+
+
+@pytest.fixture(scope="module")
+def before() -> tuple[Stores, Traded]:
+    """Return a shop that has traded in memory, of which each test takes a copy."""
+    stores, of_shop = MemoryStores(), list[Traded]()
+
+    async def scenario(store: Store) -> None:
+        of_shop.append(await traded(store, stores))
+
+    run(stores, scenario)
+    return stores, of_shop[0]
+
+
+async def traded(store: Store, stores: Stores) -> Traded:
     """Let a shop trade an hour a round; return its events, their texts and the models at the last two checkpoints."""
     async with running_worker(store) as worker:
         shop = Shop(worker, stores, np.random.default_rng(5))
@@ -54,10 +70,11 @@ async def save(store: Store, older: Model, newer: Model, retention: LogRetention
     return (await store.read_log(NAME, start=1, limit=0)).first_position
 
 
-@pytest.mark.parametrize("hours", [0.0, 3.0, 30.0, 100.0, 300.0, 10_000.0])
-def test_events_stay_as_long_as_they_are_to(stores: Stores, hours: float) -> None:
+@pytest.mark.parametrize("hours", [0.0, 3.0, 12.0, 10_000.0])
+def test_events_stay_as_long_as_they_are_to(before: tuple[Stores, Traded], hours: float) -> None:
+    stores, (events, _, (older, newer)) = deepcopy(before[0]), before[1]
+
     async def scenario(store: Store) -> None:
-        events, _, (older, newer) = await traded(store, stores)
         first = await save(store, older, newer, LogRetention(hours * 3600.0))
         old = [
             one.position
@@ -71,9 +88,10 @@ def test_events_stay_as_long_as_they_are_to(stores: Stores, hours: float) -> Non
 
 
 @pytest.mark.parametrize("kept", [1, 40])
-def test_beyond_the_bytes_that_may_stay_the_oldest_go(stores: Stores, kept: int) -> None:
+def test_beyond_the_bytes_that_may_stay_the_oldest_go(before: tuple[Stores, Traded], kept: int) -> None:
+    stores, (_, texts, (older, newer)) = deepcopy(before[0]), before[1]
+
     async def scenario(store: Store) -> None:
-        _, texts, (older, newer) = await traded(store, stores)
         sampled = [len(one.text) for one in texts[max(0, older.version - 128) : older.version]]
         most_bytes = round(kept * sum(sampled) / len(sampled) + 1)
         first = await save(store, older, newer, LogRetention(1e9, most_bytes))
@@ -103,13 +121,11 @@ def test_a_log_that_goes_back_behind_its_snapshots_makes_the_same_model_and_arch
 
 
 def test_old_events_that_can_not_be_read_keep_no_snapshot_from_being_saved(
-    monkeypatch: pytest.MonkeyPatch,
+    before: tuple[Stores, Traded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores = MemoryStores()
+    stores, (_, _, (older, newer)) = deepcopy(before[0]), before[1]
 
     async def scenario(store: Store) -> None:
-        _, _, (older, newer) = await traded(store, stores)
-
         async def fail(*_: object, **__: object) -> None:
             raise CorruptDataError("an event is damaged")
 
