@@ -319,9 +319,9 @@ class Archive:
     async def look(self) -> None:
         while True:
             part = await self.store.read_log(NAME, start=len(self.events) + 1, limit=1000)
+            assert part.first_position <= len(self.events) + 1, "the archive came too late"
             self.events.extend(part.events)
-            if not part.events:
-                assert len(self.events) == part.log_position, "the archive came too late"
+            if len(self.events) >= part.log_position:
                 return
 
 
@@ -354,8 +354,10 @@ class Shop:
             if self.rounds % 90 == 50:
                 await self._change_prior(self.rounds // 90)
             await self._serve_one()
-            if archive is not None:
+            if archive is not None and self.rounds % 10 == 0:
                 await archive.look()
+        if archive is not None:
+            await archive.look()
 
     async def _pause(self) -> None:
         """Let what was learned age, and the worker have all of it: it is never far behind, however slow it is."""
@@ -371,12 +373,11 @@ class Shop:
             self.open.append((await self.recommend()).recommendation_id)
 
     async def recommend(self) -> Recommendation:
-        items = [item.item_id for item in await self.worker.store.list_items(NAME)]
-        wanted = request(
-            f"r{self.rng.integers(10**12)}",
-            context=self.rng.normal(size=2).tolist(),
-            candidates=items if self.rng.random() < 0.3 else None,
-        )
+        request_id, context = f"r{self.rng.integers(10**12)}", self.rng.normal(size=2).tolist()
+        candidates = None
+        if self.rng.random() < 0.3:
+            candidates = [item.item_id for item in await self.worker.store.list_items(NAME)]
+        wanted = request(request_id, context=context, candidates=candidates)
         return await self.worker.recommender.recommend(NAME, wanted)
 
     async def _miss_deadlines(self) -> None:
@@ -432,10 +433,12 @@ class Shop:
         await self.worker.bandits.update_bandit(NAME, lambda settings: replace(settings, **changed))
 
 
-def replayed(incarnation: str, events: Sequence[LoggedEvent], *, limits: Limits = LIMITS) -> list[Model]:
-    """Fold a whole log from nothing; return the model after each event."""
-    models = [begin(incarnation, events[0], limits=limits)]
-    for logged in events[1:]:
+def replayed(
+    incarnation: str, events: Sequence[LoggedEvent], *, limits: Limits = LIMITS, after: Sequence[Model] = ()
+) -> list[Model]:
+    """Fold a whole log from nothing, or after what a part of it gave; return the model after each event."""
+    models = list(after) or [begin(incarnation, events[0], limits=limits)]
+    for logged in events[len(models) :]:
         models.append(fold(models[-1], logged))
     return models
 

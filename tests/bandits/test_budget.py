@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import redis
 from tests.bandits.harness import (
     HOUR_MS,
     NAME,
@@ -23,7 +24,6 @@ from tests.bandits.harness import (
 )
 from tests.contracts.harness import RedisStores, run
 from tests.long_forms import usual_or_long
-from tests.servers import running_server, valkey_binary
 from tests.waiting import until_async
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
@@ -147,7 +147,7 @@ def test_a_model_that_another_worker_owns_rests_though_its_log_grows(stores: Sto
     run(stores, scenario)
 
 
-def test_a_model_whose_log_is_damaged_is_kept_though_nobody_asks_for_it() -> None:
+def test_a_model_whose_log_is_damaged_is_kept_though_nobody_asks_for_it(embedded: EmbeddedStore) -> None:
     times = [0.0]
 
     async def scenario(store: Store) -> None:
@@ -156,7 +156,7 @@ def test_a_model_whose_log_is_damaged_is_kept_though_nobody_asks_for_it() -> Non
             shop = Shop(worker, stores, np.random.default_rng(4))
             await shop.create()
             await shop.trade(4)
-            with server.client() as client:
+            with redis.Redis.from_url(stores.url) as client:
                 client.xtrim(log, maxlen=1)
                 client.xdel(log, *[entry for entry, _ in client.xrange(log)])
 
@@ -170,10 +170,9 @@ def test_a_model_whose_log_is_damaged_is_kept_though_nobody_asks_for_it() -> Non
             await until_async(lambda: failed() > before + 1, what="it is looked at all the same")
             assert not rests(worker)
 
-    with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url)
-        log = KeySpace(stores.prefix).bandit(NAME).log
-        run(stores, scenario)
+    stores = RedisStores(embedded.url)
+    log = KeySpace(stores.prefix).bandit(NAME).log
+    run(stores, scenario)
 
 
 @pytest.mark.slow

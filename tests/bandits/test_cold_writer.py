@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, replayed, running_worker
-from tests.contracts.harness import run, whole_log
+from tests.contracts.harness import MemoryStores, run, whole_log
 
 from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
 from topk_bandit.bandits.log_retention import LogRetention
@@ -103,7 +104,22 @@ def _short_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topk_bandit.bandits.cold_writer.FILE_EVENTS", EVENTS)
 
 
-async def traded(store: Store, stores: Stores) -> tuple[tuple[EventText, ...], list[Model]]:
+Traded: TypeAlias = "tuple[tuple[EventText, ...], list[Model]]"
+
+
+@pytest.fixture(scope="module")
+def before() -> tuple[Stores, Traded]:
+    """Return a shop that has traded in memory, of which each test takes a copy."""
+    stores, of_shop = MemoryStores(), list[Traded]()
+
+    async def scenario(store: Store) -> None:
+        of_shop.append(await traded(store, stores))
+
+    run(stores, scenario)
+    return stores, of_shop[0]
+
+
+async def traded(store: Store, stores: Stores) -> Traded:
     """Let a shop trade; return its events and the models at its last two checkpoints, the older one saved."""
     async with running_worker(store) as worker:
         shop = Shop(worker, stores, np.random.default_rng(5))
@@ -139,10 +155,11 @@ def test_files_and_log_have_each_event_once_and_in_order(stores: Stores, tmp_pat
 
 
 def test_nothing_is_trimmed_that_is_not_written_and_a_failure_is_said_once(
-    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    before: tuple[Stores, Traded], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    stores, (texts, (older, newer)) = deepcopy(before[0]), before[1]
+
     async def scenario(store: Store) -> None:
-        texts, (older, newer) = await traded(store, stores)
         side = Side(store, tmp_path / "mount", older)
         for _ in range(3):
             await side.writer.go_round()
@@ -161,10 +178,11 @@ def test_nothing_is_trimmed_that_is_not_written_and_a_failure_is_said_once(
 
 
 def test_a_damaged_event_is_reported_once_and_nothing_is_written_from_there(
-    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    before: tuple[Stores, Traded], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    stores, (texts, (older, newer)) = deepcopy(before[0]), before[1]
+
     async def scenario(store: Store) -> None:
-        texts, (older, newer) = await traded(store, stores)
         side = Side(store, tmp_path, older)
 
         async def fail(*_: object, **__: object) -> None:
@@ -186,10 +204,11 @@ def test_a_damaged_event_is_reported_once_and_nothing_is_written_from_there(
 
 
 def test_beyond_the_bytes_that_may_stay_events_go_and_are_counted(
-    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    before: tuple[Stores, Traded], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    stores, (texts, (older, newer)) = deepcopy(before[0]), before[1]
+
     async def scenario(store: Store) -> None:
-        texts, (older, newer) = await traded(store, stores)
         sampled = [len(one.text) for one in texts[max(0, older.version - 128) : older.version]]
         most_bytes = round(20 * sum(sampled) / len(sampled) + 1)
         side = Side(store, tmp_path / "gone", older, most_bytes=most_bytes)
@@ -201,9 +220,10 @@ def test_beyond_the_bytes_that_may_stay_events_go_and_are_counted(
     run(stores, scenario)
 
 
-def test_a_worker_that_does_not_own_a_bandit_trims_nothing_of_it(stores: Stores, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_own_a_bandit_trims_nothing_of_it(before: tuple[Stores, Traded], tmp_path: Path) -> None:
+    stores, (_, (older, newer)) = deepcopy(before[0]), before[1]
+
     async def scenario(store: Store) -> None:
-        _, (older, newer) = await traded(store, stores)
         side = Side(store, tmp_path, older, most_bytes=1)
         side.retention = replace(side.retention, owns=lambda _bandit: False)
         assert await side.save(newer) == 1

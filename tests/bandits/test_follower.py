@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import redis
 from tests.bandits.harness import (
     LIMITS,
     NAME,
@@ -20,9 +21,7 @@ from tests.bandits.harness import (
     request,
     running_worker,
 )
-from tests.contracts.clocks import StoreClock
-from tests.contracts.harness import MemoryStores, RedisStores, home_of, run
-from tests.servers import running_server, valkey_binary
+from tests.contracts.harness import MemoryStores, home_of, run
 from tests.waiting import until_async
 
 from topk_bandit.bandits import follower as module
@@ -35,8 +34,7 @@ from topk_bandit.store.redis.keys import KeySpace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import redis
-    from tests.contracts.harness import Stores
+    from tests.contracts.harness import RedisStores, Stores
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import LoggedEvent
@@ -277,7 +275,7 @@ def lacking(written: Entries, at: int) -> Entries:
     ("spoil", "problem"), [(changed, "does not match its checksum"), (lacking, "gap after position|no event at")]
 )
 def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
-    spoil: Callable[[Entries, int], Entries], problem: str, later: int
+    stores: RedisStores, spoil: Callable[[Entries, int], Entries], problem: str, later: int
 ) -> None:
     """What is before it is folded, lag is counted from the log's end, and slates are chosen."""
 
@@ -291,7 +289,7 @@ def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
             shop = Shop(worker, stores, np.random.default_rng(1))
             await shop.create()
             shown = await shop.recommend()
-            with walking(store) as walker, walking(store) as other, server.client() as client:
+            with walking(store) as walker, walking(store) as other, redis.Redis.from_url(stores.url) as client:
                 await walker.load()
                 await shop.recommend()
                 await worker.recommender.reward(NAME, shown.recommendation_id, 1.25)
@@ -314,26 +312,22 @@ def test_an_event_that_changed_at_rest_breaks_a_follower_until_it_is_as_it_was(
                     assert_same(await one.follow(), await rebuilt(store))
                     assert one.state is FollowerState.CURRENT
 
-    with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url, clock=StoreClock())
-        key = KeySpace(stores.prefix).bandit(NAME).log
-        run(stores, scenario)
+    key = KeySpace(stores.prefix).bandit(NAME).log
+    run(stores, scenario)
 
 
-def test_a_log_without_its_beginning_breaks_a_follower_that_loads_it() -> None:
+def test_a_log_without_its_beginning_breaks_a_follower_that_loads_it(stores: RedisStores) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as worker:
             await Shop(worker, stores, np.random.default_rng(1)).create()
-            with walking(store) as walker, server.client() as client:
+            with walking(store) as walker, redis.Redis.from_url(stores.url) as client:
                 client.xdel(log_key, client.xrange(log_key, count=1)[0][0])
                 with pytest.raises(CorruptDataError, match="the log has a gap after position 1"):
                     await walker.load()
                 assert (walker.walk, walker.model, walker.hooks.failed_folds) == (["loading", "broken"], None, 1)
 
-    with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url, clock=StoreClock())
-        log_key = KeySpace(stores.prefix).bandit(NAME).log
-        run(stores, scenario)
+    log_key = KeySpace(stores.prefix).bandit(NAME).log
+    run(stores, scenario)
 
 
 @pytest.mark.slow

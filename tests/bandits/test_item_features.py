@@ -101,7 +101,8 @@ async def _trade(worker: Worker, archive: Archive) -> dict[str, Item]:
         if len(waiting) > 12 or rng.random() < 0.3:
             chosen = waiting.pop(int(rng.integers(len(waiting))))
             await worker.recommender.reward(NAME, chosen, float(rng.normal()))
-        await archive.look()
+        if n % 20 == 0:
+            await archive.look()
     return sent
 
 

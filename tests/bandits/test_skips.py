@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
+import redis
 from tests.bandits.harness import (
     LIMITS,
     NAME,
@@ -23,11 +24,9 @@ from tests.bandits.harness import (
     settles,
     worker_status,
 )
-from tests.contracts.clocks import StoreClock
-from tests.contracts.harness import MemoryStores, RedisStores, home_of, run, whole_log
+from tests.contracts.harness import MemoryStores, home_of, run, whole_log
 from tests.contracts.samples import recommendation
 from tests.long_forms import usual_or_long
-from tests.servers import running_server, valkey_binary
 from tests.waiting import until_async
 
 from topk_bandit.bandits.model import fold
@@ -55,8 +54,8 @@ from topk_bandit.store.whole_logs import WholeLogs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    import redis
     from tests.bandits.harness import Worker
+    from tests.contracts.harness import RedisStores
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName, Event
@@ -141,20 +140,17 @@ def test_whatever_event_is_passed_over_the_learner_goes_on_and_knows_items_and_s
     run(stores, scenario)
 
 
-class DamagedLog:
-    """The log of a bandit in a server, one entry of which is spoilt."""
-
-    def __init__(self, client: redis.Redis, key: str) -> None:
-        self._client, self._key = client, key
-
-    def spoil(self, position: int, *, gone: bool) -> None:
-        written = self._client.xrange(self._key)
-        self._client.delete(self._key)
+def spoil(stores: RedisStores, position: int, *, gone: bool) -> None:
+    """Spoil one event of the log in the server, or remove it."""
+    key = KeySpace(stores.prefix).bandit(NAME).log
+    with redis.Redis.from_url(stores.url) as client:
+        written = client.xrange(key)
+        client.delete(key)
         for entry_id, fields in written:
             at = int(entry_id.partition(b"-")[0])
             event = fields[b"event"].replace(b'"', b"'") if at == position else fields[b"event"]
             if not (gone and at == position):
-                self._client.xadd(self._key, {**fields, b"event": event}, id=entry_id)
+                client.xadd(key, {**fields, b"event": event}, id=entry_id)
 
 
 KINDS = {"recommended": Recommended, "rewarded": Rewarded, "items": ItemsChanged, "settings": SettingsChanged}
@@ -184,7 +180,9 @@ async def another_worker(store: Store) -> AsyncIterator[tuple[Worker, Operators]
 
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(kind: str, *, gone: bool) -> None:
+def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(
+    stores: RedisStores, kind: str, *, gone: bool
+) -> None:
     """A worker that could fold the event when it was whole begins anew, so that all have the same model."""
 
     async def scenario(store: Store) -> None:
@@ -202,8 +200,7 @@ def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(ki
             # Not the last one: a worker that knows it would take it for lost.
             bad = max(logged.position for logged in log[:-1] if isinstance(logged.event, KINDS[kind]))
             assert (await first.models.follow(NAME)).version == len(log)
-            with server.client() as client:
-                DamagedLog(client, key).spoil(bad, gone=gone)
+            spoil(stores, bad, gone=gone)
             with pytest.raises(CorruptDataError):
                 await second.models.follow(NAME)
             receipt = await operators.skip_event(NAME, bad, reason="a bit flipped")
@@ -225,13 +222,10 @@ def test_a_learner_goes_on_after_its_operator_had_a_damaged_event_passed_over(ki
             assert_same(after, await first.models.follow(NAME))
             assert after.state.observations == one.state.observations + 1
 
-    with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url, clock=StoreClock())
-        key = KeySpace(stores.prefix).bandit(NAME).log
-        run(stores, scenario)
+    run(stores, scenario)
 
 
-def test_a_learner_that_does_not_stand_there_passes_over_nothing() -> None:
+def test_a_learner_that_does_not_stand_there_passes_over_nothing(stores: RedisStores) -> None:
     async def scenario(store: Store) -> None:
         async with another_worker(store) as (worker, operators):
             shop = Shop(worker, stores, np.random.default_rng(1))
@@ -243,20 +237,18 @@ def test_a_learner_that_does_not_stand_there_passes_over_nothing() -> None:
                 with pytest.raises(NotReadyError, match="follows the log to its end") as raised:
                     await operators.skip_event(NAME, position, reason="why not")
                 assert raised.value.reason == "LEARNER_NOT_STUCK"
-            with server.client() as client:
-                DamagedLog(client, key).spoil(4, gone=False)
+            spoil(stores, 4, gone=False)
             async with another_worker(store) as (_, others):
                 with pytest.raises(NotReadyError, match=r"stands before event 4 and can.t go on: event 4 does not"):
                     await others.skip_event(NAME, 5, reason="the one after")
                 assert (await others.skip_event(NAME, 4, reason="this one")).problem == ""
 
-    with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url, clock=StoreClock())
-        key = KeySpace(stores.prefix).bandit(NAME).log
-        run(stores, scenario)
+    run(stores, scenario)
 
 
-def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_can_not_read() -> None:
+def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_can_not_read(
+    stores: RedisStores,
+) -> None:
     async def scenario(store: Store) -> None:
         async with running_worker(store) as first, another_worker(store) as (second, _):
             shop = Shop(first, stores, np.random.default_rng(1))
@@ -266,11 +258,10 @@ def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_c
             await shop.recommend()
             shown = await shop.recommend()
             await first.models.follow(NAME)
-            with server.client() as client:
-                DamagedLog(client, key).spoil(4, gone=True)
+            spoil(stores, 4, gone=True)
             with pytest.raises(CorruptDataError):
                 await second.models.follow(NAME)
-            for _ in range(400):
+            for _ in range(160):
                 await first.recommender.reward(NAME, shown.recommendation_id, 1.0)
                 shown = await shop.recommend()
             await until_saved(first, store)
@@ -282,10 +273,7 @@ def test_a_learner_takes_up_a_snapshot_that_another_worker_made_beyond_what_it_c
 
         await until_async(is_saved, what="a snapshot is saved")
 
-    with running_server(valkey_binary()) as server:
-        stores = RedisStores(server.url, clock=StoreClock())
-        key = KeySpace(stores.prefix).bandit(NAME).log
-        run(stores, scenario)
+    run(stores, scenario)
 
 
 def test_a_slate_that_was_passed_over_is_not_missed_among_those_that_are_inactive() -> None:

@@ -8,9 +8,10 @@ import json
 import shutil
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from tests.bandits.harness import (
     running_worker,
 )
 from tests.contracts.clocks import StoreClock
-from tests.contracts.harness import RedisStores, insist, run, whole_log
+from tests.contracts.harness import MemoryStores, RedisStores, insist, run, whole_log
 from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
@@ -212,14 +213,23 @@ def test_other_bytes_are_refused(payload: bytes) -> None:
         decode_model(payload, limits=LIMITS)
 
 
-async def traded_unsaved(store: Store, stores: Stores) -> tuple[Model, list[LoggedEvent]]:
-    """Let a shop trade for too short a time for a snapshot."""
-    live, events = await traded(store, stores, rounds=100)
-    assert await store.load_snapshots(NAME) == ()
-    return live, events
+Traded: TypeAlias = "tuple[Model, list[LoggedEvent]]"
 
 
-async def traded(store: Store, stores: Stores, *, rounds: int) -> tuple[Model, list[LoggedEvent]]:
+@pytest.fixture(scope="module")
+def unsaved() -> tuple[Stores, Traded]:
+    """Return a shop that has traded in memory for too short a time for a snapshot: each test takes a copy."""
+    stores, of_shop = MemoryStores(), list[Traded]()
+
+    async def scenario(store: Store) -> None:
+        of_shop.append(await traded(store, stores, rounds=100))
+        assert await store.load_snapshots(NAME) == ()
+
+    run(stores, scenario)
+    return stores, of_shop[0]
+
+
+async def traded(store: Store, stores: Stores, *, rounds: int) -> Traded:
     """Let a shop trade; return the live model, and all events as they were."""
     async with running_worker(store) as worker:
         shop, archive = Shop(worker, stores, np.random.default_rng(1)), Archive(store)
@@ -276,10 +286,11 @@ def saved(store: Store, executor: Executor, hooks: RecordedHooks) -> SavedSnapsh
 
 @pytest.mark.parametrize("spoilt", SPOILT)
 def test_a_log_is_trimmed_only_behind_a_snapshot_that_the_model_comes_back_from(
-    stores: Stores, spoilt: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    unsaved: tuple[Stores, Traded], spoilt: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    stores, (live, events) = deepcopy(unsaved[0]), unsaved[1]
+
     async def scenario(store: Store) -> None:
-        live, events = await traded_unsaved(store, stores)
         monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
         first, second, third = [one for one in replayed(live.incarnation, events) if one.since_checkpoint == 0][-3:]
         good, hooks = encode_model(first), RecordedHooks()
@@ -296,10 +307,11 @@ def test_a_log_is_trimmed_only_behind_a_snapshot_that_the_model_comes_back_from(
 
 
 def test_a_log_is_trimmed_behind_the_older_snapshot_where_the_newer_is_spoilt(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+    unsaved: tuple[Stores, Traded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stores, (live, events) = deepcopy(unsaved[0]), unsaved[1]
+
     async def scenario(store: Store) -> None:
-        live, events = await traded_unsaved(store, stores)
         monkeypatch.setattr("topk_bandit.bandits.saved_snapshots.EVENTS_BETWEEN_SNAPSHOTS", 1)
         first, second, third = [one for one in replayed(live.incarnation, events) if one.since_checkpoint == 0][-3:]
         for snapshot in (Snapshot(first.version, encode_model(first)), Snapshot(second.version, b"nonsense")):
