@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import pytest
 from tests.bandits.harness import NAME, running_worker
 from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores, run, whole_log
@@ -21,12 +22,22 @@ from topk_bandit.domain.bandits import BanditName, Expired
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import RunningServer
+
     from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.store.redis.bandits import RedisStore
 
 RETENTION_MS = 150
 RESTING = 1000
 MANY = 600
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running_server(valkey_binary(), append_only=False) as server:
+        yield server
 
 
 async def fill(store: RedisStore, name: BanditName, *, slates: int, wait_ms: int = HOUR_MS) -> None:
@@ -39,7 +50,7 @@ async def fill(store: RedisStore, name: BanditName, *, slates: int, wait_ms: int
             await store.record_reward(name, given.recommendation_id, 1.0)
 
 
-def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
+def test_bandits_that_rest_are_closed_and_forgotten_in_time(server: RunningServer) -> None:
     idle, damaged = BanditName("one", "idle"), BanditName("one", "damaged")
 
     async def scenario(store: RedisStore) -> None:
@@ -62,12 +73,11 @@ def test_bandits_that_rest_are_closed_and_forgotten_in_time() -> None:
             assert client.hlen(keys.recommendations) == 0
             assert [client.hgetall(key) for key in keys.closed] == [{b"0": b""}] * len(keys.closed)
 
-    with running_server(valkey_binary(), append_only=False) as server:
-        stores = RedisStores(server.url, record_retention_ms=RETENTION_MS, clock=StoreClock())
-        run(stores, scenario)
+    stores = RedisStores(server.url, record_retention_ms=RETENTION_MS, clock=StoreClock())
+    run(stores, scenario)
 
 
-def test_a_round_touches_only_what_has_something_due() -> None:
+def test_a_round_touches_only_what_has_something_due(server: RunningServer) -> None:
     """Of many that rest: what has nothing due costs a share of a message, and not a call."""
     names = [BanditName(f"t{number % 7}", f"b{number}") for number in range(RESTING)]
 
@@ -87,12 +97,11 @@ def test_a_round_touches_only_what_has_something_due() -> None:
         for name in names[:3]:
             assert isinstance((await whole_log(store, name))[-1].event, Expired)
 
-    with running_server(valkey_binary(), append_only=False) as server:
-        stores = RedisStores(server.url, clock=StoreClock())
-        run(stores, scenario)
+    stores = RedisStores(server.url, clock=StoreClock())
+    run(stores, scenario)
 
 
-def test_rounds_follow_each_other() -> None:
+def test_rounds_follow_each_other(server: RunningServer) -> None:
     async def scenario(store: RedisStore) -> None:
         idle = BanditName("one", "idle")
         async with running_worker(store) as worker:
@@ -105,12 +114,10 @@ def test_rounds_follow_each_other() -> None:
             await until_async(is_closed, what="the slate is closed")
             keeping.cancel()
 
-    with running_server(valkey_binary(), append_only=False) as server:
-        stores = RedisStores(server.url)
-        run(stores, scenario)
+    run(RedisStores(server.url), scenario)
 
 
-def test_a_bandit_that_is_followed_is_left_to_its_follower() -> None:
+def test_a_bandit_that_is_followed_is_left_to_its_follower(server: RunningServer) -> None:
     async def scenario(store: RedisStore) -> None:
         async with running_worker(store, look_seconds=600.0) as worker:
             await fill(store, NAME, slates=1, wait_ms=1)
@@ -132,5 +139,4 @@ def test_a_bandit_that_is_followed_is_left_to_its_follower() -> None:
             await Housekeeper(store, noting, pause_seconds=0.0).go_round()
             assert closed == [NAME]
 
-    with running_server(valkey_binary(), append_only=False) as server:
-        run(RedisStores(server.url), scenario)
+    run(RedisStores(server.url), scenario)

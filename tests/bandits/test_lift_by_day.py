@@ -166,8 +166,8 @@ def test_the_lift_of_a_day_is_that_of_its_rewards() -> None:
         LoggedEvent(2, 2, ItemsChanged(tuple(map(Item, "abcdef")))),
     ]
     rng = np.random.default_rng(0)
-    for number in range(1600):
-        at = (number // 800) * DAY_MS + HOUR_MS + number
+    for number in range(800):
+        at = (number // 400) * DAY_MS + HOUR_MS + number
         group = Group.CONTROL if number % 4 == 0 else Group.BANDIT
         given = Recommendation(
             f"id{number}",
@@ -185,7 +185,7 @@ def test_the_lift_of_a_day_is_that_of_its_rewards() -> None:
         )
         asked = RecommendationRequest(f"q{number}", (1.0, 0.5), None)
         events.append(LoggedEvent(len(events) + 1, at, Recommended(asked, given)))
-        value = float(rng.normal() + (3.0 if group is Group.BANDIT and number < 800 else 0.0))
+        value = float(rng.normal() + (3.0 if group is Group.BANDIT and number < 400 else 0.0))
         shown = Shown((1.0, 0.5), SLATE, at)
         events.append(LoggedEvent(len(events) + 1, at, Rewarded(f"id{number}", value, shown, group=group)))
     model = folded(events)
@@ -193,7 +193,7 @@ def test_the_lift_of_a_day_is_that_of_its_rewards() -> None:
     assert lift is not None
     first, second = lift.days
     assert (first.start_ms, second.start_ms) == (0, DAY_MS)
-    assert (first.bandit.counted, first.control.counted) == (600, 200)
+    assert (first.bandit.counted, first.control.counted) == (300, 100)
     assert first.difference is not None
     assert second.difference is not None
     assert first.difference.low > 1.0

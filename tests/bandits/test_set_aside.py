@@ -422,7 +422,7 @@ def test_an_archive_keeps_what_was_set_aside(stores: Stores, *, trimmed: bool) -
             shop = Shop(worker, stores, np.random.default_rng(31))
             await shop.create()
             await get_hot(worker, clock, 0.5)
-            await shop.trade(140)
+            await shop.trade(90)
             marks = {
                 logged.event.recommendation.recommendation_id: logged.event.aside
                 for logged in await whole(store)

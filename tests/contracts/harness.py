@@ -165,10 +165,14 @@ class RedisStores:
             return
         self.clock.now_ms += milliseconds
         async with redis.asyncio.from_url(self._url_of_all_rights(), protocol=2) as client:
-            async for key in client.scan_iter(f"{self.prefix}:*", count=1000):
-                # A server drops what has expired by its own clock.
-                if 0 <= await client.pexpiretime(key) <= self.clock.now_ms:
-                    await client.unlink(key)
+            keys = [key async for key in client.scan_iter(f"{self.prefix}:*", count=1000)]
+            async with client.pipeline(transaction=False) as asked:
+                for key in keys:
+                    asked.pexpiretime(key)
+                ends = await asked.execute()
+            # A server drops what has expired by its own clock.
+            if gone := [key for key, end in zip(keys, ends, strict=True) if 0 <= end <= self.clock.now_ms]:
+                await client.unlink(*gone)
 
     def _url_of_all_rights(self) -> str:
         return re.sub("//[^/]*@", "//", self.url)

@@ -195,7 +195,7 @@ def test_each_answer_under_rules_is_the_textbooks(n_items: int) -> None:
     async def session() -> None:
         async with opened() as (client, away):
             caller = await Caller.open(client, "home", size=3, n_items=n_items)
-            for number, kind in enumerate([*KINDS, "", *KINDS, "", ""]):
+            for number, kind in enumerate(["", *KINDS, "", "", ""]):
                 count = 1 if kind else 2
                 await caller.own_rules(caller.draw(count, kind) if number % 3 else [])
                 for told in ([], caller.draw(count, kind)):
@@ -215,7 +215,7 @@ def test_each_slate_of_a_page_is_the_textbooks_of_what_is_left() -> None:
     async def session() -> None:
         async with opened() as (client, _):
             callers = [await Caller.open(client, name, size=2, n_items=7) for name in BANDITS]
-            for number in range(30):
+            for number in range(22):
                 told = [one.draw() if number % 3 else [] for one in callers]
                 for one in callers if number % 5 == 0 else []:
                     await one.own_rules(one.draw())
