@@ -107,7 +107,7 @@ def promise(share: float, group: Group = OF_ACME) -> SlateRule:
 
 def test_a_promise_is_kept_where_it_costs_least() -> None:
     """Beside the best policy that knows all: it shows the brand in the fifth of the contexts where that costs least."""
-    visits, learned, share = 400, 120, 0.2
+    visits, learned, share = 500, 150, 0.2
     settings = replace(SETTINGS, exploration=Exploration(PaperBeta(0.1), 0.0, 0.0))
     shop = Shop((promise(share),), settings)
     for number in range(learned):
