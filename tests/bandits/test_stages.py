@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock
 import pytest
 from tests.bandits.harness import LIMITS, NAME, SETTINGS, assert_same, rebuilt, request, running_worker
 from tests.bandits.test_corrections import begun
-from tests.contracts.harness import run, whole_log
+from tests.contracts.harness import MemoryStores, run, whole_log
 from tests.contracts.samples import HOUR_MS
 
 from topk_bandit.bandits.choices import choose_slate
@@ -143,9 +143,15 @@ def test_a_shadow_is_what_the_bandit_would_have_shown(stores: Stores) -> None:
     on_a_worker(stores, scenario)
 
 
-@pytest.mark.parametrize("stage", [Stage.FROZEN, Stage.OFF])
-@pytest.mark.parametrize("provisional_after_ms", [None, 1000])
-@pytest.mark.parametrize("kind", [Aggregation.FIRST, Aggregation.SUM])
+@pytest.mark.parametrize(
+    ("stage", "provisional_after_ms", "kind"),
+    [
+        (Stage.FROZEN, None, Aggregation.FIRST),
+        (Stage.FROZEN, 1000, Aggregation.SUM),
+        (Stage.OFF, None, Aggregation.SUM),
+        (Stage.OFF, 1000, Aggregation.FIRST),
+    ],
+)
 def test_frozen_and_off_learn_nothing_and_count_everything(
     stores: Stores, stage: Stage, provisional_after_ms: int | None, kind: Aggregation
 ) -> None:
@@ -393,7 +399,7 @@ async def make_worse(worker: Worker, start: int = 0, end: int = ENOUGH) -> None:
 
 
 def test_a_guardrail_that_can_not_take_a_bandit_off_tries_again_and_logs_nothing(
-    stores: Stores, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = [UnavailableError("away"), CorruptDataError("damaged"), NotFoundError("gone")]
 
@@ -413,7 +419,7 @@ def test_a_guardrail_that_can_not_take_a_bandit_off_tries_again_and_logs_nothing
         await guardrails.go_round()
         assert (await followed(worker)).settings.stage is Stage.SHADOW
 
-    on_a_worker(stores, scenario, control_share=0.5, guardrail_margin=0.1)
+    on_a_worker(MemoryStores(), scenario, control_share=0.5, guardrail_margin=0.1)
 
 
 def test_of_two_workers_one_takes_a_bandit_off(stores: Stores) -> None:
@@ -427,7 +433,7 @@ def test_of_two_workers_one_takes_a_bandit_off(stores: Stores) -> None:
     on_a_worker(stores, scenario, control_share=0.5, guardrail_margin=0.1)
 
 
-def test_a_guardrail_does_not_judge_by_groups_that_have_begun_anew(stores: Stores) -> None:
+def test_a_guardrail_does_not_judge_by_groups_that_have_begun_anew() -> None:
     """Its worker does not know of the new share yet."""
 
     async def scenario(worker: Worker) -> None:
@@ -445,7 +451,7 @@ def test_a_guardrail_does_not_judge_by_groups_that_have_begun_anew(stores: Store
         await guardrails.go_round()
         assert (await followed(worker)).settings.stage is Stage.LIVE
 
-    on_a_worker(stores, scenario, control_share=0.5, guardrail_margin=0.1)
+    on_a_worker(MemoryStores(), scenario, control_share=0.5, guardrail_margin=0.1)
 
 
 @pytest.mark.parametrize("default", [None, 0.0])
