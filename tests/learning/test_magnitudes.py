@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pytest
+from tests.long_forms import usual_or_long
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.learning.decisions import decide
@@ -17,9 +20,18 @@ from topk_bandit.learning.recent_observations import PastRows
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
 
+T = TypeVar("T")
+
 SIZES = (5e-324, 1e-161, 1e-101, 1e-99, 1e-30, 1e30, 1e100)
+"""The least number, one whose square is none, those on both sides of what counts as nothing, and large ones."""
 N_ITEMS, ROUNDS = 6, 70
 LIMITS = Limits(rows=24, pending_rows=4)
+
+
+def beside(*others: T) -> list[tuple[float, T]]:
+    """Return each size beside one of the others, in turn; in the long form beside each."""
+    in_turn = [(size, others[place % len(others)]) for place, size in enumerate(SIZES)]
+    return usual_or_long(in_turn, long=list(product(SIZES, others)))
 
 
 def kernel() -> KendallKernel:
@@ -56,8 +68,8 @@ def test_rewards_of_one_size(size: float) -> None:
     live(size * np.random.default_rng(2).choice([-1.0, 0.0, 1.0], ROUNDS), usual_contexts())
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("place", [0, 9, 40])
+@pytest.mark.long_form
+@pytest.mark.parametrize(("size", "place"), beside(0, 9, 40))
 def test_rewards_among_zeros(size: float, place: int) -> None:
     rewards = np.zeros(ROUNDS)
     rewards[place : place + 20] = size
@@ -71,8 +83,8 @@ def test_rewards_among_usual_ones(size: float) -> None:
     live(rewards, usual_contexts())
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("others", [0.0, 1.0])
+@pytest.mark.long_form
+@pytest.mark.parametrize(("size", "others"), beside(0.0, 1.0))
 def test_contexts(size: float, others: float) -> None:
     contexts = others * usual_contexts()
     contexts[5:25] = size * usual_contexts()[5:25]
@@ -84,18 +96,17 @@ def test_all_contexts_of_one_size(size: float) -> None:
     live(np.random.default_rng(5).random(ROUNDS), size * usual_contexts())
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    "begun",
-    [
-        State.initial(kernel(), context_dim=2, limits=LIMITS, half_life=12.0),
-        State.initial(kernel(), context_dim=2, limits=LIMITS, encoded=True),
-        with_features(State.initial(kernel(), context_dim=2, limits=LIMITS)),
-    ],
-    ids=["half-life", "encoded", "item features"],
-)
-def test_rewards_that_fade_or_are_of_described_customers_and_items(size: float, begun: State) -> None:
-    contexts = usual_contexts()
+@pytest.mark.long_form
+@pytest.mark.parametrize(("size", "kind"), beside("half-life", "encoded", "item features"))
+def test_rewards_that_fade_or_are_of_described_customers_and_items(size: float, kind: str) -> None:
+    begun, contexts = (
+        {
+            "half-life": State.initial(kernel(), context_dim=2, limits=LIMITS, half_life=12.0),
+            "encoded": State.initial(kernel(), context_dim=2, limits=LIMITS, encoded=True),
+            "item features": with_features(State.initial(kernel(), context_dim=2, limits=LIMITS)),
+        }[kind],
+        usual_contexts(),
+    )
     if begun.shared:
         contexts /= 4.0
     rewards = np.random.default_rng(7).random(ROUNDS)
@@ -113,13 +124,22 @@ def test_rewards_of_a_history(size: float) -> None:
     live(rng.random(ROUNDS), usual_contexts(), begun.learn_history(past))
 
 
+WRONG = usual_contexts()[0], np.array([2, 1], dtype=np.int32)
+"""Context and ranking of a slate of which something wrong is told."""
+
+
+@cache
+def before_and_after_a_wrong_one() -> tuple[State, State]:
+    """Return the state that has just been told a wrong reward, and the one it becomes in more slates than it waits."""
+    begun = live(np.random.default_rng(9).random(ROUNDS), usual_contexts())
+    state = begun.rewarded("wrong", *WRONG, reward=0.5, at=100.0)
+    return state, live(np.random.default_rng(10).random(40), usual_contexts()[:40], state)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_rewards_that_are_corrected_and_revised(size: float) -> None:
-    begun = live(np.random.default_rng(9).random(ROUNDS), usual_contexts())
-    context, ranking = usual_contexts()[0], np.array([2, 1], dtype=np.int32)
-    state = begun.rewarded("wrong", context, ranking, reward=0.5, at=100.0)
+    state, later = before_and_after_a_wrong_one()
     assert state.can_correct("wrong")
     live(np.random.default_rng(10).random(20), usual_contexts()[:20], state.corrected("wrong", size))
-    later = live(np.random.default_rng(10).random(40), usual_contexts()[:40], state)
-    revised = later.revised("wrong", context, ranking, before=0.5, reward=size, at=100.0)
+    revised = later.revised("wrong", *WRONG, before=0.5, reward=size, at=100.0)
     live(np.random.default_rng(11).random(20), usual_contexts()[:20], revised)

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
 
 from topk_bandit.learning.robust_ranges import MOST_VALUES, NO_VALUES, RobustRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 SHOPS = {
@@ -60,22 +59,24 @@ def test_batches_of_purchases_in_ascending_order_are_in_range(seed: int) -> None
     assert sum(outliers) <= 12
 
 
-def median_before(values: Sequence[float], place: int) -> float:
-    return float(np.median(values[max(place + 1 - MOST_VALUES, 0) : place + 1]))
+def medians_until(values: NDArray[np.float64]) -> list[float]:
+    """Return the median of the latest values at each of them, including it."""
+    first = min(MOST_VALUES, len(values)) - 1
+    begun = [float(np.median(values[: place + 1])) for place in range(first)]
+    return [*begun, *np.median(sliding_window_view(values, first + 1), axis=1).tolist()]
 
 
 def judged(values: NDArray[np.float64]) -> tuple[list[bool], RobustRange]:
     """Return which values were outliers when they came, and their robust range after them."""
     robust_range, outliers = NO_VALUES, []
-    for place, value in enumerate(values.tolist()):
-        centre = median_before(values.tolist(), place)
+    for value, centre in zip(values.tolist(), medians_until(values), strict=True):
         robust_range = robust_range.after(value, centre)
         outliers.append(abs(value - centre) > robust_range.reach)
     return outliers, robust_range
 
 
 def believed_now(values: NDArray[np.float64], robust_range: RobustRange) -> NDArray[np.bool_]:
-    centre = median_before(values.tolist(), len(values) - 1)
+    centre = np.median(values[-MOST_VALUES:])
     return np.asarray(np.abs(values - centre) <= robust_range.reach)
 
 

@@ -8,7 +8,17 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.learning.test_magnitudes import LIMITS, N_ITEMS, ROUNDS, SIZES, kernel, usual_contexts, with_features
+from tests.learning.test_magnitudes import (
+    LIMITS,
+    N_ITEMS,
+    ROUNDS,
+    SIZES,
+    WRONG,
+    beside,
+    kernel,
+    usual_contexts,
+    with_features,
+)
 from tests.learning.told import (
     ASKED,
     Shop,
@@ -20,6 +30,7 @@ from tests.learning.told import (
     told,
     with_wild,
 )
+from tests.long_forms import usual_or_long
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.learning.decisions import decide
@@ -27,22 +38,28 @@ from topk_bandit.learning.policy import State
 
 SHOP = Shop()
 SLATES = SHOP.slates(150)
+TWENTY = tuple(range(60, 80))
 PLACES = {
     "the first": (0,),
     "an early one": (3,),
     "a later one": (40,),
     "the last": (149,),
     "twenty from the start": tuple(range(20)),
-    "twenty in the middle": tuple(range(60, 80)),
+    "twenty in the middle": TWENTY,
     "twenty at the end": tuple(range(130, 150)),
 }
 each_place = pytest.mark.parametrize("places", PLACES.values(), ids=PLACES.keys())
 
 
 @cache
+def with_one(value: float, places: tuple[int, ...]) -> State:
+    """Return the state that was told this of one item of some slates."""
+    return told(begun(), with_wild(SLATES, dict.fromkeys(places, value)), shown=False).refit(150.0)
+
+
 def untold(places: tuple[int, ...]) -> State:
     """Return the state that was told nothing of one item of some slates."""
-    return told(begun(), with_wild(SLATES, dict.fromkeys(places, math.nan)), shown=False).refit(150.0)
+    return with_one(math.nan, places)
 
 
 @pytest.mark.slow
@@ -56,7 +73,8 @@ def test_wild_outcomes_are_as_if_nobody_had_said_so(size: float, sign: float, pl
     assert_predict_alike(state, untold(places))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.long_form
+@pytest.mark.parametrize("seed", usual_or_long(range(3), long=range(30)))
 def test_so_are_wild_outcomes_of_many_sizes_anywhere(seed: int) -> None:
     rng = np.random.default_rng(seed)
     places = rng.choice(150, int(rng.integers(1, 21)), replace=False).tolist()
@@ -88,19 +106,16 @@ def test_sums_of_what_left_the_latest_have_no_wild_outcomes() -> None:
 
 
 def test_a_history_with_wild_outcomes_is_learned_without_them() -> None:
-    wild = dict.fromkeys(range(60, 80), 1e9)
+    wild = dict.fromkeys(TWENTY, 1e9)
     state = begun().learn_history(past_of(with_wild(SLATES, wild), at=150.0), at=150.0)
     assert_predict_alike(state, untold(tuple(wild)))
 
 
-@pytest.mark.parametrize("size", [5e-324, 1e-320, 1e-200, 1e-101, -1e-30])
-@pytest.mark.parametrize("places", [(0,), tuple(range(60, 80))], ids=["one", "twenty"])
+@pytest.mark.parametrize(
+    ("size", "places"), [(5e-324, TWENTY), (1e-320, (0,)), (1e-200, TWENTY), (1e-101, (0,)), (-1e-30, TWENTY)]
+)
 def test_outcomes_next_to_zero_are_zeros(size: float, places: tuple[int, ...]) -> None:
-    one, other = (
-        told(begun(), with_wild(SLATES, dict.fromkeys(places, value)), shown=False).refit(150.0)
-        for value in (size, 0.0)
-    )
-    assert_predict_alike(one, other)
+    assert_predict_alike(with_one(size, places), with_one(0.0, places))
 
 
 @pytest.mark.parametrize("factor", [1000.0, -1000.0, 0.001])
@@ -111,7 +126,7 @@ def test_outcomes_whose_scale_changes_for_good_are_learned(factor: float) -> Non
         for one in SHOP.slates(250, first=150)
         if one.outcomes is not None
     ]
-    state = told(told(begun(), SLATES, shown=False), more, shown=False).refit(400.0)
+    state = told(with_one(1.0, ()), more, shown=False).refit(400.0)
     assert state.feedback is not None
     assert state.feedback.usual.reach == pytest.approx(11.7 * abs(factor), rel=0.5)
     assert state.posterior.prior_mean is not None
@@ -159,8 +174,8 @@ def test_outcomes_of_one_size(size: float) -> None:
     live(size * np.random.default_rng(2).choice([-1.0, 0.0, 1.0], (ROUNDS, 2)), fresh())
 
 
-@each_size
-@pytest.mark.parametrize("place", [0, 9, 40])
+@pytest.mark.long_form
+@pytest.mark.parametrize(("size", "place"), beside(0, 9, 40))
 def test_outcomes_among_zeros(size: float, place: int) -> None:
     outcomes = np.zeros((ROUNDS, 2))
     outcomes[place : place + 20] = size
@@ -175,22 +190,22 @@ def test_outcomes_among_usual_ones(size: float) -> None:
     live(outcomes, fresh())
 
 
-@each_size
-@pytest.mark.parametrize("of_rewards", [1e-99, 1e99])
+@pytest.mark.long_form
+@pytest.mark.parametrize(("size", "of_rewards"), beside(1e-99, 1e99))
 def test_outcomes_beside_rewards_of_another_size(size: float, of_rewards: float) -> None:
     live(size * drawn(5), fresh(), rewards=of_rewards * np.random.default_rng(6).random(ROUNDS))
 
 
-@each_size
+@pytest.mark.parametrize("size", [0.0, *(size for size in SIZES if size < 1.0), 1e6])
 def test_outcomes_in_contexts_of_one_size(size: float) -> None:
-    live(drawn(7), fresh(), contexts=min(size, 1e6) * usual_contexts())
-    live(drawn(7), fresh(), contexts=np.zeros((ROUNDS, 2)))
+    """Up to the largest contexts that requests may have."""
+    live(drawn(7), fresh(), contexts=size * usual_contexts())
     alone = State.initial(kernel(), context_dim=1, limits=LIMITS)
-    live(drawn(7), alone, contexts=min(size, 1e6) * np.ones((ROUNDS, 1)))
+    live(drawn(7), alone, contexts=size * np.ones((ROUNDS, 1)))
 
 
-@each_size
-@pytest.mark.parametrize("kind", ["half-life", "encoded", "item features"])
+@pytest.mark.long_form
+@pytest.mark.parametrize(("size", "kind"), beside("half-life", "encoded", "item features"))
 def test_outcomes_that_fade_or_are_of_described_customers_and_items(size: float, kind: str) -> None:
     state = replace(fresh(), half_life=12.0) if kind == "half-life" else fresh()
     contexts = usual_contexts()
@@ -203,17 +218,22 @@ def test_outcomes_that_fade_or_are_of_described_customers_and_items(size: float,
     live(outcomes, state, contexts=contexts)
 
 
+USUAL = np.array([0.5, 0.2])
+
+
+@cache
+def before_and_after_wrong_ones() -> tuple[State, State]:
+    """Return the state that has just been told wrong outcomes, and the one it becomes in more slates than it waits."""
+    state = live(drawn(9), fresh()).rewarded("wrong", *WRONG, reward=0.5, at=100.0, outcomes=USUAL)
+    return state, live(drawn(10)[:40], state)
+
+
 @each_size
 def test_outcomes_that_are_corrected_and_revised(size: float) -> None:
-    known = live(drawn(9), fresh())
-    context, ranking, usual = usual_contexts()[0], np.array([2, 1], dtype=np.int32), np.array([0.5, 0.2])
-    state = known.rewarded("wrong", context, ranking, reward=0.5, at=100.0, outcomes=usual)
+    state, later = before_and_after_wrong_ones()
     assert state.can_correct("wrong")
     wild = np.array([size, -size])
     live(drawn(10)[:20], state.corrected("wrong", 0.5, outcomes=wild))
-    later = live(drawn(10)[:40], state)
-    revised = later.revised(
-        "wrong", context, ranking, before=0.5, reward=0.5, at=100.0, before_outcomes=usual, outcomes=wild
-    )
+    revised = later.revised("wrong", *WRONG, before=0.5, reward=0.5, at=100.0, before_outcomes=USUAL, outcomes=wild)
     assert revised is not None
     live(drawn(11)[:20], revised)
