@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -98,20 +99,20 @@ class MixedModel:
     rows: OutcomeRows
     study: Study | None = None
 
-    @property
+    @cached_property
     def entries(self) -> list[tuple[int, int]]:
         """Row and position of each outcome that is known."""
         return [(int(r), int(p)) for r, p in np.argwhere(~np.isnan(self.rows.outcomes))]
 
-    @property
+    @cached_property
     def items(self) -> list[int]:
         return sorted({int(self.rows.rankings[entry]) for entry in self.entries})
 
-    @property
+    @cached_property
     def weights(self) -> FloatArray:
         return np.array([self.rows.weights[row] for row, _ in self.entries])
 
-    @property
+    @cached_property
     def intercepts(self) -> FloatArray:
         """The mean outcome at each position."""
         known = ~np.isnan(self.rows.outcomes)
@@ -122,16 +123,16 @@ class MixedModel:
             ]
         )
 
-    @property
+    @cached_property
     def values(self) -> FloatArray:
         return np.array([self.rows.outcomes[entry] - self.intercepts[entry[1]] for entry in self.entries])
 
-    @property
+    @cached_property
     def scaled(self) -> FloatArray:
         """a_p x of each outcome."""
         return np.array([self.rows.extended[r] / math.log2(p + 2) for r, p in self.entries])
 
-    @property
+    @cached_property
     def beliefs(self) -> FloatArray:
         """s of each item, zero for one that the study does not know."""
         believed = dict(zip(self.study[0].tolist(), self.study[1], strict=True)) if self.study else {}
@@ -152,7 +153,7 @@ class MixedModel:
         prior = np.diag(self.shares(share)) / ratio
         random = np.zeros((len(values), len(items), scaled.shape[1]))
         random[np.arange(len(values)), place] = scaled
-        covariance = np.diag(1.0 / weights) + np.einsum("aid,de,bie->ab", random, prior, random)
+        covariance = np.diag(1.0 / weights) + np.einsum("aid,de,bie->ab", random, prior, random, optimize=True)
         inverse = np.linalg.inv(covariance)
         design = scaled
         if self.study is not None:
@@ -166,8 +167,8 @@ class MixedModel:
         if self.study is not None:
             centres = centres + common[-1] * self.beliefs
         told = np.einsum("aid,de->aie", random, prior)
-        coefficients = centres + np.einsum("aie,ab,b->ie", told, inverse, left)
-        covariances = prior - np.einsum("aie,ab,bif->ief", told, inverse, told)
+        coefficients = centres + np.einsum("aie,a->ie", told, inverse @ left)
+        covariances = prior - np.einsum("aie,ab,bif->ief", told, inverse, told, optimize=True)
         return Fit(evidence, share, ratio, square / count, prior, common, coefficients, covariances)
 
     def best(self) -> Fit:

@@ -14,7 +14,7 @@ from topk_bandit.learning.item_table import ItemTable
 from topk_bandit.learning.slate_rules import Candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -91,24 +91,26 @@ def draw_rules(shop: Shop, slate_size: int, rng: np.random.Generator, *, most: i
     return [draw_rule(shop, slate_size, rng) for _ in range(int(rng.integers(1, most + 1)))]
 
 
-def keeps(rule: Rule, shop: Shop, slate: Sequence[int]) -> bool:
-    """Return whether a slate of items, by number, keeps a rule."""
-    names = [shop.item_ids[item] for item in slate]
+def judge_of(rule: Rule, shop: Shop) -> Callable[[Sequence[int]], bool]:
+    """Return a function that says whether a slate of items, by number, keeps a rule."""
+    number_of = {item_id: number for number, item_id in enumerate(shop.item_ids)}
     match rule:
         case Exclude(item_ids):
-            return not set(item_ids) & set(names)
+            gone = {number_of[item_id] for item_id in item_ids if item_id in number_of}
+            return gone.isdisjoint
         case Filter():
-            return all(accepts(rule.condition, shop.features[item]) for item in slate)
-        case Pin((item_id,), position):
-            return names.index(item_id) == position if item_id in names else False
+            met = {item for item, features in enumerate(shop.features) if accepts(rule.condition, features)}
+            return met.issuperset
         case Pin(item_ids, position):
-            return names[position] in item_ids
+            pinned = {number_of[item_id] for item_id in item_ids if item_id in number_of}
+            return lambda slate: slate[position] in pinned
         case Count(group, least, most):
-            members = [members_of(one, shop) for one in single_groups(group)]
-            return all(least <= len(one & set(slate)) <= (99 if most is None else most) for one in members)
+            counted = [members_of(one, shop) for one in single_groups(group)]
+            limit = 99 if most is None else most
+            return lambda slate: all(least <= len(one & set(slate)) <= limit for one in counted)
         case Apart(group):
-            members = [members_of(one, shop) for one in single_groups(group)]
-            return not any(a in one and b in one for one in members for a, b in pairwise(slate))
+            kept_apart = [members_of(one, shop) for one in single_groups(group)]
+            return lambda slate: not any(a in one and b in one for one in kept_apart for a, b in pairwise(slate))
 
 
 def single_groups(group: Group) -> list[Group]:
@@ -130,4 +132,4 @@ def members_of(group: Group, shop: Shop) -> set[int]:
 
 def allowed(rule: Rule, shop: Shop, slates: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which of some slates keep a rule."""
-    return np.array([keeps(rule, shop, slate) for slate in slates.tolist()])
+    return np.array(list(map(judge_of(rule, shop), slates.tolist())), dtype=np.bool_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,12 +67,18 @@ def assert_sums(state: State, expected: OutcomeRows) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
+@cache
+def after_all(*, study: bool = False) -> State:
+    """Return the state that was told all slates, one after the other."""
+    return told(begun(study=study), SLATES, shown=False).refit(150.0)
+
+
 @with_study
 @pytest.mark.parametrize("one_by_one", [(0, 0), (45, 120), (53, 100), (60, 61)], ids=str)
 def test_outcomes_come_in_any_parts(one_by_one: tuple[int, int], *, study: bool) -> None:
     """Also where a history comes between slates that were rewarded since the last refit."""
     first, last = one_by_one
-    expected = told(begun(study=study), SLATES, shown=False).refit(150.0)
+    expected = after_all(study=study)
     state = told(begun(study=study), SLATES[:first], shown=False)
     for part in (SLATES[first:last], SLATES[last:140]):
         state = state.learn_history(past_of(part, at=part[-1].at), at=part[-1].at) if part else state
@@ -141,18 +148,22 @@ def test_a_corrected_slate_is_as_if_it_had_been_so(
 ) -> None:
     """One of four since the last refit: with outcomes in the place of others, of none, and the other way about."""
     truth = replaced(SLATES, before, reward, outcomes)
+    start = begun(kernel, rows=rows, study=study, half_life=400.0)
+    start = told(start, SLATES[:before]).refit(float(before)) if before else start
+    truthful = and_later(told(start, truth[before : before + 4]), before + 4)
     for wrong in (SLATES, replaced(SLATES, before, 1.0, None)):
-        lives = [told(begun(kernel, rows=rows, study=study, half_life=400.0), life[:before]) for life in (wrong, truth)]
-        mistaken, truthful = (life.refit(float(before)) if before else life for life in lives)
-        mistaken, truthful = told(mistaken, wrong[before : before + 4]), told(truthful, truth[before : before + 4])
+        mistaken = told(start, wrong[before : before + 4])
         assert mistaken.can_correct(f"s{before}")
         mistaken = mistaken.corrected(f"s{before}", reward, outcomes=outcomes)
-        assert_same_feedback_but_for_none(mistaken, truthful)
-        assert_predict_alike(mistaken, truthful)
-        for more in (8, 40):
-            mistaken, truthful = (told(life, SLATES[before + 4 : before + 4 + more]) for life in (mistaken, truthful))
-            assert_same_feedback_but_for_none(mistaken, truthful)
-            assert_predict_alike(mistaken, truthful)
+        for one, other in zip(and_later(mistaken, before + 4), truthful, strict=True):
+            assert_same_feedback_but_for_none(one, other)
+            assert_predict_alike(one, other)
+
+
+def and_later(state: State, first: int) -> tuple[State, State, State]:
+    """Return a state, and what it is after eight more slates and after forty more than these."""
+    later = told(state, SLATES[first : first + 8])
+    return state, later, told(later, SLATES[first + 8 : first + 48])
 
 
 def assert_same_feedback_but_for_none(one: State, other: State) -> None:
@@ -197,16 +208,25 @@ def revised(state: State, one: Told, reward: float | None, outcomes: FloatArray 
     return changed
 
 
+def slates_of_which_one_may_have_none(*, none_before: bool) -> list[Told]:
+    slates = SHOP.slates(330)
+    return replaced(slates, 5, slates[5].reward, None) if none_before else slates
+
+
+@cache
+def after_these(half_life: float, *, none_before: bool) -> State:
+    slates = slates_of_which_one_may_have_none(none_before=none_before)
+    return told(begun(half_life=half_life), slates, shown=False).refit(330.0)
+
+
 @each_end
 @pytest.mark.parametrize("half_life", [np.inf, 200.0])
 @pytest.mark.parametrize("none_before", [False, True])
 def test_a_revised_slate_that_left_the_latest_changes_the_sums_as_if_it_had_been_so(
     reward: float, outcomes: FloatArray | None, half_life: float, *, none_before: bool
 ) -> None:
-    slates = SHOP.slates(330)
-    if none_before:
-        slates[5] = slates[5]._replace(outcomes=None)
-    state = told(begun(half_life=half_life), slates, shown=False).refit(330.0)
+    slates = slates_of_which_one_may_have_none(none_before=none_before)
+    state = after_these(half_life, none_before=none_before)
     assert state.recent.find_settled("s5") is None
     other = replaced(slates, 5, reward, outcomes)
     assert_sums(revised(state, slates[5], reward, outcomes), rows_as_they_count(other[:74], half_life))
@@ -219,6 +239,13 @@ def rows_as_they_count(slates: Sequence[Told], half_life: float) -> OutcomeRows:
     return rows_of(some, 0.5 ** ((330.0 - np.array([one.at for one in some])) / half_life))
 
 
+@cache
+def after_a_hundred(reward: float | None = None, *, study: bool = False) -> State:
+    """Return the state after slates of which one may have had only this reward."""
+    slates = SLATES if reward is None else replaced(SLATES, 30, reward, None)
+    return told(begun(study=study), slates[:100], shown=False).refit(100.0)
+
+
 @each_end
 @with_study
 def test_a_revised_slate_among_the_latest_is_as_if_it_had_been_so(
@@ -226,11 +253,11 @@ def test_a_revised_slate_among_the_latest_is_as_if_it_had_been_so(
 ) -> None:
     """Also what its own row knows of its outcomes, so that a refit gives the same as if all had been told then."""
     truth = replaced(SLATES, 30, reward, outcomes)
-    for wrong in (SLATES, replaced(SLATES, 30, 1.0, None)):
-        state = told(begun(study=study), wrong[:100], shown=False).refit(100.0)
+    expected = begun(study=study).learn_history(past_of(truth[:105], at=105.0), at=105.0)
+    for wrong in (SLATES[30], SLATES[30].ending(1.0, None)):
+        state = after_a_hundred(None if wrong is SLATES[30] else 1.0, study=study)
         assert not state.can_correct("s30")
-        found = told(revised(state, wrong[30], reward, outcomes), SLATES[100:105], shown=False).refit(105.0)
-        expected = begun(study=study).learn_history(past_of(truth[:105], at=105.0), at=105.0)
+        found = told(revised(state, wrong, reward, outcomes), SLATES[100:105], shown=False).refit(105.0)
         assert_predict_alike(found, expected, within=1e-7)
         mine, theirs = (one.posterior.observed_rows.feedback for one in (found, expected))
         assert mine is not None
@@ -242,14 +269,14 @@ def test_a_revised_slate_among_the_latest_is_as_if_it_had_been_so(
 
 
 def test_a_slate_that_counts_for_nothing_after_all_has_no_outcomes_any_more() -> None:
-    state = told(begun(), SLATES[:100], shown=False).refit(100.0)
+    state = after_a_hundred()
     found = revised(state, SLATES[30], None, None).refit(100.0)
     others = [one for one in SLATES[:100] if one.slate_id != "s30"]
     assert_predict_alike(found, begun().learn_history(past_of(others, at=100.0), at=100.0), within=1e-7)
 
 
 def test_a_slate_whose_other_reward_is_wild_has_no_outcomes_until_it_is_corrected() -> None:
-    state = told(begun(), SLATES[:100], shown=False).refit(100.0)
+    state = after_a_hundred()
     found = revised(state, SLATES[30], 1e9, OTHER)
     others = [one for one in SLATES[:100] if one.slate_id != "s30"]
     expected = begun().learn_history(past_of(others, at=100.0), at=100.0)
@@ -583,7 +610,7 @@ def test_a_study_that_comes_later_is_as_if_it_had_been_there(kernel: Kernel) -> 
 
 def test_a_study_s_new_items_are_believed_in_beside_outcomes() -> None:
     """The study knew nothing of the last items; then it does, in the unit that outcomes have shown."""
-    state = told(begun(study=True), SLATES, shown=False).refit(150.0)
+    state = after_all(study=True)
     before = state.study_mean
     assert before is not None
     constants = np.append(before.constants[:-1], [3.0, 0.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class Shop:
     says_all: bool = True
     gaps: float = 0.0
 
-    @property
+    @cached_property
     def tastes(self) -> FloatArray:
         return np.random.default_rng([self.seed, 1]).normal(size=(self.n_items, 1 + self.dim)) * 0.7
 
@@ -59,7 +60,7 @@ class Shop:
         likes = self.tastes @ np.append(1.0, context)
         return np.asarray(likes[rankings] @ self.discounts, dtype=np.float64)
 
-    @property
+    @cached_property
     def discounts(self) -> FloatArray:
         return np.asarray(1.0 / np.log2(np.arange(self.slate_size) + 2.0))
 
