@@ -84,7 +84,7 @@ def test_each_allowed_slate_is_drawn_as_often(shop: Shop, rules: list[Rule]) -> 
     made = compiled(rules, shop, 3)
     assert made is not None
     slates, allowed, rng = listed(made), AllowedSlates(made), np.random.default_rng(5)
-    drawn = Counter(tuple(allowed.draw(rng).tolist()) for _ in range(6_000))
+    drawn = Counter(tuple(allowed.draw(rng).tolist()) for _ in range(3_000))
     assert set(drawn) <= {tuple(slate) for slate in slates.tolist()}
     assert chisquare([drawn[tuple(slate)] for slate in slates.tolist()]).pvalue > 1e-3
 

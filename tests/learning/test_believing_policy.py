@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.bits
 
 GREEDY = Exploration(ConstantBeta(1.0), uniform_share=0.0)
-each_of = pytest.mark.parametrize("of", ["contexts", "items"])
+OF = ["contexts", "items"]
+each_of = pytest.mark.parametrize("of", OF)
+each_limits = pytest.mark.parametrize(
+    ("limits", "of"), [pytest.param(*limits.values, of) for limits, of in zip(LIMITS, cycle(OF))]
+)
 
 
 def utilities(seed: int, *, of: str = "contexts", n_items: int = N_ITEMS) -> Utilities:
@@ -44,8 +49,7 @@ def best(state: State, context: NDArray[np.float64], *, eligible: NDArray[np.int
     return list(decision.ranking.tolist())
 
 
-@each_of
-@pytest.mark.parametrize("limits", LIMITS)
+@each_limits
 def test_the_same_happenings_give_the_same_state_to_the_bit(limits: Limits, of: str) -> None:
     drawn = happenings(1, 250)
     one, other = (folded(initial(limits, of=of), drawn) for _ in range(2))
@@ -53,8 +57,7 @@ def test_the_same_happenings_give_the_same_state_to_the_bit(limits: Limits, of: 
     assert one.posterior.slope == other.posterior.slope != 0.0
 
 
-@each_of
-@pytest.mark.parametrize("limits", LIMITS)
+@each_limits
 def test_a_restored_state_goes_on_as_the_one_it_was_taken_from(limits: Limits, of: str) -> None:
     for count in (2, 120):
         live = folded(initial(limits, of=of), happenings(1, count)).refit()

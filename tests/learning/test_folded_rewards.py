@@ -177,8 +177,7 @@ def at_once(kernel: KendallKernel, rows: ObservedRows) -> Posterior:
     return scale_best(Posterior.fit(kernel, rows, nobody, noise_variance=NOISE))
 
 
-@pytest.mark.parametrize("dim", [1, 3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "dim"), [(0, 1), (1, 3), (2, 3)])
 def test_items_parts_are_as_near_to_the_exact_posterior_as_if_they_had_learned_the_right_rewards(
     seed: int, dim: int
 ) -> None:

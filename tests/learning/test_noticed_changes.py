@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from tests.learning.dense import WCK, sample
 from tests.learning.happenings import CONTEXT_DIM, KERNEL, N_ITEMS, SLATE_SIZE
@@ -50,16 +51,15 @@ def test_the_density_is_that_of_a_dense_process_whose_earlier_rows_have_more_noi
 def test_a_rise_of_all_of_the_latest_rewards_gains_what_the_best_one_does(risen_by: float) -> None:
     rewards = DATA.rewards + risen_by * LATE
     rows = ObservedRows.of(Observations(DATA.contexts, DATA.rankings, rewards))
-    latest = describe_latest(posterior_of(ROWS), rows, n_latest=LATEST)
-    without = [
-        describe_latest(
-            posterior_of(ROWS),
-            ObservedRows.of(Observations(DATA.contexts, DATA.rankings, rewards - rise * LATE)),
-            n_latest=LATEST,
-        ).log_density
-        for rise in np.linspace(0.0, 8.0, 1601)
-    ]
-    expected = max(0.0, max(without) - latest.log_density - 0.5 * np.log(LATEST))
+    posterior = posterior_of(ROWS)
+    latest = describe_latest(posterior, rows, n_latest=LATEST)
+
+    def loss(rise: float) -> float:
+        without = ObservedRows.of(Observations(DATA.contexts, DATA.rankings, rewards - rise * LATE))
+        return -describe_latest(posterior, without, n_latest=LATEST).log_density
+
+    best = minimize_scalar(loss, bounds=(0.0, 8.0), method="bounded", options={"xatol": 1e-6})
+    expected = max(0.0, -best.fun - latest.log_density - 0.5 * np.log(LATEST))
     assert latest.gain_of_rise == pytest.approx(expected, abs=1e-3)
     assert (latest.gain_of_rise > 5.0) == (risen_by == 5.0)
 

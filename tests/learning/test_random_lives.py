@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SEEDS = usual_or_long(range(12), long=range(1000))
+LIVES = usual_or_long(
+    [(4, False), (9, True), (16, True), (24, True), (25, False), (35, True)],
+    long=list(product(range(1000), [False, True])),
+)
+"""Seeds, and whether items are heard of: every kind of reward, of usual, tiny and huge scales; with and without
+features, encoding and fading."""
 WILD_REWARDS = (0.0, 5e-324, 1e-200, 1.0, 1e6, -1e6, 1e50, 1e100, -1e100)
 WILD_FACTORS = (0.0, 5e-324, 1e-300, 1e-6, 1e3, 1e5)
 SHARE_OF_WILD = 0.04
@@ -183,8 +189,7 @@ def born(seed: int, *, hears_of_items: bool) -> Life:
 
 
 @pytest.mark.long_form
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("hears_of_items", [False, True], ids=["rewards", "outcomes"])
+@pytest.mark.parametrize(("seed", "hears_of_items"), LIVES)
 def test_a_bandit_goes_on_whatever_it_hears(seed: int, *, hears_of_items: bool) -> None:
     life = born(seed, hears_of_items=hears_of_items)
     with warnings.catch_warnings():

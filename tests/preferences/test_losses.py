@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 
-def signs(first: FloatArray, second: FloatArray) -> list[tuple[float, float]]:
+def signs(first: FloatArray, second: FloatArray) -> list[tuple[int, int]]:
     """Return how each pair of items stands in both orders."""
-    pairs = combinations(range(len(first)), 2)
-    return [(float(np.sign(first[i] - first[j])), float(np.sign(second[i] - second[j]))) for i, j in pairs]
+    pairs = combinations(zip(first.tolist(), second.tolist(), strict=True), 2)
+    return [((a > b) - (a < b), (c > d) - (c < d)) for (a, c), (b, d) in pairs]
 
 
 def distance(first: FloatArray, second: FloatArray) -> float:

@@ -147,12 +147,12 @@ class PosteriorMachine(RuleBasedStateMachine):
 
 TestPosteriorMachine = PosteriorMachine.TestCase
 TestPosteriorMachine.settings = settings(
-    derandomize=True, deadline=None, max_examples=examples(60), stateful_step_count=40
+    derandomize=True, deadline=None, max_examples=examples(30), stateful_step_count=40
 )
 
 
 @given(st.permutations(range(25)), st.integers(0, 10_000))
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(30))
 def test_the_order_of_observations_does_not_matter(order: list[int], seed: int) -> None:
     data = sample(WCK, np.random.default_rng(seed), n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=2, count=25)
     one, other = fitted(WCK, data, n_items=N_ITEMS), fitted(WCK, data[order], n_items=N_ITEMS)
@@ -161,7 +161,7 @@ def test_the_order_of_observations_does_not_matter(order: list[int], seed: int) 
 
 
 @given(st.permutations(range(10)), st.integers(0, 10_000))
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(30))
 def test_the_order_in_which_rewards_arrive_does_not_matter(order: list[int], seed: int) -> None:
     data = sample(WCK, np.random.default_rng(seed), n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=2, count=10)
     prior = Posterior.prior(WCK.make(N_ITEMS, SLATE_SIZE), context_dim=2, noise_variance=0.1)
@@ -173,7 +173,7 @@ def test_the_order_in_which_rewards_arrive_does_not_matter(order: list[int], see
 
 
 @given(st.integers(0, 10_000), st.floats(0.1, 3.0))
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(30))
 def test_an_observation_never_widens_the_variance(seed: int, noise_variance: float) -> None:
     data = sample(WCK, np.random.default_rng(seed), n_items=N_ITEMS, slate_size=SLATE_SIZE, context_dim=2, count=12)
     posterior = Posterior.prior(WCK.make(N_ITEMS, SLATE_SIZE), context_dim=2, noise_variance=noise_variance)
