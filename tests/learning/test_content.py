@@ -247,8 +247,7 @@ def test_the_items_parts_have_the_covariance_that_slates_of_one_item_have(shape:
 
 
 @pytest.mark.usefixtures("without_draws")
-@pytest.mark.parametrize("n_items", [9, 18])
-@pytest.mark.parametrize("share", [1.0, 16.0])
+@pytest.mark.parametrize(("n_items", "share"), [(9, 16.0), (18, 1.0)])
 def test_a_decision_reaches_the_exhaustive_optimum(n_items: int, share: float) -> None:
     kind = content_kind(Shape(0.5, 1.0, 0.25, share), attributes(n_items, 3, 5))
     everything, eligible = all_rankings(np.arange(n_items), slate_size=3), np.arange(n_items, dtype=np.int32)

@@ -68,9 +68,12 @@ def assert_sums(state: State, expected: OutcomeRows) -> None:
 
 
 @cache
-def after_all(*, study: bool = False) -> State:
-    """Return the state that was told all slates, one after the other."""
-    return told(begun(study=study), SLATES, shown=False).refit(150.0)
+def after(count: int, *, study: bool = False, half_life: float = np.inf) -> State:
+    """Return the state that was told so many slates, a multiple of ten, one after the other."""
+    if not count:
+        return begun(study=study, half_life=half_life)
+    before = after(count - 10, study=study, half_life=half_life)
+    return told(before, SHOP.slates(10, first=count - 10), shown=False)
 
 
 @with_study
@@ -78,7 +81,7 @@ def after_all(*, study: bool = False) -> State:
 def test_outcomes_come_in_any_parts(one_by_one: tuple[int, int], *, study: bool) -> None:
     """Also where a history comes between slates that were rewarded since the last refit."""
     first, last = one_by_one
-    expected = after_all(study=study)
+    expected = after(150, study=study).refit(150.0)
     state = told(begun(study=study), SLATES[:first], shown=False)
     for part in (SLATES[first:last], SLATES[last:140]):
         state = state.learn_history(past_of(part, at=part[-1].at), at=part[-1].at) if part else state
@@ -101,7 +104,7 @@ def test_a_history_of_more_rows_than_are_learned_at_once_has_its_outcomes() -> N
 @pytest.mark.parametrize("half_life", [np.inf, 40.0])
 def test_sums_have_the_outcomes_that_left_the_latest_as_they_count(half_life: float) -> None:
     slates = SHOP.slates(330)
-    state = told(begun(half_life=half_life), slates, shown=False).refit(330.0)
+    state = after(330, half_life=half_life).refit(330.0)
     ages = 330.0 - np.array([one.at for one in slates[:74]])
     assert len(state.recent) == 256
     assert_sums(state, rows_of(slates[:74], 0.5 ** (ages / half_life)))
@@ -140,9 +143,11 @@ CASES = [
 ]
 
 
-@each_end
 @pytest.mark.parametrize(("kernel", "rows", "study"), CASES)
-@pytest.mark.parametrize("before", [0, 5, 70])
+@pytest.mark.parametrize(
+    ("before", "reward", "outcomes"),
+    [(0, *ENDS[0]), (0, *ENDS[2]), (5, *ENDS[1]), (5, *ENDS[3]), *((70, *end) for end in ENDS)],
+)
 def test_a_corrected_slate_is_as_if_it_had_been_so(
     before: int, kernel: Kernel, rows: int, reward: float, outcomes: FloatArray | None, *, study: bool
 ) -> None:
@@ -175,9 +180,9 @@ def assert_same_feedback_but_for_none(one: State, other: State) -> None:
 
 
 def test_a_slate_that_ended_without_a_reward_after_all_has_no_outcomes() -> None:
-    mistaken, truthful = (told(begun(), SLATES[:70]).refit(70.0) for _ in range(2))
-    mistaken = told(mistaken, SLATES[70:74]).corrected("s71", None)
-    truthful = told(truthful, SLATES[70:71]).shown(*SLATES[71][:3])
+    start = after(70).refit(70.0)
+    mistaken = told(start, SLATES[70:74]).corrected("s71", None)
+    truthful = told(start, SLATES[70:71]).shown(*SLATES[71][:3])
     truthful = told(truthful, SLATES[72:74]).closed("s71")
     assert_same_feedback(mistaken, truthful)
     assert_predict_alike(mistaken, truthful)
@@ -216,7 +221,8 @@ def slates_of_which_one_may_have_none(*, none_before: bool) -> list[Told]:
 @cache
 def after_these(half_life: float, *, none_before: bool) -> State:
     slates = slates_of_which_one_may_have_none(none_before=none_before)
-    return told(begun(half_life=half_life), slates, shown=False).refit(330.0)
+    state = told(begun(half_life=half_life), slates, shown=False) if none_before else after(330, half_life=half_life)
+    return state.refit(330.0)
 
 
 @each_end
@@ -242,8 +248,9 @@ def rows_as_they_count(slates: Sequence[Told], half_life: float) -> OutcomeRows:
 @cache
 def after_a_hundred(reward: float | None = None, *, study: bool = False) -> State:
     """Return the state after slates of which one may have had only this reward."""
-    slates = SLATES if reward is None else replaced(SLATES, 30, reward, None)
-    return told(begun(study=study), slates[:100], shown=False).refit(100.0)
+    if reward is None:
+        return after(100, study=study).refit(100.0)
+    return told(begun(study=study), replaced(SLATES, 30, reward, None)[:100], shown=False).refit(100.0)
 
 
 @each_end
@@ -302,7 +309,7 @@ def doubting(state: State, weight: float) -> State:
 
 
 def test_what_came_before_a_change_counts_for_less() -> None:
-    state = told(begun(), SLATES[:70], shown=False).refit(70.0)
+    state = after(70).refit(70.0)
     later = told(state, SLATES[70:74], shown=False)
     assert later.since_refit == 4
     doubted = doubting(later, 0.25)
@@ -314,7 +321,7 @@ def test_what_came_before_a_change_counts_for_less() -> None:
 
 
 def test_a_slate_that_is_revised_after_a_change_counts_once() -> None:
-    state = doubting(told(begun(), SLATES[:70], shown=False).refit(70.0), 0.25)
+    state = doubting(after(70).refit(70.0), 0.25)
     assert state.recent.find_settled("s30") == 30
     found = revised(state, SLATES[30], 0.3, OTHER)
     truth = replaced(SLATES, 30, 0.3, OTHER)
@@ -352,7 +359,7 @@ def test_wild_rewards_keep_their_outcomes_beyond_a_change() -> None:
 
 
 def test_what_was_summed_up_before_a_bandit_began_anew_is_not_taken_out_again() -> None:
-    state = doubting(told(begun(), SLATES[:70], shown=False).refit(70.0), 0.25)
+    state = doubting(after(70).refit(70.0), 0.25)
     begun_anew = replace(state._begin_again(71.0)[0], begun_at=71.0)
     assert begun_anew.feedback is not None
     found = revised(begun_anew, SLATES[30], 0.3, None)
@@ -432,7 +439,7 @@ def test_each_number_of_the_feedback_counts_for_digests() -> None:
 
 
 def test_memory_counts_what_is_kept_of_items() -> None:
-    state = told(begun(), SHOP.slates(300)).refit(300.0)
+    state = after(300).refit(300.0)
     assert state.feedback is not None
     settled = state.feedback.settled
     kept = sum(getattr(settled, name).nbytes for name in ("items", "squares", "shifts", "shown"))
@@ -457,7 +464,7 @@ def test_of_more_items_than_there_is_memory_for_sums_are_not_kept() -> None:
 
 def test_items_that_lose_their_places_leave_nothing_to_those_that_take_them() -> None:
     slates = SHOP.slates(300)
-    state = told(begun(), slates, shown=False).refit(300.0)
+    state = after(300).refit(300.0)
     gone = np.array([2, 11], dtype=np.int32)
     left = state.vacate(gone, 300.0)
     assert left.feedback is not None
@@ -502,7 +509,7 @@ def test_an_item_that_only_a_wild_slate_shows_is_forgotten_with_its_outcomes() -
 
 def test_a_kernel_for_more_items_knows_the_same() -> None:
     for study in (False, True):
-        small = told(begun(study=study), SLATES[:80], shown=False)
+        small = after(80, study=study)
         grown = small.with_kernel(kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS + 5, SLATE_SIZE), 80.0)
         grown = told(grown, SLATES[80:100], shown=False).refit(100.0)
         always = begun(n_items=N_ITEMS + 5)
@@ -610,7 +617,7 @@ def test_a_study_that_comes_later_is_as_if_it_had_been_there(kernel: Kernel) -> 
 
 def test_a_study_s_new_items_are_believed_in_beside_outcomes() -> None:
     """The study knew nothing of the last items; then it does, in the unit that outcomes have shown."""
-    state = after_all(study=True)
+    state = after(150, study=True).refit(150.0)
     before = state.study_mean
     assert before is not None
     constants = np.append(before.constants[:-1], [3.0, 0.0])
@@ -621,12 +628,12 @@ def test_a_study_s_new_items_are_believed_in_beside_outcomes() -> None:
     found = state.with_new_items(known)
     assert found.study_mean is not None
     assert found.study_mean.row_of[N_ITEMS - 1] == len(constants) - 2
-    again = told(begun(), SLATES, shown=False).with_prior_mean(known)
+    again = after(150).with_prior_mean(known)
     assert_predict_alike(found, again, within=1e-6)
 
 
 def test_a_bandit_that_forgets_begins_with_its_study() -> None:
-    state = told(begun(study=True), SHOP.slates(270), shown=False)
+    state = after(270, study=True)
     anew = state.forget(kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS, SLATE_SIZE), 270.0)
     assert anew.feedback is None
     assert anew.recent.outcomes is None

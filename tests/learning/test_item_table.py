@@ -158,7 +158,6 @@ def test_some_items_are_a_table_of_their_own() -> None:
 def test_what_it_says_that_it_takes_is_what_it_takes(features: Callable[[int], dict[str, float | str]]) -> None:
     n_items = 5_000
     index = IdIndex.of([f"item-{n:07}" for n in range(n_items)])
-    gc.collect()
     tracemalloc.start()
     try:
         table = ItemTable(index).change(index, np.arange(n_items), [Features.of(features(n)) for n in range(n_items)])

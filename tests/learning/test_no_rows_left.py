@@ -62,12 +62,12 @@ def test_contexts_of_zeros_fill_its_rows_and_it_goes_on(kind: Kernel, rows: int,
     """Where they share nothing no row tells anything of another: all are noise, and one stands for them."""
     rng = np.random.default_rng(0)
     state = State.initial(kernel_of(kind, N_ITEMS, SIZE), context_dim=context_dim, limits=Limits(rows))
-    for number in range(200):
+    for number in range(100):
         slate = rng.permutation(N_ITEMS)[:SIZE].astype(np.int32)
         state = state.rewarded(str(number), np.zeros(context_dim), slate, reward=float(rng.random()))
     assert 0 < state.refit().posterior.n_rows <= rows
     state = state.vacate(GONE, 0.0)
-    for number in range(200, 300):
+    for number in range(100, 200):
         slate = rng.permutation(LEFT)[:SIZE].astype(np.int32)
         state = state.rewarded(str(number), np.ones(context_dim), slate, reward=float(slate[0] == LEFT[0]))
     best, worst = state.posterior.predict(

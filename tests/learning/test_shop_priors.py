@@ -117,7 +117,7 @@ def test_where_every_slate_gets_a_reward_every_slate_counts() -> None:
     assert state.pending_ids == tuple(map(str, range(40, 60)))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_one_wild_reward_changes_next_to_nothing(seed: int) -> None:
     wild, calm = (live(initial(1), count=400, seed=seed, meaning=False, wild=wild) for wild in (200, -1))
     assert (wild.counted.wild_rewards, calm.counted.wild_rewards) == (1, 0)

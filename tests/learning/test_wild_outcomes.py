@@ -196,12 +196,13 @@ def test_outcomes_beside_rewards_of_another_size(size: float, of_rewards: float)
     live(size * drawn(5), fresh(), rewards=of_rewards * np.random.default_rng(6).random(ROUNDS))
 
 
-@pytest.mark.parametrize("size", [0.0, *(size for size in SIZES if size < 1.0), 1e6])
-def test_outcomes_in_contexts_of_one_size(size: float) -> None:
+@pytest.mark.parametrize(
+    ("size", "dim"), [(0.0, 2), (5e-324, 1), (1e-161, 2), (1e-101, 1), (1e-30, 2), (1e6, 1), (1e6, 2)]
+)
+def test_outcomes_in_contexts_of_one_size(size: float, dim: int) -> None:
     """Up to the largest contexts that requests may have."""
-    live(drawn(7), fresh(), contexts=size * usual_contexts())
-    alone = State.initial(kernel(), context_dim=1, limits=LIMITS)
-    live(drawn(7), alone, contexts=size * np.ones((ROUNDS, 1)))
+    state = State.initial(kernel(), context_dim=dim, limits=LIMITS)
+    live(drawn(7), state, contexts=size * (usual_contexts() if dim == 2 else np.ones((ROUNDS, 1))))
 
 
 @pytest.mark.long_form

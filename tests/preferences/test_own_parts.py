@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
@@ -57,6 +59,13 @@ def study(
     return pool, utilities - utilities.mean(), sampling.draw_rankings(utilities, shown, rng=rng)
 
 
+@cache
+def learned(residual: float, seed: int) -> UtilityPosterior:
+    """Return what is learned of a study by features and own parts."""
+    pool, _, answers = study(residual, seed)
+    return pool.learn(answers)
+
+
 def within(pool: QuestionPool, truth: np.ndarray, found: UtilityPosterior) -> tuple[float, float]:
     """Return the shares of utilities within one and two standard deviations."""
     utilities = found.utilities(pool.span.coordinates)
@@ -69,8 +78,8 @@ def within(pool: QuestionPool, truth: np.ndarray, found: UtilityPosterior) -> tu
 def test_true_utilities_are_as_near_as_is_said(residual: float) -> None:
     shares = []
     for seed in range(STUDIES):
-        pool, truth, answers = study(residual, seed)
-        shares.append(within(pool, truth, pool.learn(answers)))
+        pool, truth, _ = study(residual, seed)
+        shares.append(within(pool, truth, learned(residual, seed)))
     one, two = np.mean(shares, axis=0)
     assert 0.60 <= one <= 0.76
     assert 0.91 <= two <= 0.99
@@ -99,8 +108,8 @@ def test_items_are_ordered_better_than_with_features_alone_and_without_features(
         pool, truth, answers = study(residual, seed)
         without = QuestionPool.of(np.eye(40), None, feedback=Feedback.RANKING)
         alone = learn_utilities(pool.span.coordinates, answers, own_parts=False)
-        learned = [(pool, pool.learn(answers)), (pool, alone), (without, without.learn(answers))]
-        means = [found.utilities(of.span.coordinates).mean for of, found in learned]
+        ways = [(pool, learned(residual, seed)), (pool, alone), (without, without.learn(answers))]
+        means = [found.utilities(of.span.coordinates).mean for of, found in ways]
         taus.append([kendalltau(mean, truth).statistic for mean in means])
     both, features, items = np.mean(taus, axis=0)
     assert both >= max(features, items)

@@ -140,8 +140,8 @@ def test_the_best_and_the_worst_of_lists_are_learned_without_bias() -> None:
     learned = fit(PreferenceModel.PLACKETT_LUCE, pool, with_ends(truth, 3000, seed=4)).utilities
     whole = fit(PreferenceModel.PLACKETT_LUCE, pool, ranked(truth, 3000, seed=4)).utilities.mean
     assert abs(float(learned.mean @ whole / (whole @ whole)) - 1.0) < 0.03
-    again = fit(PreferenceModel.PLACKETT_LUCE, pool, with_ends(truth, 3000, seed=4)).utilities
-    np.testing.assert_array_equal(again.mean, learned.mean)
+    one, other = (fit(PreferenceModel.PLACKETT_LUCE, pool, with_ends(truth, 300, seed=4)).utilities for _ in range(2))
+    np.testing.assert_array_equal(one.mean, other.mean)
 
 
 @pytest.mark.slow
