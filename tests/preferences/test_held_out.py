@@ -63,7 +63,7 @@ def test_answers_about_few_lists_are_left_out_one_by_one() -> None:
 
 def test_a_unit_of_its_own_is_no_disadvantage() -> None:
     """The squared loss has utilities of another scale: without its unit it would be far behind."""
-    scores, _ = compare_models(MODELS_OF[AnswerKind.RANKING], pool_of(), ranked(truth_of(queries=False), 250))
+    scores, _ = compare_models(MODELS_OF[AnswerKind.RANKING], pool_of(), ranked(truth_of(queries=False), 120))
     behind = {score.model: score.behind for score in scores}
     assert len(behind) == 8
     assert behind[PreferenceModel.AGGREGATION_SQUARED] < 0.1

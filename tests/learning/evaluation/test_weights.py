@@ -136,7 +136,7 @@ def test_outcomes_that_are_not_the_rewards_are_refused() -> None:
 def test_estimators_weigh_as_they_say() -> None:
     """Each slate as often as it is shown, so often that the log is its own expectation; a wrong model is corrected."""
     every = enumerated(5, [0, 2, 3, 4], [2, 0, 4])
-    times = np.round(every.chances * 36_000).astype(int)
+    times = np.round(every.chances * 12_000).astype(int)
     times = np.repeat(np.arange(len(times)), times)
     np.random.default_rng(1).shuffle(times)
     rows, one = indicators(every.log.slates, every.log.n_items), every.log
