@@ -76,8 +76,9 @@ def after(count: int, *, study: bool = False, half_life: float = np.inf) -> Stat
     return told(before, SHOP.slates(10, first=count - 10), shown=False)
 
 
-@with_study
-@pytest.mark.parametrize("one_by_one", [(0, 0), (45, 120), (53, 100), (60, 61)], ids=str)
+@pytest.mark.parametrize(
+    ("one_by_one", "study"), [((0, 0), False), ((45, 120), True), ((53, 100), False), ((60, 61), True)]
+)
 def test_outcomes_come_in_any_parts(one_by_one: tuple[int, int], *, study: bool) -> None:
     """Also where a history comes between slates that were rewarded since the last refit."""
     first, last = one_by_one
@@ -226,8 +227,7 @@ def after_these(half_life: float, *, none_before: bool) -> State:
 
 
 @each_end
-@pytest.mark.parametrize("half_life", [np.inf, 200.0])
-@pytest.mark.parametrize("none_before", [False, True])
+@pytest.mark.parametrize(("half_life", "none_before"), [(200.0, False), (np.inf, True)])
 def test_a_revised_slate_that_left_the_latest_changes_the_sums_as_if_it_had_been_so(
     reward: float, outcomes: FloatArray | None, half_life: float, *, none_before: bool
 ) -> None:

@@ -1,6 +1,7 @@
 """A state goes on that has no rows left: their items are gone and others take their places, or all rows have aged."""
 
 import math
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -27,8 +28,7 @@ def learn(state: State, items: np.ndarray, *, begin: int, count: int) -> State:
     return state
 
 
-@pytest.mark.parametrize("kind", Kernel)
-@pytest.mark.parametrize("rows", [4, 64])
+@pytest.mark.parametrize(("kind", "rows"), list(zip(Kernel, cycle([4, 64]))))
 def test_it_grows_and_learns_on(kind: Kernel, rows: int) -> None:
     state = learn(initial(kind, rows), GONE, begin=0, count=90).refit(90.0).vacate(GONE, 90.0)
     assert state.posterior.n_rows == 0
