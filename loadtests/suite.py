@@ -16,6 +16,7 @@ from large_arms import large_arms
 from latency import latency
 from learning import late_rewards, learns
 from long_log import long_log
+from long_slates import long_slates
 from many import many
 from neighbourhood import append, neighbourhood
 from operating import operating
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Outcome]] = {
     "append": append,
     "decision": decision,
     "quality": quality,
+    "long-slates": long_slates,
     "search-exhaustive": exhaustive,
     "search-figure4": figure4,
     "forever": forever,

@@ -299,7 +299,7 @@ def test_a_line_that_is_broken_is_named_and_nothing_is_made(stores: Stores, trad
         ("deadline_ms", 2**53),
         ("item_capacity", 10**9),
         ("slate_size", 0),
-        ("slate_size", 13),
+        ("slate_size", 31),
         ("context_dim", 10**6),
         ("incarnation", "a b\n"),
     ],

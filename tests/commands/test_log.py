@@ -24,7 +24,7 @@ from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import _parser, main
 from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import Dump, lines, read_file
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE, LoggedEvent, Recommended, Rewarded, Shown
+from topk_bandit.domain.bandits import LoggedEvent, Recommended, Rewarded, Shown
 from topk_bandit.domain.operators import EventText
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.codec import encode_event
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Store, TextSlice
 
 ROUNDS = 120
-LIMITS = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
+LIMITS = MemoryBudget().limits()
 
 
 class Traded:

@@ -8,6 +8,8 @@ from tests.faults.service import serving
 from tests.rpc.wire import longest_id
 from tests.waiting import PATIENCE
 
+from topk_bandit.domain.bandits import MAX_SLATE_SIZE
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -22,7 +24,7 @@ def shop(client: Client, *, rounds: int) -> None:
     for number in range(rounds):
         slate = client.recommend("home", CONTEXT, candidates=ITEMS if number % 2 else None)
         assert not slate.degraded
-        assert len(set(slate.items)) == 12
+        assert len(set(slate.items)) == MAX_SLATE_SIZE
         # On a busy machine the client may have to ask twice: then it was the first call that counted.
         assert client.reward("home", slate.id, float(number)).outcome in {"accepted", "duplicate"}
 
@@ -30,7 +32,7 @@ def shop(client: Client, *, rounds: int) -> None:
 def test_the_largest_bandit_is_served(folder: Path) -> None:
     with serving(folder) as service:
         with service.client(timeout=PATIENCE) as client:
-            client.create_bandit("home", slate_size=12, item_capacity=10_000, context_dimension=64)
+            client.create_bandit("home", slate_size=MAX_SLATE_SIZE, item_capacity=10_000, context_dimension=64)
             for start in (0, 5_000):
                 assert client.upsert_items("home", ITEMS[start : start + 5_000]) == start + 5_000
             assert client.upsert_items("home", ITEMS) == 10_000

@@ -73,7 +73,7 @@ def test_create_fills_in_defaults(server: RunningServer, stub: BanditServiceStub
 
 EXCLUDED = rules_pb.SlateRule(exclude=rules_pb.ExcludedItems(item_ids=["a"]), may_relax=True)
 EVERYTHING: dict[str, Any] = {
-    "slate_size": 12,
+    "slate_size": 30,
     "context_dimension": 64,
     "item_capacity": 10_000,
     "kernel": pb.KERNEL_WEIGHTED,
@@ -100,7 +100,7 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
     answer = created(stub, **EVERYTHING)
     exploration = Exploration(PaperBeta(0.0), 0.0)
     expected = BanditSettings(
-        *(10_000, 12, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes"),
+        *(10_000, 30, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes"),
         half_life_ms=86_400_000,
         provisional_after_ms=1000,
         reward_range=RewardRange(-1.5, 0.0, clamp=True),
@@ -158,7 +158,7 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"name": ""}, "bandit.name"),
         ({"name": "tenants/acme/bandits/a b"}, "bandit.name"),
         ({"slate_size": 0}, "bandit.slate_size"),
-        ({"slate_size": 13}, "bandit.slate_size"),
+        ({"slate_size": 31}, "bandit.slate_size"),
         ({"slate_size": -1}, "bandit.slate_size"),
         ({"context_dimension": -1}, "bandit.context_dimension"),
         ({"context_dimension": 65}, "bandit.context_dimension"),

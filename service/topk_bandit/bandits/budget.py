@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION
 from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["MIB", "MemoryBudget", "ModelSizes"]
 
 MIB = 2**20
+
+USUAL_SLATE_SIZE = 12
+"""Rows are budgeted for slates of so many items: longer ones take up to 2 % more than the posterior's share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class MemoryBudget:
     worker_bytes: int = 6144 * MIB
     idle_seconds: float = 600.0
 
-    def limits(self, *, context_dim: int, slate_size: int) -> Limits:
+    def limits(self, *, context_dim: int = MAX_CONTEXT_DIMENSION, slate_size: int = USUAL_SLATE_SIZE) -> Limits:
         """Return what a posterior may grow to if contexts and slates are no longer than this."""
         return Limits.within(self.model_bytes * 3 // 8, context_dim=context_dim, slate_size=slate_size)
 

@@ -3,6 +3,9 @@
 Breadth-first local search (Appendix B.2) climbs from several starts by moving to better neighbours until there is none.
 Here the neighbours are replacements of one item and exchanges of two positions, which reach the same optima as the
 paper's (n - k) k k! + k! at a small part of the evaluations, and most climbs are among the few items that matter.
+
+A slate of more than `LONGEST_FINE` items has too many pairs to weigh in each climb, and they decide little. Climbs go
+by the exact means and by the variance of the items' parts, and the best of the slates that they reach is found exactly.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.learning.compiled import climbing
+from topk_bandit.learning.compiled import climbing, long_slates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +33,8 @@ COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS = 24, 24
 """Under WK an item has no part of its own in mean and variance, and which items matter is less certain."""
 FINE_STARTS_UNDER_RULES, FINE_STARTS_OF_PAIRS_UNDER_RULES = 8, 48
 """Each climb costs more. Under WK a slate has fewer neighbours then, which say less of where better ones are."""
+LONGEST_FINE = 12
+LONG_STARTS, LONG_STARTS_OF_PAIRS = 4, 24
 BEST_SEEN = 4
 FEWEST_TO_CLIMB_AMONG = 9
 """Climbs begin among the first few of the items that matter; the best of them go on among all of these."""
@@ -92,6 +97,8 @@ def local_search(
         Draws the random starts, always the same number of them.
     """
     k = at_context.slate_size
+    if k > LONGEST_FINE:
+        return _search_long(at_context, covariance, (rules, anchor), beta=beta, starts=starts.astype(np.int64), rng=rng)
     coarse_starts, fewest = COARSE_STARTS, FEWEST_FINE_ITEMS
     fine_starts = FINE_STARTS if rules is None else FINE_STARTS_UNDER_RULES
     if not at_context.kernel.item_weight.any():
@@ -104,7 +111,7 @@ def local_search(
         rng.random((coarse_starts, k)),
         rng.random((fine_starts, k)),
         ruled=(rules, anchor),
-        spread=math.sqrt(beta * at_context.amplitude),
+        spread=_spread(at_context, beta),
         size=max(fewest, k + 8),
     )
     return Found(ranking.astype(np.int32), evaluations)
@@ -147,6 +154,36 @@ def _search(
     ranking, tried = climbing.climb(at, *inner, items, inside, among, starts, fine_uniforms, *numbers)
     more = climbing.polish(at, rules, ranking, inside, *numbers)
     return ranking, weighed + tried + more
+
+
+def _search_long(
+    at_context: ContextPosterior,
+    covariance: NDArray[np.float64],
+    ruled: tuple[SlateRules | None, NDArray[np.int64] | None],
+    *,
+    beta: float,
+    starts: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> Found:
+    """Return the slate with the largest upper confidence bound of those that climbs by items reach.
+
+    Under WK there are pairs alone, and the best slate climbs on with these.
+    """
+    at, numbers, spread = at_context.contraction, at_context.position_weights, _spread(at_context, beta)
+    has_items = at_context.kernel.item_weight.any()
+    of_items = covariance / at_context.amplitude, variance_beside_items(at_context)
+    uniforms = rng.random((LONG_STARTS if has_items else LONG_STARTS_OF_PAIRS, at_context.slate_size))
+    reached, tried = long_slates.climb_by_items(at, *ruled, of_items, starts, uniforms, spread, *numbers)
+    moments = at_context.moments(reached.astype(np.int32))
+    best = reached[int(np.argmax(moments.mean + np.sqrt(beta * moments.variance)))]
+    if not has_items:
+        nowhere = np.full(len(at_context.items), -1)
+        tried += climbing.polish(at, ruled[0], best, nowhere, at_context.prior, spread, *numbers)
+    return Found(best.astype(np.int32), tried + len(reached))
+
+
+def _spread(at_context: ContextPosterior, beta: float) -> float:
+    return math.sqrt(beta * at_context.amplitude)
 
 
 def variance_beside_items(at_context: ContextPosterior) -> float:

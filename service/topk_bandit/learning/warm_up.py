@@ -19,6 +19,7 @@ from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.item_table import ItemTable
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.search import LONGEST_FINE
 from topk_bandit.learning.slate_rules import Candidates, compile_rules
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def warm_up_rules() -> None:
         ranking = decide(state, exploration, context=context, eligible=eligible, rng=rng, allowed=allowed).ranking
         state = state.shown(f"r{number}", context, ranking)
         state = state.rewarded(f"r{number}", context, ranking, reward=float(rng.normal()))
+    _decide_long_slates(exploration, _pinned_in_long_slates())
     _rules_are_compiled.set()
 
 
@@ -131,3 +133,23 @@ def _use_everything() -> None:
             state = state.closed(f"r{number - 1}")
         state = state.rewarded(f"r{number - number % 2}", context, ranking, reward=float(rng.normal()))
     State.restore(kernel, state.refit().checkpoint, limits=limits)
+    _decide_long_slates(exploration)
+
+
+def _decide_long_slates(exploration: Exploration, allowed: AllowedSlates | None = None) -> None:
+    """Decide slates that are searched as long ones are, before and after a reward."""
+    kernel, rng = kernel_of(Kernel.ADAPTIVE, 20, LONGEST_FINE + 1), np.random.default_rng(0)
+    state, eligible = State.initial(kernel, context_dim=2, limits=Limits(rows=16)), np.arange(20, dtype=np.int32)
+    for number in range(2):
+        context = rng.normal(size=2)
+        ranking = decide(state, exploration, context=context, eligible=eligible, rng=rng, allowed=allowed).ranking
+        state = state.shown(f"r{number}", context, ranking)
+        state = state.rewarded(f"r{number}", context, ranking, reward=float(number))
+
+
+def _pinned_in_long_slates() -> AllowedSlates:
+    table = ItemTable.of([f"i{n}" for n in range(20)], [Features()] * 20)
+    left = compile_rules([Pin(("i0",), 0)], Candidates(table), LONGEST_FINE + 1)
+    if left is None:
+        raise AssertionError("the rules leave no slate")
+    return AllowedSlates(left.rules)

@@ -30,7 +30,6 @@ from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, NotPermittedError, UnavailableError
 from topk_bandit.domain.operators import WorkerStatus
 from topk_bandit.domain.quotas import Quotas
@@ -446,7 +445,7 @@ def _models(
     return ModelCache(
         store,
         executor,
-        limits=budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE),
+        limits=budget.limits(),
         budget=budget,
         hooks=metrics,
         clock_ms=_clock_ms,

@@ -28,7 +28,6 @@ from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.client import AsyncClient, BreakerPolicy, Client, RetryPolicy
 from topk_bandit.client.connections import AsyncConnections, Connections
 from topk_bandit.client.http_calls import CLOSED_HERE, HttpError
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import NotFoundError
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.operators import WorkerStatus
@@ -201,7 +200,7 @@ class LocalService:
         hooks, quotas, exploration = Hooks(), Quotas(), settings.default_exploration
         self._store = store
         budget = MemoryBudget(model_bytes=settings.bandit_memory_mib * MIB)
-        limits = budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
+        limits = budget.limits()
         self._models = models = ModelCache(
             store,
             threads,

@@ -354,7 +354,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("v1.0/rank", {"actions": [{"id": 7}]}, "actions[0].id"),
     ("v1.0/events/e/reward", {"value": True}, "value"),
     ("v1.1-preview.1/multislot/rank", rank_body(), "slots"),
-    ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": f"s{n}"} for n in range(13)]), "slots"),
+    ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": f"s{n}"} for n in range(31)]), "slots"),
     ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": "s"}, {"id": "s"}]), "slots"),
     ("v1.1-preview.1/multislot/rank", slots_body(slots=[{"id": f"s{n}"} for n in range(4)]), "actions"),
     (

@@ -13,7 +13,6 @@ from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.commands.log import challengers, dumps, models, policies, slates, values
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.printing import print_lines
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, TopkBanditError
 from topk_bandit.process import settings
 from topk_bandit.store.codec import encode_event
@@ -170,7 +169,7 @@ def _limits(given: argparse.Namespace) -> Limits:
     """Return the limits that a worker with the same settings has: another model comes of others."""
     chosen = settings.load(given, os.environ)
     budget = MemoryBudget(model_bytes=chosen.bandit_memory_mib * MIB)
-    return budget.limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
+    return budget.limits()
 
 
 async def _find_events(chosen: Settings, url: str, name: BanditName, given: argparse.Namespace) -> list[EventText]:

@@ -22,7 +22,6 @@ from topk_bandit.client import DeadlineExceeded, FailedPrecondition, InvalidArgu
 from topk_bandit.commands.names import bandit_named, study_named
 from topk_bandit.commands.operate.events import export_log, line
 from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
-from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError, UnavailableError
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.archive_lines import End, chain
@@ -209,7 +208,7 @@ def dry_run(archive: ArchiveFile) -> None:
     async def take_all() -> None:
         name = bandit_named(archive.name)
         store = MemoryStore(clock_ms=lambda: 0)
-        limits = MemoryBudget().limits(context_dim=MAX_CONTEXT_DIMENSION, slate_size=MAX_SLATE_SIZE)
+        limits = MemoryBudget().limits()
         with ThreadPoolExecutor(1) as executor:
             restores = Restores(store, executor, limits=limits, quotas=TenantQuotas(store, Quotas({})))
             await _dry_run_import(archive, partial(restores.take, name))

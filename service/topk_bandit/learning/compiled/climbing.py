@@ -70,7 +70,7 @@ from topk_bandit.learning.compiled.moves import (
 )
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT_LOCK
 
-__all__ = ["best_seen", "climb", "polish", "weigh_items"]
+__all__ = ["best_seen", "climb", "coarse_climb", "polish", "weigh_items"]
 
 _MOST_SWEEPS = 32
 
@@ -111,7 +111,7 @@ def best_seen(weights, pair_weights, places, n_rows, count, u, d, v, s):
 
 
 @njit(**FOR_LOOPS)
-def _coarse_climb(of_items, weights, pair_weights, rules, slate, spread, u, d, v, s, scores, means, cross):
+def coarse_climb(of_items, weights, pair_weights, rules, slate, spread, u, d, v, s, scores, means, cross):
     """Climb from `slate`, in place, by replacements; return the score and how many slates were scored."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
     value, tried, position, still = -np.inf, 0, ZERO, 0
@@ -153,7 +153,7 @@ def weigh_items(at, rules, anchor, of_items, starts, uniforms, size, spread, u, 
             begin_at(moves, order, starts[i], climbed[i])
         else:
             begin_somewhere(moves, order, uniforms[i - starts.shape[0]], climbed[i])
-        values[i], more = _coarse_climb(
+        values[i], more = coarse_climb(
             of_items, weights, pair_weights, moves, climbed[i], spread, u, d, v, s, scores, means, cross
         )
         tried += more
