@@ -53,8 +53,8 @@ ROOMS: Mapping[str, str] = {
         learning/test_propensities learning/test_falling_shares bandits/test_answers learning/test_decide
         learning/test_ruled_propensities""",
     "learning/search.py": """
-        learning/test_search learning/test_top_slates bandits/test_answers learning/test_decide
-        learning/test_thompson""",
+        learning/test_search learning/test_long_slates learning/test_top_slates bandits/test_answers
+        learning/test_decide learning/test_thompson""",
     "learning/decisions.py": f"""
         learning/test_falling_shares bandits/test_answers learning/test_item_draws learning/test_decide
         learning/test_thompson learning/test_content learning/test_prior_mean learning/test_search

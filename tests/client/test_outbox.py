@@ -121,7 +121,7 @@ def test_item_values_are_delivered(
         ({"a": math.nan}, 'item_values["a"]'),
         ({"a": "x"}, 'item_values["a"]'),
         ({"x" * 129: 1.0}, f'item_values["{"x" * 128}"]'),
-        ({str(n): 1.0 for n in range(13)}, "item_values"),
+        ({str(n): 1.0 for n in range(MAX_SLATE_SIZE + 1)}, "item_values"),
         ([1.0], "item_values"),
     ],
 )

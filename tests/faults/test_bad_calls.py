@@ -17,6 +17,7 @@ from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, bandit, create, recommend, refused
 from tests.waiting import PATIENCE
 
+from topk_bandit.domain.bandits import MAX_SLATE_SIZE
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
@@ -158,7 +159,7 @@ BAD_CALLS = [
     changes("AmendReward", NONE, bandit=STRANGER, value=1.0),
     Bad("BatchReward", rpb.BatchRewardRequest(bandit=HOME), INVALID, "rewards"),
     Bad("BatchReward", rpb.BatchRewardRequest(bandit=HOME, rewards=[rpb.RewardEntry()] * 1001), INVALID, "rewards"),
-    *(creates("bandit.slate_size", slate_size=size) for size in (0, 13, -1)),
+    *(creates("bandit.slate_size", slate_size=size) for size in (0, MAX_SLATE_SIZE + 1, -1)),
     *(creates("bandit.item_capacity", item_capacity=capacity) for capacity in (0, 1, 100_001)),
     *(creates("bandit.context_dimension", context_dimension=size) for size in (-1, 65)),
     creates("bandit.kernel", kernel=99),

@@ -112,6 +112,6 @@ def test_separators_in_texts_do_not_count(text: str) -> None:
 def test_limits_are_small_where_fields_are_few() -> None:
     sizes = {method.name: most_values(method.input_type) for method in METHODS if method in REQUESTS}
     assert sizes["Recommend"] < 50_000
-    assert sizes["BatchReward"] < 60_000
+    assert sizes["BatchReward"] < 130_000
     assert sizes["BatchRecommend"] == 700_000
-    assert sizes["Reward"] < 60
+    assert sizes["Reward"] < 130

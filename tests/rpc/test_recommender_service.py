@@ -8,7 +8,7 @@ from tests.rpc.shop import START_MS
 from tests.rpc.wire import HOME, create, recommend, refused
 from tests.waiting import PATIENCE
 
-from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.bandits import MAX_SLATE_SIZE, BanditName
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
 
@@ -188,7 +188,7 @@ def test_reward_conflict_and_unknown_id(channel: grpc.Channel, stub: Recommender
         ({"item_values": {"": 1.0}}, "item_values"),
         ({"item_values": {"x" * 129: 1.0}}, "item_values"),
         ({"item_values": {"x\r": math.nan}}, "item_values"),
-        ({"item_values": {str(n): 1.0 for n in range(13)}}, "item_values"),
+        ({"item_values": {str(n): 1.0 for n in range(MAX_SLATE_SIZE + 1)}}, "item_values"),
     ],
 )
 def test_reward_names_the_bad_field(

@@ -4,8 +4,8 @@ Breadth-first local search (Appendix B.2) climbs from several starts by moving t
 Here the neighbours are replacements of one item and exchanges of two positions, which reach the same optima as the
 paper's (n - k) k k! + k! at a small part of the evaluations, and most climbs are among the few items that matter.
 
-A slate of more than `LONGEST_FINE` items has too many pairs to weigh in each climb, and they decide little. Climbs go
-by the exact means and by the variance of the items' parts, and the best of the slates that they reach is found exactly.
+A slate of more than `LONGEST_FINE` items has too many pairs to weigh in each climb. Climbs go by the exact means and by
+the variance of the items' parts. The best of the slates that they reach climbs on, with all features.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ COARSE_STARTS_OF_PAIRS, FEWEST_FINE_ITEMS_OF_PAIRS = 24, 24
 FINE_STARTS_UNDER_RULES, FINE_STARTS_OF_PAIRS_UNDER_RULES = 8, 48
 """Each climb costs more. Under WK a slate has fewer neighbours then, which say less of where better ones are."""
 LONGEST_FINE = 12
-LONG_STARTS, LONG_STARTS_OF_PAIRS = 4, 24
+"""Longer slates are searched by their items."""
+LONG_STARTS, LONG_STARTS_OF_PAIRS, LONG_SEEN = 4, 24, 2
+SETTLED_ITEMS, OTHERS_TO_SETTLE_BY = 40, 16
 BEST_SEEN = 4
 FEWEST_TO_CLIMB_AMONG = 9
 """Climbs begin among the first few of the items that matter; the best of them go on among all of these."""
@@ -47,7 +49,8 @@ class Found:
     Attributes
     ----------
     ranking
-        The best ranking met, as positions in the at_context's items, shape (k,). No neighbour of it is better.
+        The best ranking met, as positions in the at_context's items, shape (k,). No neighbour of it is
+        better; of a long one (`LONGEST_FINE`) one may be.
     evaluations
         How many rankings were evaluated.
     """
@@ -165,21 +168,24 @@ def _search_long(
     starts: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> Found:
-    """Return the slate with the largest upper confidence bound of those that climbs by items reach.
-
-    Under WK there are pairs alone, and the best slate climbs on with these.
-    """
+    """Climb by items, and on from the best by all features."""
     at, numbers, spread = at_context.contraction, at_context.position_weights, _spread(at_context, beta)
-    has_items = at_context.kernel.item_weight.any()
+    n_random, n_others = LONG_STARTS, OTHERS_TO_SETTLE_BY
+    if not at_context.kernel.item_weight.any():
+        n_random, n_others = LONG_STARTS_OF_PAIRS, len(at_context.items)
     of_items = covariance / at_context.amplitude, variance_beside_items(at_context)
-    uniforms = rng.random((LONG_STARTS if has_items else LONG_STARTS_OF_PAIRS, at_context.slate_size))
-    reached, tried = long_slates.climb_by_items(at, *ruled, of_items, starts, uniforms, spread, *numbers)
-    moments = at_context.moments(reached.astype(np.int32))
-    best = reached[int(np.argmax(moments.mean + np.sqrt(beta * moments.variance)))]
-    if not has_items:
-        nowhere = np.full(len(at_context.items), -1)
-        tried += climbing.polish(at, ruled[0], best, nowhere, at_context.prior, spread, *numbers)
-    return Found(best.astype(np.int32), tried + len(reached))
+    uniforms = rng.random((n_random, at_context.slate_size))
+    reached, tried = long_slates.climb_by_items(at, *ruled, of_items, starts[:LONG_SEEN], uniforms, spread, *numbers)
+    best = reached[_highest(at_context, reached, beta)[: SETTLED_ITEMS // at_context.slate_size]]
+    for slate in best:
+        tried += long_slates.settle(at, ruled[0], slate, of_items, n_others, at_context.prior, spread, *numbers)
+    return Found(best[_highest(at_context, best, beta)[0]].astype(np.int32), tried + len(reached) + len(best))
+
+
+def _highest(at_context: ContextPosterior, slates: NDArray[np.int64], beta: float) -> NDArray[np.intp]:
+    """Return the order of slates by their upper confidence bounds, the highest first."""
+    moments = at_context.moments(slates.astype(np.int32))
+    return np.argsort(-moments.mean - np.sqrt(beta * moments.variance), kind="stable")
 
 
 def _spread(at_context: ContextPosterior, beta: float) -> float:

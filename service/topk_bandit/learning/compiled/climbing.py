@@ -70,7 +70,7 @@ from topk_bandit.learning.compiled.moves import (
 )
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT_LOCK
 
-__all__ = ["best_seen", "climb", "coarse_climb", "polish", "weigh_items"]
+__all__ = ["best_seen", "climb", "coarse_climb", "polish", "replace_all", "weigh_items"]
 
 _MOST_SWEEPS = 32
 
@@ -465,7 +465,7 @@ def climb(at, rules, anchor, items, inside, among, starts, uniforms, prior, spre
 
 
 @njit(**FOR_LOOPS)
-def _replace_all(at, rules, slate, among, bound, u, d, v, s):
+def replace_all(at, rules, slate, among, bound, u, d, v, s):
     """Go through the positions once and put the best of `among` into each; return whether any is new."""
     features, weights, pair_weights, pairs = at.features, at.weights, at.pair_weights, at.pairs
     mean, explained = floats(pairs.shape[0]), floats(pairs.shape[0])
@@ -525,7 +525,7 @@ def polish(at, rules, slate, inside, prior, spread, u, d, v, s):
     among = _outside(inside)
     tried = 0
     for _ in range(_MOST_SWEEPS):
-        replaced = _replace_all(at, moves, slate, among, bound, u, d, v, s)
+        replaced = replace_all(at, moves, slate, among, bound, u, d, v, s)
         tried += k * among.shape[0]
         if not replaced and among.shape[0] < every.shape[0]:
             break

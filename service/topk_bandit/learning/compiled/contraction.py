@@ -47,6 +47,7 @@ __all__ = [
     "add",
     "add_pair",
     "contract",
+    "explained_by",
     "make_own_pairs",
     "make_pairs",
     "means",
@@ -54,6 +55,7 @@ __all__ = [
     "replaced_means",
     "replacements",
     "slate_mean",
+    "slate_vector",
     "slates",
 ]
 
@@ -352,7 +354,8 @@ def slate_mean(weights, pair_weights, slate, u, d, v, s):
 
 
 @njit(**FOR_LOOPS)
-def _slate_vector(target, features, pairs, slate, u, d, v, s):
+def slate_vector(target, features, pairs, slate, u, d, v, s):
+    """Set `target` to R x of a slate, the features of whose pairs must be there, (N + P,)."""
     real = target.dtype.type
     n_eligible = pairs.shape[0]
     target[:] = 0
@@ -404,6 +407,14 @@ def _taken_of(taken, of_v, slate, gap, u, v):
     return total
 
 
+@njit(**FOR_LOOPS)
+def explained_by(at, vector, slate, u, v):
+    """Return |R x|^2 and what is taken, less what content adds, of a slate with R x as in `vector`."""
+    of_content = floats32(at.content.shape[1])
+    _sum_content(of_content, at.content, slate, NOWHERE, u)
+    return _norm2(vector) - _norm2(of_content) + _taken_of(at.taken, at.of_v, slate, NOWHERE, u, v)
+
+
 @njit(**FOR_PYTHON)
 def slates(features, content, taken, of_v, pairs, chosen, n_columns, u, d, v, s):
     """Return |R x|^2 by the first rows and what is taken, less what content adds, of slates `chosen` (A, k), (A,).
@@ -414,7 +425,7 @@ def slates(features, content, taken, of_v, pairs, chosen, n_columns, u, d, v, s)
     vector = floats32(n_columns)
     of_content = floats32(content.shape[1])
     for i in range(chosen.shape[0]):
-        _slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
+        slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
         _sum_content(of_content, content, chosen[i], NOWHERE, u)
         explained[i] = _norm2(vector) - _norm2(of_content) + _taken_of(taken, of_v, chosen[i], NOWHERE, u, v)
     return explained
@@ -470,7 +481,7 @@ def replacements(
     without, vector = np.empty_like(own), np.empty_like(own)
     columns, values = integers(slate.shape[0]), floats(slate.shape[0])
     seven, weights_of_seven = integers(7), floats32(7)
-    _slate_vector(own, features, pairs, slate, u, d, v, s)
+    slate_vector(own, features, pairs, slate, u, d, v, s)
     # What the item brings in is the difference that placing it once more makes.
     _place(vector, own, features, pairs, slate, position, slate[position], u, d, v, columns, values)
     for i in range(own.shape[0]):

@@ -1,25 +1,41 @@
 """Compiled search for a slate so long that scoring all of its neighbours, with all features, would take too long.
 
-It is the coarse stage of `climbing`, which climbs by exchanges of two positions as well: the means are exact, and of
-the variance it has the items' parts. Both kinds of moves cost O(k) a slate, so that a climb costs O(E k^2).
+1. *climb*: as the coarse stage of `climbing`, and by exchanges of two positions as well. The means are exact, and the
+   variance is that of the items' parts. Both kinds of moves cost O(k) a slate, so that a climb costs O(E k^2).
+2. *settle*: from the best slate, with all features, by exchanges and by the few other items that matter most to it. An
+   exchange costs O(k N): only what it changes is added up.
 
 Letters: as in `climbing`.
 """
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
-from topk_bandit.learning.compiled.allowed_moves import begin_at, begin_somewhere, exchange_is_allowed, prepare
-from topk_bandit.learning.compiled.arrays import floats, integers
-from topk_bandit.learning.compiled.climbing import coarse_climb
-from topk_bandit.learning.compiled.contraction import slate_mean
-from topk_bandit.learning.compiled.moves import is_gain, score_of
+from topk_bandit.learning.compiled.allowed_moves import (
+    begin_at,
+    begin_somewhere,
+    exchange_is_allowed,
+    mark_down,
+    prepare,
+)
+from topk_bandit.learning.compiled.arrays import copy, fill, floats, floats32, integers, sort_descending
+from topk_bandit.learning.compiled.climbing import coarse_climb, replace_all
+from topk_bandit.learning.compiled.contraction import explained_by, make_pairs, slate_mean, slate_vector
+from topk_bandit.learning.compiled.moves import (
+    apply_terms,
+    coarse_scores,
+    exchange_terms,
+    is_gain,
+    score_of,
+    shows,
+)
 from topk_bandit.learning.compiled.options import FOR_LOOPS, WITHOUT_LOCK
 
-__all__ = ["climb_by_items"]
+__all__ = ["climb_by_items", "settle"]
 
-_MOST_SWEEPS = 32
+_MOST_SWEEPS, _MOST_TURNS = 32, 8
 
 
 @njit(**FOR_LOOPS)
@@ -55,11 +71,11 @@ def _weigh(of_items, slate, u, cross):
 
 
 @njit(**FOR_LOOPS)
-def _exchange(of_items, weights, pair_weights, rules, slate, spread, u, d, v, s, cross):
-    """Make the best exchange of two positions; return whether there is one that gains."""
-    covariance = of_items[0]
+def _exchange_by_items(of_items, weights, pair_weights, rules, slate, spread, u, d, v, s, cross):
+    """Try each exchange of two positions once, and make those that gain; return whether there is one."""
+    covariance, moved = of_items[0], False
     mean, variance = slate_mean(weights, pair_weights, slate, u, d, v, s), _weigh(of_items, slate, u, cross)
-    value, first, second = score_of(mean, 0.0, (variance, spread)), 0, 0
+    value = score_of(mean, -variance, (0.0, spread))
     for a in range(slate.shape[0]):
         for b in range(a + 1, slate.shape[0]):
             if not exchange_is_allowed(rules, slate, a, b):
@@ -68,11 +84,12 @@ def _exchange(of_items, weights, pair_weights, rules, slate, spread, u, d, v, s,
             apart = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
             more = step * (2.0 * (cross[a] - cross[b]) + step * apart)
             higher = _change_of_mean(weights, pair_weights, slate, a, b, u, d, v)
-            score = score_of(mean + higher, -more, (variance, spread))
+            score = score_of(mean + higher, -variance - more, (0.0, spread))
             if is_gain(score, value):
-                value, first, second = score, a, b
-    slate[first], slate[second] = slate[second], slate[first]
-    return first != second
+                value, mean, moved = score, mean + higher, True
+                slate[a], slate[b] = j, i
+                variance = _weigh(of_items, slate, u, cross)
+    return moved
 
 
 @njit(**WITHOUT_LOCK)
@@ -94,13 +111,72 @@ def climb_by_items(at, rules, anchor, of_items, starts, uniforms, spread, u, d, 
             _, more = coarse_climb(
                 of_items, weights, pair_weights, moves, climbed[i], spread, u, d, v, s, scores, means, cross
             )
-            tried += more
-            exchanges = 0
-            while exchanges < _MOST_SWEEPS * k and _exchange(
-                of_items, weights, pair_weights, moves, climbed[i], spread, u, d, v, s, cross
-            ):
-                exchanges += 1
-            tried += (exchanges + 1) * k * (k - 1) // 2
-            if exchanges == 0:
+            tried += more + k * (k - 1) // 2
+            if not _exchange_by_items(of_items, weights, pair_weights, moves, climbed[i], spread, u, d, v, s, cross):
                 break
     return climbed, tried
+
+
+@njit(**FOR_LOOPS)
+def _most_wanted(of_items, weights, pair_weights, rules, slate, count, spread, u, d, v, s):
+    """Return up to `count` items that the slate does not show, those first with which it scores most by items."""
+    n_eligible = pair_weights.shape[0]
+    scores, means, cross = floats(n_eligible), floats(n_eligible), floats(n_eligible)
+    wanted = fill(floats(n_eligible), -np.inf)
+    for position in range(slate.shape[0]):
+        coarse_scores(of_items, weights, pair_weights, slate, position, spread, u, d, v, s, scores, means, cross)
+        mark_down(rules, slate, position, scores, np.inf)
+        for item in range(n_eligible):
+            wanted[item] = max(wanted[item], scores[item])
+    n_others = 0
+    for item in range(n_eligible):
+        if shows(slate, item):
+            wanted[item] = -np.inf
+        if wanted[item] > -np.inf:
+            n_others += 1
+    return sort_descending(wanted, min(count, n_others))
+
+
+@njit(**FOR_LOOPS)
+def _exchange_all(at, rules, slate, bound, u, d, v, s):
+    """Try each exchange of two positions once, and make those that gain; return whether there is one."""
+    features, pairs = at.features, at.pairs
+    own, moved = floats32(features.shape[1]), False
+    target = np.empty_like(own)
+    columns, values = integers(2 * slate.shape[0] + 1), floats(2 * slate.shape[0] + 1)
+    slate_vector(own, features, pairs, slate, u, d, v, s)
+    mean = slate_mean(at.weights, at.pair_weights, slate, u, d, v, s)
+    value = score_of(mean, explained_by(at, own, slate, u, v), bound)
+    for a in range(slate.shape[0]):
+        for b in range(a + 1, slate.shape[0]):
+            if not exchange_is_allowed(rules, slate, a, b):
+                continue
+            higher = _change_of_mean(at.weights, at.pair_weights, slate, a, b, u, d, v)
+            count = exchange_terms(pairs, slate, a, b, u, d, v, columns, values)
+            copy(target, own)
+            apply_terms(features, target, columns, values, count)
+            slate[a], slate[b] = slate[b], slate[a]
+            score = score_of(mean + higher, explained_by(at, target, slate, u, v), bound)
+            if is_gain(score, value):
+                value, mean, moved = score, mean + higher, True
+                copy(own, target)
+            else:
+                slate[a], slate[b] = slate[b], slate[a]
+    return moved
+
+
+@njit(**WITHOUT_LOCK)
+def settle(at, rules, slate, of_items, count, prior, spread, u, d, v, s):
+    """Climb from `slate`, in place, with all features; return how many slates were tried.
+
+    It exchanges positions, and puts in up to `count` other items. Parameters: as for `climb_by_items`, and c.c.
+    """
+    k, moves, bound, tried = slate.shape[0], prepare(rules, slate), (prior, spread), 0
+    make_pairs(at.features, at.pairs, at.made, at.starts, at.rows, at.values, at.whitener, at.pending, slate, slate)
+    for _ in range(_MOST_TURNS):
+        exchanged = _exchange_all(at, moves, slate, bound, u, d, v, s)
+        among = _most_wanted(of_items, at.weights, at.pair_weights, moves, slate, count, spread, u, d, v, s)
+        tried += k * (k - 1) // 2 + k * among.shape[0]
+        if not replace_all(at, moves, slate, among, bound, u, d, v, s) and not exchanged:
+            break
+    return tried
