@@ -137,6 +137,15 @@ class ContextPosterior:
         )
         return Moments(self.offset + above, self._variances(explained))
 
+    def replaced_means(self, rankings: Rankings, position: int) -> FloatArray:
+        """Return the means of `rankings` (A, k) with each item in turn at `position`, shape (A, E): O(k) each.
+
+        They are of no use for items that a ranking shows.
+        """
+        at = self.contraction
+        above = contraction.mean_neighbourhoods(at.weights, at.pair_weights, rankings, position, *self.position_weights)
+        return np.asarray(self.offset + above, dtype=np.float64)
+
     def _make_pairs(self, left: NDArray[np.integer], right: NDArray[np.integer]) -> None:
         at = self.contraction
         contraction.make_pairs(

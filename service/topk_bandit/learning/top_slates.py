@@ -56,15 +56,37 @@ def find_top_slates(
     rules
         Over its items; the starts keep them, and so does each slate that is returned. None for no rules.
     """
-    width, found = math.sqrt(beta), _Pool(_WIDTH * limit)
-    found.add(starts, _bounds(at_context.moments(starts), width))
+    bounds_of, found = _Bounds(at_context, math.sqrt(beta)), _Pool(_WIDTH * limit)
+    found.add(starts, bounds_of.slates(starts))
     for _ in range(_MOST_ROUNDS):
         fresh = found.take_unexpanded()
         if not len(fresh):
             break
-        for rankings, bounds in _neighbours(at_context, fresh, width, _WIDTH * limit, rules):
+        for rankings, bounds in _neighbours(bounds_of, fresh, _WIDTH * limit, rules):
             found.add(rankings, bounds)
     return found.rank_best(limit)
+
+
+class _Bounds(NamedTuple):
+    """The upper confidence bounds of slates, mean + width sd: variances are worked out where they count alone."""
+
+    at_context: ContextPosterior
+    width: float
+
+    def slates(self, rankings: Rankings) -> NDArray[np.float64]:
+        """Return the bounds of rankings (A, k), shape (A,)."""
+        if not self.width:
+            return self.at_context.means(rankings)
+        return self._of(self.at_context.moments(rankings))
+
+    def replacements(self, rankings: Rankings, position: int) -> NDArray[np.float64]:
+        """Return those with each item in turn at a position, (A, E); of no use for items that a ranking shows."""
+        if not self.width:
+            return self.at_context.replaced_means(rankings, position)
+        return self._of(self.at_context.replacements(rankings, position))
+
+    def _of(self, moments: Moments) -> NDArray[np.float64]:
+        return np.asarray(moments.mean + self.width * np.sqrt(moments.variance), dtype=np.float64)
 
 
 class _Pool:
@@ -99,14 +121,14 @@ class _Pool:
 
 
 def _neighbours(
-    at_context: ContextPosterior, rankings: Rankings, width: float, limit: int, rules: SlateRules | None
+    bounds_of: _Bounds, rankings: Rankings, limit: int, rules: SlateRules | None
 ) -> Iterator[tuple[Rankings, NDArray[np.float64]]]:
     """Give the best neighbours of rankings (A, k), by the position that is replaced, and all exchanges."""
-    k, n_items = at_context.slate_size, len(at_context.items)
+    k, n_items = rankings.shape[1], len(bounds_of.at_context.items)
     shown = np.zeros((len(rankings), n_items), dtype=np.bool_)
     np.put_along_axis(shown, rankings.astype(np.intp), values=True, axis=1)
     for position in range(k):
-        bounds = _bounds(at_context.replacements(rankings, position), width)
+        bounds = bounds_of.replacements(rankings, position)
         bounds[shown] = -np.inf
         if rules is not None:
             bounds[~shown] = np.where(_keep_replaced(rules, rankings, position, shown), bounds[~shown], -np.inf)
@@ -115,14 +137,30 @@ def _neighbours(
         replaced = rankings[chosen // n_items].copy()
         replaced[:, position] = chosen % n_items
         yield replaced, bounds.flat[chosen]
-    for first, second in zip(*np.triu_indices(k, 1), strict=True):
-        exchanged = rankings.copy()
-        exchanged[:, [first, second]] = rankings[:, [second, first]]
-        if rules is not None:
-            exchanged = exchanged[keep_rules(rules, exchanged)]
-        if not len(exchanged):
-            continue
-        yield exchanged, _bounds(at_context.moments(exchanged), width)
+    yield _exchanged(bounds_of, rankings, limit, rules)
+
+
+def _exchanged(
+    bounds_of: _Bounds, rankings: Rankings, limit: int, rules: SlateRules | None
+) -> tuple[Rankings, NDArray[np.float64]]:
+    """Return the best of all exchanges of two positions in rankings (A, k)."""
+    pairs = np.transpose(np.triu_indices(rankings.shape[1], 1))
+    bounds = np.full((len(pairs), len(rankings)), -np.inf)
+    for row, pair in zip(bounds, pairs, strict=True):
+        exchanged = _exchange(rankings, pair)
+        kept = np.ones(len(exchanged), dtype=np.bool_) if rules is None else keep_rules(rules, exchanged)
+        row[kept] = bounds_of.slates(exchanged[kept])
+    chosen = np.argsort(-bounds, axis=None, kind="stable")[:limit]
+    chosen = chosen[np.isfinite(bounds.flat[chosen])]
+    return _exchange(rankings[chosen % len(rankings)], pairs[chosen // len(rankings)]), bounds.flat[chosen]
+
+
+def _exchange(rankings: Rankings, pairs: NDArray[np.intp]) -> Rankings:
+    """Return rankings (A, k) with two positions exchanged: the same two of all, (2,), or of each, (A, 2)."""
+    pairs = np.broadcast_to(pairs, (len(rankings), 2))
+    exchanged = rankings.copy()
+    np.put_along_axis(exchanged, pairs, np.take_along_axis(rankings, pairs[:, ::-1], axis=1), axis=1)
+    return exchanged
 
 
 def _keep_replaced(rules: SlateRules, rankings: Rankings, position: int, shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -131,10 +169,6 @@ def _keep_replaced(rules: SlateRules, rankings: Rankings, position: int, shown: 
     replaced = rankings[rows].copy()
     replaced[:, position] = items
     return keep_rules(rules, replaced)
-
-
-def _bounds(moments: Moments, width: float) -> NDArray[np.float64]:
-    return np.asarray(moments.mean + width * np.sqrt(moments.variance), dtype=np.float64)
 
 
 def _as_rankings(slates: Iterable[_Slate]) -> Rankings:

@@ -50,6 +50,7 @@ __all__ = [
     "explained_by",
     "make_own_pairs",
     "make_pairs",
+    "mean_neighbourhoods",
     "means",
     "neighbourhoods",
     "replaced_means",
@@ -448,6 +449,15 @@ def replaced_means(weights, pair_weights, slate, position, u, d, v, s, out):
     for a in range(k):
         if a != position:
             add(out, pair_weights, slate[a], d[a, position] if a < position else -d[position, a])
+
+
+@njit(**WITHOUT_LOCK)
+def mean_neighbourhoods(weights, pair_weights, chosen, position, u, d, v, s):
+    """Return `replaced_means` of each slate of `chosen` (A, k), (A, E)."""
+    out = floats((chosen.shape[0], pair_weights.shape[0]))
+    for row in range(chosen.shape[0]):
+        replaced_means(weights, pair_weights, chosen[row], position, u, d, v, s, out[row])
+    return out
 
 
 @njit(**FOR_LOOPS)
