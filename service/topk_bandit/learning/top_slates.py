@@ -7,14 +7,16 @@ positions. As with any local search there may be a better slate elsewhere.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.learning.search import LONGEST_FINE
 from topk_bandit.learning.slate_rules import keep_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -26,7 +28,10 @@ __all__ = ["RankedSlates", "find_top_slates"]
 
 _MOST_ROUNDS = 64
 _WIDTH = 4
-"""The beam is so many times as wide as what is asked for: good slates may be behind some that are not so good."""
+"""The beam is so many times as wide as what is asked for: good slates may be behind some that are not so good.
+
+For long slates it is no wider: they have many neighbours, and each takes long to score.
+"""
 
 _Slate = tuple[int, ...]
 
@@ -56,14 +61,15 @@ def find_top_slates(
     rules
         Over its items; the starts keep them, and so does each slate that is returned. None for no rules.
     """
-    bounds_of, found = _Bounds(at_context, math.sqrt(beta)), _Pool(_WIDTH * limit)
+    size = limit if at_context.slate_size > LONGEST_FINE else _WIDTH * limit
+    bounds_of, found = _Bounds(at_context, math.sqrt(beta)), _Pool(size)
     found.add(starts, bounds_of.slates(starts))
     for _ in range(_MOST_ROUNDS):
         fresh = found.take_unexpanded()
         if not len(fresh):
             break
-        for rankings, bounds in _neighbours(bounds_of, fresh, _WIDTH * limit, rules):
-            found.add(rankings, bounds)
+        for around in _neighbours(bounds_of, fresh, rules):
+            found.add_best(around)
     return found.rank_best(limit)
 
 
@@ -97,10 +103,22 @@ class _Pool:
         self._bounds: dict[_Slate, float] = {}
         self._expanded: set[_Slate] = set()
 
-    def add(self, rankings: Rankings, bounds: NDArray[np.float64]) -> None:
-        """Take in slates; one that is known keeps its bound."""
+    def add(self, rankings: Rankings, bounds: NDArray[np.float64]) -> int:
+        """Take in slates, of which one that is known keeps its bound; return how many were not known."""
+        known = len(self._bounds)
         for slate, bound in zip(map(tuple, rankings.tolist()), bounds.tolist(), strict=True):
             self._bounds.setdefault(slate, bound)
+        return len(self._bounds) - known
+
+    def add_best(self, slates: _Slates) -> None:
+        """Take in the best of some slates: as many as there may be that were not known, since no more can stay."""
+        order = np.argsort(-slates.bounds, kind="stable")
+        order, missing = order[np.isfinite(slates.bounds[order])], self._size
+        for start in range(0, len(order), self._size):
+            part = order[start : start + self._size]
+            missing -= self.add(slates.build(part), slates.bounds[part])
+            if missing <= 0:
+                break
 
     def take_unexpanded(self) -> Rankings:
         """Forget all but the best, and return those of them that were not returned before, shape (A, k)."""
@@ -120,39 +138,39 @@ class _Pool:
         return sorted(self._bounds, key=lambda slate: (-self._bounds[slate], slate))[: self._size]
 
 
-def _neighbours(
-    bounds_of: _Bounds, rankings: Rankings, limit: int, rules: SlateRules | None
-) -> Iterator[tuple[Rankings, NDArray[np.float64]]]:
-    """Give the best neighbours of rankings (A, k), by the position that is replaced, and all exchanges."""
-    k, n_items = rankings.shape[1], len(bounds_of.at_context.items)
-    shown = np.zeros((len(rankings), n_items), dtype=np.bool_)
+class _Slates(NamedTuple):
+    """Slates that are made when they are asked for, by their numbers, and their bounds; -inf stands for none."""
+
+    bounds: NDArray[np.float64]
+    build: Callable[[NDArray[np.intp]], Rankings]
+
+
+def _neighbours(bounds_of: _Bounds, rankings: Rankings, rules: SlateRules | None) -> Iterator[_Slates]:
+    """Give the neighbours of rankings (A, k): by the position that is replaced, and all exchanges."""
+    shown = np.zeros((len(rankings), len(bounds_of.at_context.items)), dtype=np.bool_)
     np.put_along_axis(shown, rankings.astype(np.intp), values=True, axis=1)
-    for position in range(k):
+    for position in range(rankings.shape[1]):
         bounds = bounds_of.replacements(rankings, position)
         bounds[shown] = -np.inf
         if rules is not None:
             bounds[~shown] = np.where(_keep_replaced(rules, rankings, position, shown), bounds[~shown], -np.inf)
-        chosen = np.argsort(-bounds, axis=None, kind="stable")[:limit]
-        chosen = chosen[np.isfinite(bounds.flat[chosen])]
-        replaced = rankings[chosen // n_items].copy()
-        replaced[:, position] = chosen % n_items
-        yield replaced, bounds.flat[chosen]
-    yield _exchanged(bounds_of, rankings, limit, rules)
-
-
-def _exchanged(
-    bounds_of: _Bounds, rankings: Rankings, limit: int, rules: SlateRules | None
-) -> tuple[Rankings, NDArray[np.float64]]:
-    """Return the best of all exchanges of two positions in rankings (A, k)."""
+        yield _Slates(bounds.reshape(-1), partial(_replace, rankings, position, n_items=bounds.shape[1]))
     pairs = np.transpose(np.triu_indices(rankings.shape[1], 1))
     bounds = np.full((len(pairs), len(rankings)), -np.inf)
     for row, pair in zip(bounds, pairs, strict=True):
         exchanged = _exchange(rankings, pair)
         kept = np.ones(len(exchanged), dtype=np.bool_) if rules is None else keep_rules(rules, exchanged)
         row[kept] = bounds_of.slates(exchanged[kept])
-    chosen = np.argsort(-bounds, axis=None, kind="stable")[:limit]
-    chosen = chosen[np.isfinite(bounds.flat[chosen])]
-    return _exchange(rankings[chosen % len(rankings)], pairs[chosen // len(rankings)]), bounds.flat[chosen]
+    yield _Slates(
+        bounds.reshape(-1), lambda chosen: _exchange(rankings[chosen % len(rankings)], pairs[chosen // len(rankings)])
+    )
+
+
+def _replace(rankings: Rankings, position: int, chosen: NDArray[np.intp], *, n_items: int) -> Rankings:
+    """Return rankings with an item at a position, by the numbers of the ranking and the item in one."""
+    replaced = rankings[chosen // n_items].copy()
+    replaced[:, position] = chosen % n_items
+    return replaced
 
 
 def _exchange(rankings: Rankings, pairs: NDArray[np.intp]) -> Rankings:
