@@ -16,6 +16,7 @@ from tests.rpc.certificates import certify
 from tests.rpc.harness import channel_to, serving
 from tests.rpc.keys import bearer, ring, shown
 from tests.rpc.shop import START_MS
+from tests.waiting import PATIENCE
 
 from topk_bandit import client as client_module
 from topk_bandit.client import (
@@ -230,7 +231,7 @@ def test_late_rewards_are_heard_of_once(
 
 
 def test_late_rewards_are_errors_if_wanted(server: RunningServer, home: str, target: str) -> None:
-    with Client(target, tenant="acme", raise_late=True) as strict:
+    with Client(target, tenant="acme", raise_late=True, timeout=PATIENCE) as strict:
         late = strict.recommend(home).id
         server.shop.now_ms += 86_400_001
         with pytest.raises(FailedPrecondition) as caught:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import AsyncClient, Client, ClientError
 
@@ -38,7 +39,7 @@ def noting_peers() -> Iterator[tuple[str, list[str]]]:
 
 def test_each_client_of_a_process_has_a_connection_of_its_own() -> None:
     with noting_peers() as (target, peers), ExitStack() as stack:
-        clients = [stack.enter_context(Client(target, tenant="shop")) for _ in range(4)]
+        clients = [stack.enter_context(Client(target, tenant="shop", timeout=PATIENCE)) for _ in range(4)]
         for client in clients * 2:
             with pytest.raises(ClientError):
                 client.get_bandit("home")
@@ -48,7 +49,7 @@ def test_each_client_of_a_process_has_a_connection_of_its_own() -> None:
 
 def test_each_asynchronous_client_has_one_too() -> None:
     async def scenario(target: str) -> None:
-        clients = [AsyncClient(target, tenant="shop") for _ in range(4)]
+        clients = [AsyncClient(target, tenant="shop", timeout=PATIENCE) for _ in range(4)]
         for client in clients * 2:
             with pytest.raises(ClientError):
                 await client.get_bandit("home")

@@ -87,7 +87,7 @@ client.close()
 CLOSED = """
 from topk_bandit.client import ClientError
 client = Client(target, tenant="acme", **options)
-client.recommend("home", candidates=items)
+client.recommend("home", candidates=items, timeout=100.0)
 client.close()
 
 def ask():
@@ -134,21 +134,21 @@ outbox.close()
 DELIVERED = """
 client = Client(target, tenant="acme", **options)
 outbox = Outbox(f"{folder}/outbox.db", client)
-slates = [client.recommend("home", candidates=items).id for _ in range(30)]
+slates = [client.recommend("home", candidates=items, timeout=100.0).id for _ in range(30)]
 for slate in slates[:10]:
     assert outbox.reward("home", slate, 1.0)
 
 def work(own):
     for slate in own:
         assert outbox.reward("home", slate, 1.0)
-    assert outbox.flush(10.0) == 0
+    assert outbox.flush(100.0) == 0
     status = outbox.status()
     assert status.delivered <= 30 and not status.refused, status
     outbox.close()
     client.close()
 
 children = [fork(work, slates[10:20]), fork(work, slates[20:])]
-assert outbox.flush(10.0) == 0
+assert outbox.flush(100.0) == 0
 wait(*children)
 outbox.close()
 client.close()
@@ -246,7 +246,7 @@ asyncio.run(main())
 
 HELD = """
 client = Client(target, tenant="acme", **options)
-client.recommend("home", candidates=items, fallback=items[:2])
+client.recommend("home", candidates=items, fallback=items[:2], timeout=100.0)
 held, ended = threading.Event(), threading.Event()
 
 def hold():

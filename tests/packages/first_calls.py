@@ -43,7 +43,7 @@ def refused(call: Callable[[], object]) -> NotFound | None:
 
 
 async def call_side_by_side(address: str, tenant: str) -> None:
-    async with AsyncClient(address, tenant=tenant) as client:
+    async with AsyncClient(address, tenant=tenant, timeout=100.0) as client:
         await client.create_bandit("home", slate_size=2, item_capacity=10)
         await client.upsert_items("home", list(ITEMS))
         slates = await asyncio.gather(*(client.recommend("home") for _ in range(20)))
@@ -57,7 +57,7 @@ def main(addresses: Sequence[str]) -> None:
     warnings.simplefilter("error")
     for address in addresses:
         door = address.partition(":")[0] if "//" in address else "grpc"
-        with Client(address, tenant=f"{door}-one-by-one") as client:
+        with Client(address, tenant=f"{door}-one-by-one", timeout=100.0) as client:
             call(client)
         asyncio.run(call_side_by_side(address, f"{door}-side-by-side"))
     print("called with grpcio", version("grpcio"), "and protobuf", version("protobuf"))

@@ -217,7 +217,9 @@ def test_a_link_ends_by_its_number_and_by_its_operator(shop: Shop) -> None:
     assert shop.operator.revoke_study_link("taste", other.id).revoked
     assert shop.refusal("GetLinkQuestions", token=other.token) == ("failed_precondition", "LINK_REVOKED")
     with pytest.raises(PermissionDenied):
-        Client(shop.server.target, tenant="globex", key=shown("acme")).revoke_study_link("taste", made.id)
+        Client(shop.server.target, tenant="globex", key=shown("acme"), timeout=PATIENCE).revoke_study_link(
+            "taste", made.id
+        )
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
