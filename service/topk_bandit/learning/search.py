@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topk_bandit.learning.acquisition import UpperConfidenceBound
 from topk_bandit.learning.compiled import climbing, long_slates
 
 if TYPE_CHECKING:
@@ -184,8 +185,8 @@ def _search_long(
 
 def _highest(at_context: ContextPosterior, slates: NDArray[np.int64], beta: float) -> NDArray[np.intp]:
     """Return the order of slates by their upper confidence bounds, the highest first."""
-    moments = at_context.moments(slates.astype(np.int32))
-    return np.argsort(-moments.mean - np.sqrt(beta * moments.variance), kind="stable")
+    bounds = UpperConfidenceBound(beta)(at_context.moments(slates.astype(np.int32)))
+    return np.argsort(-bounds, kind="stable")
 
 
 def _spread(at_context: ContextPosterior, beta: float) -> float:

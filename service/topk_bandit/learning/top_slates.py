@@ -6,12 +6,12 @@ positions. As with any local search there may be a better slate elsewhere.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.learning.acquisition import UpperConfidenceBound
 from topk_bandit.learning.search import LONGEST_FINE
 from topk_bandit.learning.slate_rules import keep_rules
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.learning.context_posterior import ContextPosterior, Moments
+    from topk_bandit.learning.context_posterior import ContextPosterior
     from topk_bandit.learning.rankings import Rankings
     from topk_bandit.learning.slate_rules import SlateRules
 
@@ -62,7 +62,7 @@ def find_top_slates(
         Over its items; the starts keep them, and so does each slate that is returned. None for no rules.
     """
     size = limit if at_context.slate_size > LONGEST_FINE else _WIDTH * limit
-    bounds_of, found = _Bounds(at_context, math.sqrt(beta)), _Pool(size)
+    bounds_of, found = _Bounds(at_context, UpperConfidenceBound(beta)), _Pool(size)
     found.add(starts, bounds_of.slates(starts))
     for _ in range(_MOST_ROUNDS):
         fresh = found.take_unexpanded()
@@ -74,25 +74,22 @@ def find_top_slates(
 
 
 class _Bounds(NamedTuple):
-    """The upper confidence bounds of slates, mean + width sd: variances are worked out where they count alone."""
+    """The upper confidence bounds of slates: variances are worked out where they count alone."""
 
     at_context: ContextPosterior
-    width: float
+    of: UpperConfidenceBound
 
     def slates(self, rankings: Rankings) -> NDArray[np.float64]:
         """Return the bounds of rankings (A, k), shape (A,)."""
-        if not self.width:
+        if not self.of.beta:
             return self.at_context.means(rankings)
-        return self._of(self.at_context.moments(rankings))
+        return self.of(self.at_context.moments(rankings))
 
     def replacements(self, rankings: Rankings, position: int) -> NDArray[np.float64]:
         """Return those with each item in turn at a position, (A, E); of no use for items that a ranking shows."""
-        if not self.width:
+        if not self.of.beta:
             return self.at_context.replaced_means(rankings, position)
-        return self._of(self.at_context.replacements(rankings, position))
-
-    def _of(self, moments: Moments) -> NDArray[np.float64]:
-        return np.asarray(moments.mean + self.width * np.sqrt(moments.variance), dtype=np.float64)
+        return self.of(self.at_context.replacements(rankings, position))
 
 
 class _Pool:

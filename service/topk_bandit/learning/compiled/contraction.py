@@ -409,11 +409,11 @@ def _taken_of(taken, of_v, slate, gap, u, v):
 
 
 @njit(**FOR_LOOPS)
-def explained_by(at, vector, slate, u, v):
+def explained_by(content, taken, of_v, vector, slate, u, v):
     """Return |R x|^2 and what is taken, less what content adds, of a slate with R x as in `vector`."""
-    of_content = floats32(at.content.shape[1])
-    _sum_content(of_content, at.content, slate, NOWHERE, u)
-    return _norm2(vector) - _norm2(of_content) + _taken_of(at.taken, at.of_v, slate, NOWHERE, u, v)
+    of_content = floats32(content.shape[1])
+    _sum_content(of_content, content, slate, NOWHERE, u)
+    return _norm2(vector) - _norm2(of_content) + _taken_of(taken, of_v, slate, NOWHERE, u, v)
 
 
 @njit(**FOR_PYTHON)
@@ -424,11 +424,9 @@ def slates(features, content, taken, of_v, pairs, chosen, n_columns, u, d, v, s)
     """
     explained = floats(chosen.shape[0])
     vector = floats32(n_columns)
-    of_content = floats32(content.shape[1])
     for i in range(chosen.shape[0]):
         slate_vector(vector, features, pairs, chosen[i], u, d, v, s)
-        _sum_content(of_content, content, chosen[i], NOWHERE, u)
-        explained[i] = _norm2(vector) - _norm2(of_content) + _taken_of(taken, of_v, chosen[i], NOWHERE, u, v)
+        explained[i] = explained_by(content, taken, of_v, vector, chosen[i], u, v)
     return explained
 
 
@@ -513,10 +511,7 @@ def replacements(
         _take_content_off(content, slate, position, among, u, explained)
     if taken.shape[0] > 0:
         _add_taken(taken, of_v, slate, position, among, u, v, explained)
-    of_content = floats32(content.shape[1])
-    _sum_content(of_content, content, slate, NOWHERE, u)
-    own_mean, own_explained = mean[slate[position]], _norm2(own) - _norm2(of_content)
-    own_explained += _taken_of(taken, of_v, slate, NOWHERE, u, v)
+    own_mean, own_explained = mean[slate[position]], explained_by(content, taken, of_v, own, slate, u, v)
     for a in range(slate.shape[0]):
         mean[slate[a]] = own_mean
         explained[slate[a]] = own_explained

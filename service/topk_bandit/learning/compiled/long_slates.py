@@ -146,7 +146,7 @@ def _exchange_all(at, rules, slate, bound, u, d, v, s):
     columns, values = integers(2 * slate.shape[0] + 1), floats(2 * slate.shape[0] + 1)
     slate_vector(own, features, pairs, slate, u, d, v, s)
     mean = slate_mean(at.weights, at.pair_weights, slate, u, d, v, s)
-    value = score_of(mean, explained_by(at, own, slate, u, v), bound)
+    value = score_of(mean, explained_by(at.content, at.taken, at.of_v, own, slate, u, v), bound)
     for a in range(slate.shape[0]):
         for b in range(a + 1, slate.shape[0]):
             if not exchange_is_allowed(rules, slate, a, b):
@@ -156,7 +156,7 @@ def _exchange_all(at, rules, slate, bound, u, d, v, s):
             copy(target, own)
             apply_terms(features, target, columns, values, count)
             slate[a], slate[b] = slate[b], slate[a]
-            score = score_of(mean + higher, explained_by(at, target, slate, u, v), bound)
+            score = score_of(mean + higher, explained_by(at.content, at.taken, at.of_v, target, slate, u, v), bound)
             if is_gain(score, value):
                 value, mean, moved = score, mean + higher, True
                 copy(own, target)
