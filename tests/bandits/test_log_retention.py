@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, assert_same, replayed, running_worker
-from tests.contracts.harness import MemoryStores, run, whole_log
+from tests.contracts.harness import run, run_in_memory, whole_log
 
 from topk_bandit.bandits.contents import read_contents
 from topk_bandit.bandits.log_retention import LogRetention
@@ -36,13 +36,7 @@ Traded: TypeAlias = "tuple[list[LoggedEvent], Sequence[EventText], list[Model]]"
 @pytest.fixture(scope="module")
 def before() -> tuple[Stores, Traded]:
     """Return a shop that has traded in memory, of which each test takes a copy."""
-    stores, of_shop = MemoryStores(), list[Traded]()
-
-    async def scenario(store: Store) -> None:
-        of_shop.append(await traded(store, stores))
-
-    run(stores, scenario)
-    return stores, of_shop[0]
+    return run_in_memory(traded)
 
 
 async def traded(store: Store, stores: Stores) -> Traded:

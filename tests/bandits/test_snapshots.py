@@ -32,7 +32,7 @@ from tests.bandits.harness import (
     running_worker,
 )
 from tests.contracts.clocks import StoreClock
-from tests.contracts.harness import MemoryStores, RedisStores, insist, run, whole_log
+from tests.contracts.harness import RedisStores, insist, run, run_in_memory, whole_log
 from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
@@ -219,14 +219,13 @@ Traded: TypeAlias = "tuple[Model, list[LoggedEvent]]"
 @pytest.fixture(scope="module")
 def unsaved() -> tuple[Stores, Traded]:
     """Return a shop that has traded in memory for too short a time for a snapshot: each test takes a copy."""
-    stores, of_shop = MemoryStores(), list[Traded]()
 
-    async def scenario(store: Store) -> None:
-        of_shop.append(await traded(store, stores, rounds=100))
+    async def too_short(store: Store, stores: Stores) -> Traded:
+        of_shop = await traded(store, stores, rounds=100)
         assert await store.load_snapshots(NAME) == ()
+        return of_shop
 
-    run(stores, scenario)
-    return stores, of_shop[0]
+    return run_in_memory(too_short)
 
 
 async def traded(store: Store, stores: Stores, *, rounds: int) -> Traded:

@@ -211,6 +211,17 @@ def run(stores: Stores, scenario: Callable[..., Awaitable[None]], *, connections
     asyncio.run(main())
 
 
+def run_in_memory(life: Callable[[Store, Stores], Awaitable[Answer]]) -> tuple[Stores, Answer]:
+    """Return a store in memory after what happens in it, of which tests may take copies, and what that returns."""
+    stores, returned = MemoryStores(), list[Answer]()
+
+    async def scenario(store: Store) -> None:
+        returned.append(await life(store, stores))
+
+    run(stores, scenario)
+    return stores, returned[0]
+
+
 async def whole_log(store: Store, name: BanditName) -> list[LoggedEvent]:
     """Return all events that are kept, read in pages, and as JSON too."""
     events: list[LoggedEvent] = []
