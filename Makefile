@@ -54,13 +54,14 @@ $(VENV)/compiled.stamp: $(VENV)/dev.stamp $(wildcard $(shell git ls-files '*.py'
 	$(BIN)/python -c "from topk_bandit.preferences.warm_up import warm_up; warm_up()"; wait
 	@touch $@
 
-# Four processes for two cores, and five for the slow tests: much of the time is waiting. A file's tests stay together, because
-# they share servers, and files keep their order: those with few tests, which take longest, would else all come last.
-IN_FOUR = $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+# Six processes for two cores, and five for the slow tests: much of the time is waiting, and what else is busy takes less of
+# six. A file's tests stay together, because they share servers, and files keep their order: those with few tests, which take
+# longest, would else all come last.
+IN_SIX = $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 IN_FIVE = $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
-QUICK_TESTS = $(IN_FOUR) -m "not slow and not processors"
+QUICK_TESTS = $(IN_SIX) -m "not slow and not processors"
 
-test: $(VENV)/compiled.stamp  ## Run all tests but the slow ones, in some five minutes
+test: $(VENV)/compiled.stamp  ## Run all tests but the slow ones, in some four minutes
 	$(QUICK_TESTS) --durations=10 --durations-min=5
 
 # Of TESTS, if that is given; more in STRESS: --seed, --minutes, --no-pauses.
@@ -75,7 +76,7 @@ test-slow: $(VENV)/compiled.stamp  ## Run the slow ones: services that are kille
 
 # Without what runs services and waits for them, the laboratory, searches by hypothesis, and stores but memory and one Valkey.
 test-fast: $(VENV)/compiled.stamp  ## Run what tells most in the least time
-	$(IN_FOUR) -m "not long_form and not processors and not slow" -k "not Redis and not Cluster" $(FAST)
+	$(IN_SIX) -m "not long_form and not processors and not slow" -k "not Redis and not Cluster" $(FAST)
 
 bits: $(VENV)/dev.stamp  ## Test what is promised to the bit under every kind of processor that this one can stand for
 	$(BIN)/python -m tests.bits
