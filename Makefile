@@ -112,6 +112,7 @@ types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/mypy --no-explicit-package-bases examples tools
 	MYPYPATH=loadtests $(BIN)/mypy loadtests
+	MYPYPATH=.:service $(BIN)/mypy -m tests.simulation.__main__
 
 layers: $(VENV)/dev.stamp
 	$(BIN)/lint-imports

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.simulation.interviews import STUDY, draw_study
+from tests.simulation.line import Trouble
+from tests.simulation.running import as_it_is
+from tests.simulation.server import Server
+from tests.simulation.shop import NAME, Shop
+from tests.simulation.virtual_time import run
 
 from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.domain.bandits import (
@@ -22,12 +28,6 @@ from topk_bandit.domain.bandits import (
     Rewarded,
 )
 from topk_bandit.domain.errors import NotFoundError, NotReadyError, UnavailableError
-from topk_bandit.lab.faults.interviews import STUDY, draw_study
-from topk_bandit.lab.faults.line import Trouble
-from topk_bandit.lab.faults.running import as_it_is
-from topk_bandit.lab.faults.server import Server
-from topk_bandit.lab.faults.shop import NAME, Shop
-from topk_bandit.lab.faults.virtual_time import run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine

@@ -101,7 +101,6 @@ WORDS: list[list[str]] = [
     ["log", "diff", "empty.csv", "good.csv"],
     ["restore", "."],
     ["completion", "bash"],
-    ["simulate", "--seed", "1_0"],
     ["personalizer", BANDIT, "--listen", "nonsense"],
 ]
 ASK_THE_SERVICE = {"status", "bandits", "items", "tenants", "events", "replay", "explain", "import", "restore"}

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands import completion, config, experiment, holdout, keys, personalizer, simulate, store
+from topk_bandit.commands import completion, config, experiment, holdout, keys, personalizer, store
 from topk_bandit.commands.imports import arguments as imports
 from topk_bandit.commands.log import arguments as log
 from topk_bandit.commands.numbers import count, natural
@@ -116,7 +116,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_words(commands, "study", study, "ask people a few well-chosen questions, and learn what they prefer")
     text = "run one of the papers' experiments again, on its data or on yours"
     _add_words(commands, "experiment", experiment, text)
-    _add_words(commands, "simulate", simulate, "simulate the service among faults, and check what it promises")
     doctor = commands.add_parser(
         "doctor",
         help="check what the service stands on, with the settings that serve would use",

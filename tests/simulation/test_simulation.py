@@ -9,7 +9,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.lab.faults.bugs import (
+from tests.long_forms import usual_or_long
+from tests.simulation.actions import CALLS, FAULTS, plan
+from tests.simulation.bugs import (
     always_doubled_reward,
     default_for_a_slate_of_nobody,
     doubled_answer,
@@ -38,16 +40,13 @@ from tests.lab.faults.bugs import (
     unfenced_items,
     wrong_amendment,
 )
-from tests.long_forms import usual_or_long
-
-from topk_bandit.lab.faults.actions import CALLS, FAULTS, plan
-from topk_bandit.lab.faults.campaign import describe_violation, show
-from topk_bandit.lab.faults.running import simulate
+from tests.simulation.campaign import describe_violation, show
+from tests.simulation.running import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.lab.faults.server import Stores
+    from tests.simulation.server import Stores
 
 HOURS = usual_or_long(15, long=1000)
 
@@ -112,7 +111,7 @@ def test_a_violation_is_reported_with_the_fewest_actions_and_the_command_that_re
 ) -> None:
     assert show(seed=seed, hours=20, wrap=bug) == 1
     printed = capsys.readouterr().out
-    command = rf"^again: topk-bandit simulate --seed {seed} --hours (\d+) --only ([\d,]+)$"
+    command = rf"^again: python -m tests.simulation --seed {seed} --hours (\d+) --only ([\d,]+)$"
     again = re.search(command, printed, flags=re.MULTILINE)
     assert again, printed
     hours, numbers = int(again[1]), [int(one) for one in again[2].split(",")]
@@ -128,7 +127,7 @@ def test_the_same_seed_is_the_same_run_in_any_process() -> None:
     mine = simulate(3, hours=2)
     assert mine == simulate(3, hours=2)
     assert mine.trace_hash != simulate(4, hours=2).trace_hash
-    command = [sys.executable, "-m", "topk_bandit", "simulate", "--seed", "3", "--hours", "2"]
+    command = [sys.executable, "-m", "tests.simulation", "--seed", "3", "--hours", "2"]
     for hash_seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -6,6 +6,11 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from tests.simulation.actions import Action
+from tests.simulation.feedback import NAME, RECENT, draw_patience, word_of
+from tests.simulation.importing import Receipt
+from tests.simulation.ledger import Deletion, Questioned, Response, SentAnswer
+
 from topk_bandit.domain.errors import TopkBanditError
 from topk_bandit.domain.studies import (
     AnswerKind,
@@ -28,21 +33,17 @@ from topk_bandit.domain.studies import (
     StudySettings,
     TiersAnswer,
 )
-from topk_bandit.lab.faults.actions import Action
-from topk_bandit.lab.faults.feedback import NAME, RECENT, draw_patience, word_of
-from topk_bandit.lab.faults.importing import Receipt
-from topk_bandit.lab.faults.ledger import Deletion, Questioned, Response, SentAnswer
 from topk_bandit.studies.imports import RowsOfAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     import numpy as np
+    from tests.simulation.feedback import Callers
+    from tests.simulation.ledger import SentRows
+    from tests.simulation.worker import Worker
 
     from topk_bandit.domain.studies import Answer, AnswerOutcome, GivenAnswer, Question
-    from topk_bandit.lab.faults.feedback import Callers
-    from topk_bandit.lab.faults.ledger import SentRows
-    from topk_bandit.lab.faults.worker import Worker
     from topk_bandit.store.log import ImportProgress
 
 __all__ = ["STUDY", "Interviews", "PastAnswers", "draw_study"]
@@ -111,7 +112,7 @@ class PastAnswers:
         self._settings = settings
 
     def draw(self, rng: np.random.Generator, count: int, *, skips: bool) -> tuple[PastAnswer, ...]:  # noqa: ARG002
-        """See `topk_bandit.lab.faults.importing.Receiver.draw`; none is skipped."""
+        """See `tests.simulation.importing.Receiver.draw`; none is skipped."""
         return tuple(self._draw_one(rng) for _ in range(count))
 
     def _draw_one(self, rng: np.random.Generator) -> PastAnswer:
@@ -122,13 +123,13 @@ class PastAnswers:
         return PastAnswer(QuestionList(query, items), _draw_answer(rng, kind, size))
 
     async def send(self, worker: Worker, sent: SentRows) -> Receipt:
-        """See `topk_bandit.lab.faults.importing.Receiver.send`."""
+        """See `tests.simulation.importing.Receiver.send`."""
         rows = tuple(self._write_row(row) for row in sent.rows if isinstance(row, PastAnswer))
         outcome = await worker.studies.import_answers(STUDY, RowsOfAnswers(sent.import_id, sent.first_row, rows))
         return Receipt(outcome.next_row, outcome.accepted, outcome.position)
 
     def seek(self, worker: Worker, import_id: str) -> Coroutine[object, object, ImportProgress]:
-        """See `topk_bandit.lab.faults.importing.Receiver.seek`."""
+        """See `tests.simulation.importing.Receiver.seek`."""
         return worker.studies.find_import(STUDY, import_id)
 
     def _write_row(self, row: PastAnswer) -> GivenPastAnswer:

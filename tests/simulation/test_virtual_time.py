@@ -6,8 +6,7 @@ import asyncio
 import time
 
 import pytest
-
-from topk_bandit.lab.faults.virtual_time import Pace, run
+from tests.simulation.virtual_time import Pace, run
 
 
 def test_a_day_passes_at_once_and_in_order() -> None:

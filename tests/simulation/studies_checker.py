@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tests.simulation.imports_checker import LoggedRows, check_imports
+from tests.simulation.ledger import Response
+
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
     AnswersImported,
@@ -18,16 +21,15 @@ from topk_bandit.domain.studies import (
     QuestionAnswered,
     QuestionsAsked,
 )
-from topk_bandit.lab.faults.imports_checker import LoggedRows, check_imports
-from topk_bandit.lab.faults.ledger import Response
 from topk_bandit.studies.model import begin, fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tests.simulation.ledger import Ledger, Questioned, SentAnswer
+    from tests.simulation.server import Archive
+
     from topk_bandit.domain.studies import LoggedStudyEvent
-    from topk_bandit.lab.faults.ledger import Ledger, Questioned, SentAnswer
-    from topk_bandit.lab.faults.server import Archive
 
 __all__ = ["check_studies"]
 

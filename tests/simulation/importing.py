@@ -8,22 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tests.simulation.feedback import NAME, RECENT, draw_patience
+from tests.simulation.item_values import draw_item_values, place
+from tests.simulation.ledger import SentRows, Sought
+
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.lab.faults.feedback import NAME, RECENT, draw_patience
-from topk_bandit.lab.faults.item_values import draw_item_values, place
-from topk_bandit.lab.faults.ledger import SentRows, Sought
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     import numpy as np
+    from tests.simulation.actions import Action
+    from tests.simulation.feedback import Callers
+    from tests.simulation.worker import Worker
 
     from topk_bandit.domain.studies import PastAnswer
-    from topk_bandit.lab.faults.actions import Action
-    from topk_bandit.lab.faults.feedback import Callers
-    from topk_bandit.lab.faults.worker import Worker
     from topk_bandit.store.log import ImportProgress
 
 __all__ = ["Importers", "PastSlates", "Receipt", "Receiver"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from tests.simulation.interviews import ITEMS, STUDY
+
 from topk_bandit.domain.bandits import BanditCreated, SettingsChanged
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, TopkBanditError
 from topk_bandit.domain.studies import DesignState
-from topk_bandit.lab.faults.interviews import ITEMS, STUDY
 from topk_bandit.studies.analysis import StudyAnalysis, count_imported
 from topk_bandit.studies.model import begin, fold
 from topk_bandit.studies.pool import build_pool
@@ -21,10 +22,11 @@ from topk_bandit.studies.results import make_preferences, make_prior
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tests.simulation.server import Archive
+    from tests.simulation.worker import Worker
+
     from topk_bandit.domain.bandits import LoggedEvent, Prior
     from topk_bandit.domain.studies import LoggedStudyEvent, Preferences
-    from topk_bandit.lab.faults.server import Archive
-    from topk_bandit.lab.faults.worker import Worker
     from topk_bandit.studies.model import StudyModel
 
 __all__ = ["check_priors", "check_study_of"]
@@ -95,7 +97,7 @@ async def _check_worker(worker: Worker, truth: StudyModel, expected: Preferences
 
 async def _compare(worker: Worker, truth: StudyModel, expected: Preferences | str) -> list[str]:
     found = []
-    async with worker.studies._cache.use(STUDY) as entry:  # noqa: SLF001 - a look that is no call
+    async with worker.studies._cache.use(STUDY) as entry:
         if _digest(entry.model) != _digest(truth):
             found.append(f"the study of worker {worker.number} differs from its log at {truth.version}")
     if (await worker.studies.get_design(STUDY)).state is DesignState.DESIGNING:

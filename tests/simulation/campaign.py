@@ -8,15 +8,15 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from topk_bandit.lab.faults.actions import plan
-from topk_bandit.lab.faults.running import as_it_is, simulate
-from topk_bandit.lab.faults.shrinking import shrink
+from tests.simulation.actions import plan
+from tests.simulation.running import as_it_is, simulate
+from tests.simulation.shrinking import shrink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
-    from topk_bandit.lab.faults.running import Outcome
-    from topk_bandit.lab.faults.server import Stores
+    from tests.simulation.running import Outcome
+    from tests.simulation.server import Stores
 
 __all__ = ["DAY_HOURS", "describe_violation", "show"]
 
@@ -35,7 +35,7 @@ def show(
 ) -> int:
     """Simulate hours, print what came of them, and return the exit status: 1 if a promise was broken.
 
-    The parameters are those of `topk_bandit.lab.faults.running.simulate`; hours beyond `DAY_HOURS` are days of their
+    The parameters are those of `tests.simulation.running.simulate`; hours beyond `DAY_HOURS` are days of their
     own, with the next seeds.
     """
     began, totals = time.perf_counter(), [0, 0, 0, 0]
@@ -43,12 +43,12 @@ def show(
     for (one, _), outcome in zip(days, _simulate_days(days, only=only, wrap=wrap), strict=True):
         counts = (outcome.hours, outcome.calls, outcome.events, outcome.failovers)
         totals = [total + count for total, count in zip(totals, counts, strict=True)]
-        print(f"seed {one}: {_describe(counts)}, trace {outcome.trace_hash}", flush=True)  # noqa: T201
+        print(f"seed {one}: {_describe(counts)}, trace {outcome.trace_hash}", flush=True)
         if outcome.violations:
-            print(describe_violation(one, outcome, only=only, wrap=wrap))  # noqa: T201
+            print(describe_violation(one, outcome, only=only, wrap=wrap))
             return 1
     minutes = (time.perf_counter() - began) / 60.0
-    print(f"{_describe(totals)}: no promise broken; {totals[0] / minutes:.0f} hours a minute")  # noqa: T201
+    print(f"{_describe(totals)}: no promise broken; {totals[0] / minutes:.0f} hours a minute")
     return 0
 
 
@@ -77,7 +77,7 @@ def describe_violation(
             f"{len(fewest)} of {len(numbers)} actions are enough:",
             *(f"  {violation}" for violation in again.violations[:10]),
             *steps,
-            f"again: topk-bandit simulate --seed {seed} --hours {hours} --only {listed}",
+            f"again: python -m tests.simulation --seed {seed} --hours {hours} --only {listed}",
         ]
     )
 

@@ -10,6 +10,9 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tests.simulation.item_values import place
+from tests.simulation.ledger import Correction
+
 from topk_bandit.domain.bandits import (
     Activated,
     Aggregation,
@@ -20,14 +23,13 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     RewardRevised,
 )
-from topk_bandit.lab.faults.item_values import place
-from topk_bandit.lab.faults.ledger import Correction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from tests.simulation.ledger import Activation, Ledger, Posted
+
     from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, LoggedEvent
-    from topk_bandit.lab.faults.ledger import Activation, Ledger, Posted
 
 __all__ = ["check_activation", "check_corrections", "check_revisions", "check_rewards", "come_to"]
 

@@ -10,15 +10,17 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tests.simulation.ledger import Response
+
 from topk_bandit.domain.bandits import Imported, PastSlate
-from topk_bandit.lab.faults.ledger import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from tests.simulation.ledger import Deletion, Ledger, SentRows, Sought
+    from tests.simulation.server import Archive
+
     from topk_bandit.domain.studies import PastAnswer
-    from topk_bandit.lab.faults.ledger import Deletion, Ledger, SentRows, Sought
-    from topk_bandit.lab.faults.server import Archive
 
 __all__ = ["LoggedRows", "check_imports", "check_past_slates"]
 

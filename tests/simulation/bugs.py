@@ -24,9 +24,10 @@ from topk_bandit.store.study_log import AnswerStatus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.simulation.server import Stores
+
     from topk_bandit.domain.bandits import BanditSettings, Event, Imported, Prior
     from topk_bandit.domain.studies import Answer, AnswersImported, StudyEvent, StudyName
-    from topk_bandit.lab.faults.server import Stores
     from topk_bandit.store.journaled import Committed
     from topk_bandit.store.log import (
         BanditRecord,

@@ -1,19 +1,4 @@
-"""The command `topk-bandit simulate`: its words; its work is the laboratory's."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from topk_bandit.commands.numbers import count, natural
-from topk_bandit.domain.optional import import_extra
-
-if TYPE_CHECKING:
-    import argparse
-
-__all__ = ["DESCRIPTION", "add_arguments"]
-
-DESCRIPTION = """\
-Simulate the service among faults, and check what it promises (docs/reliability.md).
+"""`python -m tests.simulation`: simulate the service among faults, and check what it promises (docs/reliability.md).
 
 Several workers of the service, with their own code, on a store in memory; network, clocks, randomness and time are
 simulated, so that hours pass in seconds and the same seed gives the same run. Workers die, replies are lost, the store
@@ -24,9 +9,24 @@ Hours beyond 20 are simulated as days of their own, with the next seeds. A promi
 status 1, the fewest actions found that break it, and the command that repeats them.
 """
 
+from __future__ import annotations
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give the command its arguments and its work."""
+import argparse
+import sys
+
+from tests.simulation.campaign import show
+
+from topk_bandit.commands.numbers import count, natural
+
+
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset() if text == "none" else frozenset(natural(one) for one in text.split(","))
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=natural, default=0, metavar="NUMBER", help="which run it is (default: 0)")
     parser.add_argument("--hours", type=count, default=20, metavar="COUNT", help="how long it is (default: 20)")
     parser.add_argument(
@@ -36,13 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBERS",
         help="the actions that happen, as a violation lists them; all if not given",
     )
-    parser.set_defaults(run=_run)
+    given = parser.parse_args()
+    return show(seed=given.seed, hours=given.hours, only=given.only)
 
 
-def _run(given: argparse.Namespace) -> int:
-    campaign = import_extra("topk_bandit.lab.faults.campaign", "this command", extra="lab")
-    return int(campaign.show(seed=given.seed, hours=given.hours, only=given.only))
-
-
-def _numbers(text: str) -> frozenset[int]:
-    return frozenset() if text == "none" else frozenset(natural(one) for one in text.split(","))
+if __name__ == "__main__":
+    sys.exit(_main())

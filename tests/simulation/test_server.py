@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.contracts.provisional_contract import PROVISIONAL
 from tests.contracts.samples import HOUR_MS, NAME, recommendation, request
+from tests.simulation.running import as_it_is
+from tests.simulation.server import Server
 
 from topk_bandit.domain.errors import ConflictError, NotReadyError
 from topk_bandit.domain.studies import StudyName
-from topk_bandit.lab.faults.running import as_it_is
-from topk_bandit.lab.faults.server import Server
 from topk_bandit.store.log import Correctable
 
 

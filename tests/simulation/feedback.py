@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from tests.simulation.item_values import draw_item_values
+from tests.simulation.ledger import Activation, Correction, Posted
+
 from topk_bandit.domain.bandits import Aggregation, BanditName
 from topk_bandit.domain.errors import ConflictError, NotFoundError
-from topk_bandit.lab.faults.item_values import draw_item_values
-from topk_bandit.lab.faults.ledger import Activation, Correction, Posted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     import numpy as np
+    from tests.simulation.actions import Action
+    from tests.simulation.ledger import Ledger, Response
+    from tests.simulation.server import Server
+    from tests.simulation.worker import Worker
 
     from topk_bandit.domain.bandits import ActivationReceipt, BanditSettings, Recommendation, RewardReceipt
-    from topk_bandit.lab.faults.actions import Action
-    from topk_bandit.lab.faults.ledger import Ledger, Response
-    from topk_bandit.lab.faults.server import Server
-    from topk_bandit.lab.faults.worker import Worker
 
 __all__ = ["MOST_PATIENCE_SECONDS", "NAME", "RECENT", "Callers", "Feedback", "draw_patience", "word_of"]
 

@@ -7,26 +7,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
+from tests.simulation.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience, word_of
+from tests.simulation.importing import Importers, PastSlates
+from tests.simulation.interviews import STUDY, Interviews, PastAnswers
+from tests.simulation.ledger import Asked, Ledger, Response
+from tests.simulation.line import Line, Trouble
+from tests.simulation.worker import Alarms, start_worker
 
 from topk_bandit.domain.bandits import Item, RecommendationRequest
 from topk_bandit.domain.errors import TopkBanditError, UnavailableError
 from topk_bandit.domain.rules import Exclude, Pin, SlateRule
 from topk_bandit.domain.stages import Stage
-from topk_bandit.lab.faults.feedback import MOST_PATIENCE_SECONDS, NAME, Feedback, draw_patience, word_of
-from topk_bandit.lab.faults.importing import Importers, PastSlates
-from topk_bandit.lab.faults.interviews import STUDY, Interviews, PastAnswers
-from topk_bandit.lab.faults.ledger import Asked, Ledger, Response
-from topk_bandit.lab.faults.line import Line, Trouble
-from topk_bandit.lab.faults.worker import Alarms, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from tests.simulation.actions import Action
+    from tests.simulation.server import Server
+    from tests.simulation.worker import Worker
+
     from topk_bandit.domain.bandits import BanditSettings, Recommendation
     from topk_bandit.domain.studies import StudySettings
-    from topk_bandit.lab.faults.actions import Action
-    from topk_bandit.lab.faults.server import Server
-    from topk_bandit.lab.faults.worker import Worker
 
 __all__ = ["MOST_PATIENCE_SECONDS", "NAME", "Shop"]
 

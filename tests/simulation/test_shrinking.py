@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.long_forms import examples
-
-from topk_bandit.lab.faults.shrinking import shrink
+from tests.simulation.shrinking import shrink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

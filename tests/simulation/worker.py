@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.simulation.virtual_time import Pace
+
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
@@ -15,7 +17,6 @@ from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quotas
-from topk_bandit.lab.faults.virtual_time import Pace
 from topk_bandit.learning.limits import Limits
 from topk_bandit.store.whole_logs import WholeLogs
 from topk_bandit.studies.administration import Studies
@@ -24,7 +25,7 @@ from topk_bandit.studies.designer import Designer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.lab.faults.line import Line
+    from tests.simulation.line import Line
 
 __all__ = ["LIMITS", "Alarms", "Worker", "start_worker"]
 

@@ -10,6 +10,19 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
+from tests.simulation.actions import HOUR, QUIET_SECONDS, plan
+from tests.simulation.checker import Replay, check_ledger
+from tests.simulation.imports_checker import check_past_slates
+from tests.simulation.interviews import STUDY, draw_study
+from tests.simulation.learned_checker import check_priors, check_study_of
+from tests.simulation.ledger import Response
+from tests.simulation.rules_checker import check_rules_in_force
+from tests.simulation.server import Server
+from tests.simulation.shop import MOST_PATIENCE_SECONDS, NAME, Shop
+from tests.simulation.stages_checker import check_groups, check_stages
+from tests.simulation.studies_checker import check_studies
+from tests.simulation.virtual_time import run
+from tests.simulation.worker import LIMITS
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.domain.bandits import (
@@ -21,27 +34,15 @@ from topk_bandit.domain.bandits import (
     Kernel,
 )
 from topk_bandit.domain.errors import TopkBanditError
-from topk_bandit.lab.faults.actions import HOUR, QUIET_SECONDS, plan
-from topk_bandit.lab.faults.checker import Replay, check_ledger
-from topk_bandit.lab.faults.imports_checker import check_past_slates
-from topk_bandit.lab.faults.interviews import STUDY, draw_study
-from topk_bandit.lab.faults.learned_checker import check_priors, check_study_of
-from topk_bandit.lab.faults.ledger import Response
-from topk_bandit.lab.faults.rules_checker import check_rules_in_force
-from topk_bandit.lab.faults.server import Server
-from topk_bandit.lab.faults.shop import MOST_PATIENCE_SECONDS, NAME, Shop
-from topk_bandit.lab.faults.stages_checker import check_groups, check_stages
-from topk_bandit.lab.faults.studies_checker import check_studies
-from topk_bandit.lab.faults.virtual_time import run
-from topk_bandit.lab.faults.worker import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
+    from tests.simulation.actions import Action
+    from tests.simulation.server import Stores
+    from tests.simulation.worker import Worker
+
     from topk_bandit.domain.bandits import Prior
-    from topk_bandit.lab.faults.actions import Action
-    from topk_bandit.lab.faults.server import Stores
-    from topk_bandit.lab.faults.worker import Worker
 
 __all__ = ["Outcome", "as_it_is", "simulate"]
 

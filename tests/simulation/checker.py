@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from tests.simulation.endings import check_activation, check_corrections, check_revisions, check_rewards
+from tests.simulation.ledger import Response
+
 from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.domain.bandits import (
@@ -21,16 +24,15 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SlateEvent,
 )
-from topk_bandit.lab.faults.endings import check_activation, check_corrections, check_revisions, check_rewards
-from topk_bandit.lab.faults.ledger import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.simulation.ledger import Asked, Ledger, Posted
+    from tests.simulation.server import Archive
+
     from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
-    from topk_bandit.lab.faults.ledger import Asked, Ledger, Posted
-    from topk_bandit.lab.faults.server import Archive
     from topk_bandit.learning.limits import Limits
 
 __all__ = ["Replay", "check_ledger"]

@@ -12,17 +12,18 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from tests.simulation.server import NOT_AWAITED, READS, STUDY_CALL
+
 from topk_bandit.domain.errors import UnavailableError
-from topk_bandit.lab.faults.server import NOT_AWAITED, READS, STUDY_CALL
 from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import numpy as np
+    from tests.simulation.server import Server
 
     from topk_bandit.domain.bandits import BanditName
-    from topk_bandit.lab.faults.server import Server
     from topk_bandit.store.log import Store
     from topk_bandit.store.study_log import StudyStore
 
@@ -184,8 +185,8 @@ class Line:
 
     def _tell_all(self, name: BanditName) -> None:
         for line in self._lines:
-            if not line._is_dead and not line._happens(line.trouble.hint_lost):  # noqa: SLF001 - of its own kind
-                line._hints.put_nowait(name)  # noqa: SLF001
+            if not line._is_dead and not line._happens(line.trouble.hint_lost):
+                line._hints.put_nowait(name)
 
 
 class _Studies:

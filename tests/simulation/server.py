@@ -219,7 +219,7 @@ class Server:
         self._harm(harm)
 
     def _harm(self, harm: str) -> None:
-        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - damage passes no interface
+        known = self._memory._bandits.get(self._name)
         if known is None or len(known.snapshots) < 2:
             return
         newest, older = known.snapshots
@@ -250,27 +250,27 @@ class Server:
         return self.clock_ms() if self._pinned_ms is None else self._pinned_ms
 
     def _log_position(self) -> int:
-        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
+        known = self._memory._bandits.get(self._name)
         return known.log_position if known else 0
 
     def _study_log(self) -> tuple[str, Sequence[LoggedStudyEvent]]:
-        known = self._studies._studies.get(self._study)  # noqa: SLF001 - a look that is no call
+        known = self._studies._studies.get(self._study)
         return (known.state.incarnation, known.events) if known else ("", ())
 
     def _is_overdue(self) -> bool:
         """Return whether a look at what is due would change anything."""
-        known, now_ms = self._memory._bandits.get(self._name), self.clock_ms()  # noqa: SLF001 - a look that is no call
+        known, now_ms = self._memory._bandits.get(self._name), self.clock_ms()
         return known is not None and known.has_overdue(now_ms=now_ms, before_ms=now_ms - DEFAULT_RECORD_RETENTION_MS)
 
     def _check_copy(self, end: int) -> None:
-        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
+        known = self._memory._bandits.get(self._name)
         kept = known.events if known else []
         if kept != self.archive.events[end - len(kept) : end]:
             raise RuntimeError("the journal leaves something out: its copy has another log")
 
     def _archive_news(self) -> None:
         """Archive the events that are new."""
-        known = self._memory._bandits.get(self._name)  # noqa: SLF001 - a look that is no call
+        known = self._memory._bandits.get(self._name)
         if known is not None:
             self.archive.events += known.events[len(self.archive.events) + 1 - known.first_position :]
 
