@@ -18,7 +18,7 @@ from topk_bandit.commands.log.challengers import play_challenger, settings_under
 from topk_bandit.commands.log.dumps import Dump, lines
 from topk_bandit.commands.log.models import replay_dump
 from topk_bandit.commands.log.slates import read_slates
-from topk_bandit.commands.log.verdicts import best_of
+from topk_bandit.commands.log.verdicts import describe_best
 from topk_bandit.domain.bandits import BanditCreated, SettingsChanged
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import Estimate
@@ -103,4 +103,4 @@ def test_a_log_without_its_beginning_has_no_challengers() -> None:
 )
 def test_the_best_one_is_named_only_where_the_log_can_tell(others: list[tuple[float, float, float]], said: str) -> None:
     found = [(name, Estimate(one[0], 0.1, *one[1:])) for name, one in zip("ab", others, strict=False)]
-    assert best_of(Estimate(1.0, 0.1, 0.8, 1.2), found).startswith(said)
+    assert describe_best(Estimate(1.0, 0.1, 0.8, 1.2), found).startswith(said)

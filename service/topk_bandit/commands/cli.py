@@ -13,7 +13,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands import completion, config, experiment, holdout, keys, personalizer, store
+from topk_bandit.client import ClientError
+from topk_bandit.commands import challenge, completion, config, experiment, holdout, keys, personalizer, store
 from topk_bandit.commands.imports import arguments as imports
 from topk_bandit.commands.log import arguments as log
 from topk_bandit.commands.numbers import count, natural
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         place_compiled_code(os.environ)
         return int(given.run(given))
-    except TopkBanditError as error:
+    except (TopkBanditError, ClientError) as error:
         for handler in logging.getLogger().handlers:
             handler.flush()  # what led to it is read first
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
@@ -136,6 +137,8 @@ def _parser() -> argparse.ArgumentParser:
     text = "print what a shell reads to complete these words and their flags"
     _add_words(commands, "completion", completion, text)
     add_commands(commands)
+    text = "ask which settings would earn most, and give them to a bandit that runs"
+    _add_words(commands, "challenge", challenge, text)
     _add_words(commands, "personalizer", personalizer, "answer the calls of Azure Personalizer's clients")
     return parser
 

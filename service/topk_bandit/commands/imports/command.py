@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from topk_bandit.client import ClientError, InvalidArgument, PastObservation
+from topk_bandit.client import InvalidArgument, PastObservation
 from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.cells import Named
@@ -46,12 +45,8 @@ def run(given: argparse.Namespace) -> int:
     name = bandit_named(given.bandit)
     how = [*given.columns, *given.ignored, given.format or "", "days" if given.spreadsheet_dates else ""]
     import_id = given.import_id or digest_of(given.file, [one for one in how if one])
-    try:
-        with connect(given, name.tenant) as client:
-            return _Import(client, name, given, import_id).run()
-    except ClientError as error:
-        print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
-        return 1
+    with connect(given, name.tenant) as client:
+        return _Import(client, name, given, import_id).run()
 
 
 def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObservation]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import RecommendationRequest
     from topk_bandit.learning.limits import Limits
 
-__all__ = ["MOST_CHALLENGERS", "Challenger", "play_challenger", "settings_under"]
+__all__ = ["MOST_CHALLENGERS", "Challenger", "play_challenger", "settings_under", "title_of"]
 
 MOST_CHALLENGERS = 4
 """The best of many looks better than it is, by chance."""
@@ -61,7 +61,12 @@ class Challenger:
                 slates.append(slate)
         nowhere = InvalidArgumentError("--under", f"{self.flags} could show its slate to no request")
         shown = np.array(slates, dtype=np.int32).reshape(len(slates), asked.slate_size)
-        return AskedPolicy(f"the bandit under {self.flags}", could, shown, nowhere)
+        return AskedPolicy(title_of(self.flags), could, shown, nowhere)
+
+
+def title_of(flags: str) -> str:
+    """Return what tables call the challenger under some flags."""
+    return f"the bandit under {flags}"
 
 
 def settings_under(several: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.limits import Limits
     from topk_bandit.process.settings import Settings
 
-__all__ = ["diff", "dump", "evaluate", "find", "replay"]
+__all__ = ["diff", "dump", "evaluate", "find", "limits_of", "replay"]
 
 _WIDTH = 24
 _PATIENCE_SECONDS = 10.0  # nobody waits for a slate here
@@ -66,7 +66,7 @@ def find(given: argparse.Namespace) -> int:
 
 def replay(given: argparse.Namespace) -> int:
     """Print what the model of a log is; return 0."""
-    limits, log = _limits(given), dumps.read_file(given.log)
+    limits, log = limits_of(given), dumps.read_file(given.log)
     with _naming(given.log):
         model = models.replay_dump(log, limits=limits, last=given.last)
     began = "event 1" if log.snapshot is None else f"the snapshot at {log.snapshot.position}"
@@ -79,7 +79,7 @@ def replay(given: argparse.Namespace) -> int:
 
 def diff(given: argparse.Namespace) -> int:
     """Print how two logs and their models differ; return 0 when they do not, else 1."""
-    limits, (one, other) = _limits(given), [dumps.read_file(path) for path in given.logs]
+    limits, (one, other) = limits_of(given), [dumps.read_file(path) for path in given.logs]
     ends = _last(one), _last(other)
     last = min(ends) if given.last is None else given.last
     replayed = []
@@ -99,7 +99,8 @@ def evaluate(given: argparse.Namespace) -> int:
     with _naming(given.log):
         read = slates.read_slates(log)
         played = [
-            challengers.play_challenger(log, flags, changes, limits=_limits(given)) for flags, changes in under.items()
+            challengers.play_challenger(log, flags, changes, limits=limits_of(given))
+            for flags, changes in under.items()
         ]
     ruled = None if read.ruled is None else _ask_policies(given, read.ruled.asked, played)
     asked = _ask_policies(given, read.asked, played)
@@ -165,7 +166,7 @@ def _last(log: Dump) -> int:
     return 0 if log.snapshot is None else log.snapshot.position
 
 
-def _limits(given: argparse.Namespace) -> Limits:
+def limits_of(given: argparse.Namespace) -> Limits:
     """Return the limits that a worker with the same settings has: another model comes of others."""
     chosen = settings.load(given, os.environ)
     budget = MemoryBudget(model_bytes=chosen.bandit_memory_mib * MIB)

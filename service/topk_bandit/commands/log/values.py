@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from topk_bandit.commands.log.verdicts import best_of, verdict, verdict_of
+from topk_bandit.commands.log.comparisons import compare_challengers, row, try_to_learn
+from topk_bandit.commands.log.verdicts import verdict, verdict_of
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import (
     average_weighted,
@@ -19,26 +18,23 @@ from topk_bandit.learning.evaluation.estimators import (
     pseudo_inverse,
     snips,
 )
-from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.targets import always, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from topk_bandit.commands.log.policies import AskedPolicy
     from topk_bandit.commands.log.slates import LoggedSlates
-    from topk_bandit.learning.evaluation.estimators import Estimate
     from topk_bandit.learning.evaluation.reward_model import RewardModel
     from topk_bandit.learning.evaluation.ruled_log import RuledLog
-    from topk_bandit.learning.evaluation.slate_log import OtherSlates, SlateLog
+    from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.evaluation.weights import Weights
 
 __all__ = ["describe"]
-
-_WIDTH = 20
 
 
 def describe(
@@ -54,42 +50,21 @@ def describe(
     """
     yield from _counts(logged)
     yield from (f"warning: {flaw}" for flaw in logged.flaws)
-    model = _try_to_learn(logged.log, logged.otherwise) if len(logged.log) else None
+    model = try_to_learn(logged.log, logged.otherwise) if len(logged.log) else None
     if model is not None:
         yield from _tables(logged, asked, model)
     if logged.ruled is not None:
         yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
-    if model is not None:
-        yield from _describe_challengers(logged, challengers, model)
-
-
-def _describe_challengers(
-    logged: LoggedSlates, challengers: Sequence[AskedPolicy], of_all: RewardModel | InvalidArgumentError
-) -> Iterator[str]:
-    """Yield the lines of a table that compares policies, best first, and which of them is the best one."""
-    could = np.logical_and.reduce([one.could for one in challengers]) if challengers else np.zeros(0, dtype=bool)
-    if not could.any():
-        return
-    log, model = logged.log, of_all
-    if not could.all():
-        log = logged.log.part(could)
-        model = _try_to_learn(log, None)
-    if isinstance(model, InvalidArgumentError):
-        return
-    shown = on_policy(log)
-    found = [(one.title, doubly_robust(log, always(log, one.slates[could[one.could]]), model)) for one in challengers]
-    found.sort(key=lambda one: -one[1].value)
-    yield from ("", f"which does best, by doubly robust on {len(log):,} requests", _row("as shown", shown))
-    for title, estimate in found:
-        yield from (f"  {title}", _row("", estimate))
-    yield f"  {best_of(shown, found)}"
+    compared = None if model is None else compare_challengers(logged, challengers, model)
+    if compared is not None:
+        yield from ("", *compared.lines())
 
 
 def _tables(
     logged: LoggedSlates, asked: Sequence[AskedPolicy], model: RewardModel | InvalidArgumentError
 ) -> Iterator[str]:
     log, outcomes = logged.log, logged.outcomes
-    yield from ("", "the slates that were shown", _row("mean reward", on_policy(log)))
+    yield from ("", "the slates that were shown", row("mean reward", on_policy(log)))
     yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model, outcomes))
     for policy in (one for one in asked if one.could.any()):
         part = log if policy.could.all() else log.part(policy.could)
@@ -97,12 +72,12 @@ def _tables(
         missed = len(log) - len(part)
         yield from ("", policy.title + (f", on the {len(part):,} requests that could" if missed else ""))
         if missed:
-            yield _row("as shown there", on_policy(part))
-        yield from _rows(part, always(part, policy.slates), _try_to_learn(part, None) if missed else model, of_part)
+            yield row("as shown there", on_policy(part))
+        yield from _rows(part, always(part, policy.slates), try_to_learn(part, None) if missed else model, of_part)
 
 
 def _tables_under_rules(log: RuledLog, asked: Sequence[AskedPolicy]) -> Iterator[str]:
-    yield from ("", f"under rules: {len(log):,} requests, the slates that were shown", _row("as shown", on_policy(log)))
+    yield from ("", f"under rules: {len(log):,} requests, the slates that were shown", row("as shown", on_policy(log)))
     yield from ("", "under rules: slates drawn uniformly of those that rules allow")
     yield from _weighted_rows(log, log.weights_of_uniform())
     for policy in (one for one in asked if one.could.any()):
@@ -112,7 +87,7 @@ def _tables_under_rules(log: RuledLog, asked: Sequence[AskedPolicy]) -> Iterator
         on_which = f", on the {len(part):,} requests that could" if len(part) < len(log) else ""
         yield from ("", f"under rules: {policy.title}{on_which}; rules change {changed:,} of its slates")
         if on_which:
-            yield _row("as shown there", on_policy(part))
+            yield row("as shown there", on_policy(part))
         yield from _weighted_rows(part, part.weights_of(slates))
 
 
@@ -122,7 +97,7 @@ def _weighted_rows(log: RuledLog, weights: Weights) -> Iterator[str]:
         "snips": normalise_weighted(weights, log.rewards),
     }
     for name, estimate in estimates.items():
-        yield _row(name, estimate)
+        yield row(name, estimate)
     narrowest = min(estimates, key=lambda name: estimates[name].high - estimates[name].low)
     yield f"  by {narrowest}: {verdict_of(on_policy(log), estimates[narrowest])}"
 
@@ -155,14 +130,6 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         yield f"{left_out.before_snapshot:,} decided before the snapshot that the file begins with are left out"
 
 
-def _try_to_learn(log: SlateLog, otherwise: OtherSlates | None) -> RewardModel | InvalidArgumentError:
-    """Return the model of rewards, or why there is none."""
-    try:
-        return learn_rewards(log, otherwise)
-    except InvalidArgumentError as error:
-        return error
-
-
 def _rows(
     log: SlateLog,
     target: Target,
@@ -177,17 +144,10 @@ def _rows(
     if learned is not None:
         estimates |= {"doubly robust": doubly_robust(log, target, learned), "balanced": balanced(log, target, learned)}
     for name, estimate in estimates.items():
-        yield _row(name, estimate)
+        yield row(name, estimate)
     if isinstance(model, InvalidArgumentError):
         yield f"  doubly robust and balanced need a model of rewards: {model.problem}"
     safe = [name for name in estimates if name != "balanced"]  # it alone needs its model to be right
     narrowest = min(safe, key=lambda name: estimates[name].high - estimates[name].low)
     said = verdict(log, target, on_policy(log), estimates[narrowest], learned)
     yield f"  by {narrowest}: {said}"
-
-
-def _row(name: str, estimate: Estimate) -> str:
-    if np.isnan(estimate.value):
-        return f"  {name:{_WIDTH}}none: the log has no such slate"
-    value, low, high = (f"{number:#.4g}".rstrip(".") for number in (estimate.value, estimate.low, estimate.high))
-    return f"  {name:{_WIDTH}}{value:>10}   from {low:>10} to {high:>10}"

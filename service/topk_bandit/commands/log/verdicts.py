@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
 
-__all__ = ["best_of", "verdict", "verdict_of"]
+__all__ = ["describe_best", "find_best", "verdict", "verdict_of"]
 
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -31,20 +31,27 @@ def verdict_of(shown: Estimate, narrowest: Estimate) -> str:
     return _CANNOT_TELL
 
 
-def best_of(shown: Estimate, found: Sequence[tuple[str, Estimate]]) -> str:
-    """Return which policy earns most, or that the log can't tell; they have titles, and come best first.
+def find_best(shown: Estimate, found: Sequence[tuple[str, Estimate]]) -> str | None:
+    """Return the title of the policy that earns most; None where the log can't tell, or what was shown does.
 
-    A policy earns more than another if their intervals are apart, which asks for more than it would have to.
+    Policies have titles, and come best first. One earns more than another if their intervals are apart, which asks for
+    more than it would have to.
     """
     (title, best), others = found[0], found[1:]
+    return title if all(one.high < best.low for one in (shown, *(other for _, other in others))) else None
+
+
+def describe_best(shown: Estimate, found: Sequence[tuple[str, Estimate]]) -> str:
+    """Return which policy earns most, or that the log can't tell, as a sentence; for policies as in `find_best`."""
+    (title, best), others = found[0], found[1:]
+    if find_best(shown, found) is not None:
+        return f"{title} earns most"
     if best.high < shown.low:
         return "what was shown earns most: keep the settings"
     if best.low <= shown.high:
         return "the log can't tell whether any of them earns more than the slates that were shown"
     rivals = [name for name, one in others if one.high >= best.low]
-    if rivals:
-        return f"{title} earns more than what was shown; the log can't tell it from {' nor from '.join(rivals)}"
-    return f"{title} earns most"
+    return f"{title} earns more than what was shown; the log can't tell it from {' nor from '.join(rivals)}"
 
 
 def verdict(log: SlateLog, target: Target, shown: Estimate, narrowest: Estimate, model: RewardModel | None) -> str:

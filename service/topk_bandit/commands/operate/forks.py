@@ -11,16 +11,15 @@ import re
 import secrets
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from topk_bandit.bandits.contexts import check_growth
-from topk_bandit.client import FailedPrecondition
 from topk_bandit.client.bandit_settings import settings_mask, settings_message
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.operate.archives import send_lines
 from topk_bandit.commands.operate.backups import progress
-from topk_bandit.commands.operate.events import export_log, line
+from topk_bandit.commands.operate.live_logs import LiveLog, find_log, read_log
 from topk_bandit.commands.operate.making import settings_of
 from topk_bandit.domain.bandits import (
     Activated,
@@ -34,10 +33,10 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
     Shown,
 )
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
 from topk_bandit.rpc.bandit_settings import masked_change
 from topk_bandit.store.archive_lines import End, chain
-from topk_bandit.store.archives import ArchivedBandit, read_line, write_line
+from topk_bandit.store.archives import ArchivedBandit, write_line
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +58,7 @@ def fork(given: argparse.Namespace) -> Iterator[str]:
         raise InvalidArgumentError("NEW", f"must be another bandit of {source.tenant}, not {given.bandit}")
     last, nonce = _begun(given)
     with connect(given, source.tenant) as client:
-        log = _find_log(client, source, last=last)
+        log = find_log(client, source, last=last)
         yield f"{given.source} up to event {log.end}: a fork that is stopped goes on with --resume {log.end}-{nonce}"
         fork_id = _id_of(log, name, changes, nonce)
         lines = _fork_lines(client, log, name, changes, incarnation=fork_id)
@@ -87,34 +86,7 @@ def _begun(given: argparse.Namespace) -> tuple[int | None, str]:
     return int(found[1]), found[2]
 
 
-class _Log(NamedTuple):
-    """Which log is replayed, up to its event `end`."""
-
-    name: BanditName
-    incarnation: str
-    end: int
-
-
-def _find_log(client: Client, name: BanditName, *, last: int | None) -> _Log:
-    head = read_line(next(iter(client.export_state(name.bandit))))
-    if not isinstance(head, ArchivedBandit):
-        raise CorruptDataError(f"what the service has of {name} does not begin with a bandit")
-    try:
-        newest = client.export_events(name.bandit, start=1, limit=1).log_position
-    except FailedPrecondition as error:
-        if error.reason != "LOG_TRIMMED":
-            raise
-        problem = (
-            f"a fork replays a log from event 1 on, and of {name} older events are gone: {error.details.message}. "
-            "With --cold-log-dir the service keeps them in files"
-        )
-        raise NotReadyError("LOG_TRIMMED", problem) from None
-    if last is not None and last > newest:
-        raise InvalidArgumentError("--to", f"the log ends at event {newest}, before {last}")
-    return _Log(name, head.incarnation, newest if last is None else last)
-
-
-def _id_of(log: _Log, name: BanditName, changes: Mapping[str, Any], nonce: str) -> str:
+def _id_of(log: LiveLog, name: BanditName, changes: Mapping[str, Any], nonce: str) -> str:
     """Return the id of a fork, which it has again where it goes on.
 
     It is the new bandit's incarnation, too. So one that is made anew after it was deleted has another, as each has.
@@ -125,7 +97,7 @@ def _id_of(log: _Log, name: BanditName, changes: Mapping[str, Any], nonce: str) 
 
 
 def _fork_lines(
-    client: Client, log: _Log, name: BanditName, changes: Mapping[str, Any], *, incarnation: str
+    client: Client, log: LiveLog, name: BanditName, changes: Mapping[str, Any], *, incarnation: str
 ) -> Iterator[str]:
     """Yield the lines of a fork; they are the same whenever they are asked for."""
     digest = ""
@@ -139,23 +111,18 @@ def _fork_lines(
 
 
 def _lines(
-    client: Client, log: _Log, name: BanditName, replayed: Replay, later: Mapping[str, Any], *, incarnation: str
+    client: Client, log: LiveLog, name: BanditName, replayed: Replay, later: Mapping[str, Any], *, incarnation: str
 ) -> Iterator[str]:
     """Yield the bandit and its events: those of the log, then those that end what is open and change settings."""
     logged: LoggedEvent | None = None
-    for sent in export_log(client, log.name.bandit, first=1):
-        if sent.position > log.end:
-            break
-        read = read_line(text := line(sent))
-        if not isinstance(read, LoggedEvent):
-            raise CorruptDataError(f"event {sent.position} of {log.name} is none")
+    for text, read in read_log(client, log):
         event = replayed.take(read)
         logged = replace(read, event=event)
         if logged.position == 1:
             yield write_line(_head(name, incarnation, logged))
         yield text if event is read.event else write_line(logged)
-    if logged is None or logged.position != log.end:
-        raise NotReadyError("LOG_TRIMMED", f"the log of {log.name} was trimmed or begun anew while it was read")
+    if logged is None:
+        raise CorruptDataError("a log begins with the bandit's creation")
     last = [*replayed.end()]
     if later:
         last.append(SettingsChanged(_changed(replayed.settings, later)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from topk_bandit.client import ClientError, InvalidArgument, PastAnswer
+from topk_bandit.client import InvalidArgument, PastAnswer
 from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.answers import AnswerColumns
@@ -40,16 +39,12 @@ def run(given: argparse.Namespace) -> int:
     """Import a file; return the exit status."""
     name = study_named(given.study)
     import_id = given.import_id or digest_of(given.file, [*given.columns, *given.ignored])
-    try:
-        with connect(given, name.tenant) as client:
-            study = client.get_study(name.study)
-            columns = AnswerColumns.of(Named.of(given.columns, given.ignored), study.answer_kind, size=MAX_LIST_SIZE)
-            columns.check_flags("an answer")
-            importing = _Import(client, study, import_id, columns, given.file)
-            return importing.check() if given.check else importing.run()
-    except ClientError as error:
-        print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
-        return 1
+    with connect(given, name.tenant) as client:
+        study = client.get_study(name.study)
+        columns = AnswerColumns.of(Named.of(given.columns, given.ignored), study.answer_kind, size=MAX_LIST_SIZE)
+        columns.check_flags("an answer")
+        importing = _Import(client, study, import_id, columns, given.file)
+        return importing.check() if given.check else importing.run()
 
 
 class _Import:

@@ -6,7 +6,6 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from topk_bandit.client import ClientError
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.names import study_named
 from topk_bandit.commands.printing import print_lines
@@ -33,12 +32,8 @@ def run(given: argparse.Namespace) -> int:
     """Make, list or end links; return the exit status."""
     name = study_named(given.study)
     work = {"create": _create, "list": _list, "revoke": _revoke}[given.word]
-    try:
-        with connect(given, name.tenant) as client:
-            print_lines(work(given, client, name), sys.stdout)
-    except ClientError as error:
-        print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
-        return 1
+    with connect(given, name.tenant) as client:
+        print_lines(work(given, client, name), sys.stdout)
     return 0
 
 

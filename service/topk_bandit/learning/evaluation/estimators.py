@@ -6,6 +6,7 @@ All estimates are of the mean, over the logged requests, of the reward that the 
 from __future__ import annotations
 
 from functools import partial
+from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-QUANTILE = 1.959963984540054
+QUANTILE = NormalDist().inv_cdf(0.975)
 """Half the width of an interval of 95 %, in standard errors."""
 
 _ROUNDING = 1e-4
@@ -55,6 +56,11 @@ class Estimate(NamedTuple):
     standard_error: float
     low: float
     high: float
+
+    def with_error(self, error: float) -> Estimate:
+        """Return the same with an interval that misses with this chance."""
+        width = NormalDist().inv_cdf(1.0 - 0.5 * error) * self.standard_error
+        return self._replace(low=self.value - width, high=self.value + width)
 
 
 def on_policy(log: SlateLog | RuledLog) -> Estimate:

@@ -1,0 +1,108 @@
+"""`topk-bandit challenge` on a bandit that runs, in a shop whose best settings are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.commands.running import Ask, Running
+
+from topk_bandit.commands import tournaments
+from topk_bandit.commands.cli import main
+from topk_bandit.domain.quotas import Quota, Quotas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ITEMS = [f"item {number}" for number in range(6)]
+EAGER, UNIFORM, ALIKE = "--uniform-share 0 --near-share 0", "--uniform-share 1 --near-share 0", "--near-share 0.11"
+
+
+class Shop(Running):
+    """A service that a shop asks: the first item earns one more than the others, once it has begun to."""
+
+    asked = 0
+    earns = True
+
+    def open(self, bandit: str) -> None:
+        self.work(self.client.create_bandit(bandit, slate_size=2, item_capacity=6, uniform_share=0.5, near_share=0.1))
+        self.work(self.client.upsert_items(bandit, ITEMS))
+
+    def trade(self, bandit: str, count: int) -> None:
+        for _ in range(count):
+            self.asked += 1
+            given = self.recommend(bandit, request_id=f"asked {self.asked}")
+            earned = 0.3 * (self.asked % 4) + (ITEMS[0] in given.items) if self.earns else 0.5
+            self.work(self.client.reward(bandit, given.id, earned))
+
+    def uniform_share(self, bandit: str) -> float:
+        return float(self.work(self.client.get_bandit(bandit)).uniform_share)
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    shop = Shop(quotas=Quotas({Quota.BANDITS: 9}))
+    yield shop
+    shop.stop()
+
+
+@pytest.fixture
+def ask(shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", shop.address)
+    return Ask(capsys)
+
+
+def test_the_challenger_that_earns_most_gives_its_settings(shop: Shop, ask: Ask) -> None:
+    shop.open("fast")
+    shop.trade("fast", 100)
+    under = (f"--under={UNIFORM}", f"--under={EAGER}")
+    title, _, *rows, said = ask("challenge", "acme/fast", *under)
+    assert title == "which does best, by doubly robust on 100 requests"
+    assert [row.strip() for row in rows[::2]] == [f"the bandit under {EAGER}", f"the bandit under {UNIFORM}"]
+    assert said == f"  the bandit under {EAGER} earns most"
+    assert shop.uniform_share("fast") == 0.5
+    assert ask("challenge", "acme/fast", *under, "--promote")[-1] == f"promoted: acme/fast has {EAGER}"
+    assert shop.uniform_share("fast") == 0.0
+
+
+def test_no_challenger_is_promoted_where_the_log_cannot_tell(shop: Shop, ask: Ask) -> None:
+    shop.open("even")
+    shop.trade("even", 30)
+    assert "can't tell" in ask("challenge", "acme/even", f"--under={ALIKE}", "--promote")[-1]
+    assert shop.uniform_share("even") == 0.5
+
+
+def test_challengers_learn_on_until_one_earns_most(shop: Shop, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.open("slow")
+    monkeypatch.setattr(shop, "earns", False)
+    shop.trade("slow", 6)
+    monkeypatch.setattr(shop, "earns", True)
+    monkeypatch.setattr(tournaments, "time", Pauses(shop))
+    printed = "\n".join(ask("challenge", "acme/slow", f"--under={EAGER}", "--follow", "--promote"))
+    first, *_, last = printed.split("\n\n")
+    assert first == "no request can be compared yet"
+    assert "earns most\npromoted: acme/slow" in last
+    assert shop.uniform_share("slow") == 0.0
+
+
+class Pauses:
+    """The shop trades while a command waits."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+
+    def sleep(self, _: float) -> None:
+        self._shop.trade("slow", 10)
+
+
+def test_a_log_that_says_nothing_of_challengers_is_refused(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", shop.address)
+    shop.open("new")
+    assert main(["challenge", "acme/new", f"--under={EAGER}"]) == 1
+    assert "no slate of the bandit's own in it has a reward" in capsys.readouterr().err
+
+
+def test_the_chances_of_all_looks_add_up() -> None:
+    assert sum(tournaments._ERROR / (n * (n + 1)) for n in range(1, 100_000)) <= tournaments._ERROR
