@@ -265,6 +265,6 @@ def test_what_cannot_be_forked_is_refused_with_a_reason(lived: tuple[OnRedis, li
     moved = gone.rename(gone.with_suffix(".moved"))
     problem = ask("fork", "acme/home", "acme/new", status=1)[-1]
     moved.rename(gone)
-    assert "replays a log from event 1 on" in problem
+    assert "a log is replayed from event 1 on" in problem
     assert "--cold-log-dir" in problem
     assert "NOT_FOUND" in ask("bandits", "get", "acme/new", status=1)[0]
