@@ -20,7 +20,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.load_profile("repeatable")
 
 
-SLOW = [Path(__file__).parent / name for name in ("faults", "lab")]
+SLOW = [Path(__file__).parent / name for name in ("faults", "lab", "simulation")]
 """Folders whose tests run whole services and wait for them, or are of the laboratory, on which no service depends."""
 
 QUICK = {"test_bad_answers", "test_bad_calls", "test_cluster", "test_crash", "test_duplicates"}
