@@ -414,6 +414,30 @@ def test_axe_finds_nothing_at_both_widths(shop: Shop, browser: Chrome) -> None:
     browser.get_log("browser")
 
 
+def check_order(browser: Chrome, target: str) -> None:
+    """Answer more, each pair as the list of all items has it, and look at what the console shows of the order."""
+
+    def facts() -> dict[str, str]:
+        rows = "[...document.querySelectorAll('#preferences .facts div')]"
+        script = f"return {rows}.map(one => [...one.children].map(part => part.textContent))"
+        found: list[tuple[str, str]] = browser.execute_script(script)
+        return dict(found)
+
+    until(lambda: "no two" in facts().get("Answers that agree", ""), what="one answer agrees with none")
+    with Client(target, tenant="acme", timeout=PATIENCE, key=shown("acme")) as client:
+        for question in client.next_questions("pair", 25).questions:
+            client.submit_answers("pair", {question.id: min(question.items, key=ITEMS.index)})
+        learned = client.get_preferences("pair")
+    assert learned.agreement_count >= 20
+    said = f"{100 * learned.agreement:.1f} % of {learned.agreement_count} pairs"
+    until(lambda: facts().get("Answers that agree") == said, what="the answers agree")
+    rows = browser.find_elements(By.CSS_SELECTOR, "#utilities svg circle")
+    assert len(rows) == len(ITEMS)
+    assert "still worth asking" in " ".join(facts())
+    if AXE.is_file():
+        assert violations(browser) == []
+
+
 def test_operators_make_links_in_the_console_and_see_answers_come(browser: Chrome) -> None:
     operator = key("second", scopes=[Scope.OPERATE])
     with study_server(keys=ring(operator), clock_ms=time_ms) as server:
@@ -446,6 +470,7 @@ def test_operators_make_links_in_the_console_and_see_answers_come(browser: Chrom
             given = pb.SubmitLinkAnswerRequest(**mine, respondent=page.respondent, answer=answer)
             stub.SubmitLinkAnswer(given, timeout=PATIENCE)
         until(lambda: browser.execute_script(cells)[2:5] == ["1", "100", "1"], what="the answer is seen")
+        check_order(browser, server.target)
         browser.find_element(By.ID, f"end-{link_id}").click()
         browser.switch_to.alert.accept()
         until(lambda: browser.execute_script(cells)[1] == "revoked", what="it is ended")

@@ -144,6 +144,7 @@ def test_from_items_to_preferences(stub: PreferenceServiceStub, operations: Oper
     learned = preferences(stub)
     assert (learned.answered_count, learned.next_page_token) == (60, "")
     assert learned.gathered == pytest.approx(1.0, abs=0.05)
+    assert (learned.agreement, learned.agreement_count > 10) == (1.0, True)
     [only] = learned.preferences
     assert agreement(only, liked) > 0.8
     assert [item.rank for item in only.items] == list(range(1, len(liked) + 1))

@@ -316,6 +316,9 @@ class Preferences:
         How many answers were predicted for them.
     skipped_count, none_of_these_count
         How many answers were declined, and why.
+    agreement, agreement_count
+        The share of pairs of answers that order the same two items alike, 1/2 where people guess, and how many pairs
+        there are.
     """
 
     queries: tuple[QueryPreferences, ...]
@@ -326,6 +329,8 @@ class Preferences:
     compared_count: int = 0
     skipped_count: int = 0
     none_of_these_count: int = 0
+    agreement: float = 0.0
+    agreement_count: int = 0
 
     @property
     def items(self) -> tuple[ItemPreference, ...]:

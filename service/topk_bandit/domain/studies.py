@@ -685,6 +685,8 @@ class Preferences:
         How many answers were predicted for them.
     skipped, none_of_these
         How many answers were declined, and why.
+    agreement, agreements
+        The share of pairs of answers that order the same two items alike, and how many pairs there are.
     """
 
     answered: int
@@ -696,3 +698,5 @@ class Preferences:
     compared: int = 0
     skipped: int = 0
     none_of_these: int = 0
+    agreement: float = 0.0
+    agreements: int = 0

@@ -137,7 +137,7 @@ RULES: Mapping[str, Rule] = {
         SubmitLinkAnswer=Rule(None, "study"),
         ImportAnswers=Rule(Scope.MANAGE, "study", audited=True),
         GetAnswerImport=Rule(Scope.MANAGE, "study"),
-        GetPreferences=Rule(Scope.MANAGE, "study"),
+        GetPreferences=Rule(Scope.MANAGE, "study", operators=True),
         ExportStudy=Rule(Scope.OPERATE, "study"),
         ImportStudy=Rule(Scope.MANAGE, "study", audited=True),
     ),

@@ -51,6 +51,7 @@ CONSOLE = HttpInterface(
             "/topk_bandit.v1.OperatorService/GetServiceStatus",
             "/topk_bandit.v1.OperatorService/ListBanditOverviews",
             "/topk_bandit.v1.OperatorService/ListTopSlates",
+            "/topk_bandit.v1.PreferenceService/GetPreferences",
             "/topk_bandit.v1.PreferenceService/ListLinks",
             "/topk_bandit.v1.PreferenceService/ListStudies",
         }

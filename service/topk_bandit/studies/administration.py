@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Preferences,
         StudySettings,
     )
+    from topk_bandit.preferences.agreement import Agreement
     from topk_bandit.preferences.study_models import LearnedUtilities
     from topk_bandit.store.line_imports import Lines, Receipt
     from topk_bandit.store.log import ImportOutcome, ImportProgress
@@ -272,8 +273,9 @@ class Studies:
             _check_model(entry, model)
             prepared = entry.prepare_analysis()
         analysis, learned = await self._learn(entry, prepared, model)
+        agreement = await self._measure_agreement(entry, analysis)
         found = await self._in_thread(
-            partial(make_preferences, analysis, learned, by=model, after=after, queries=queries, items=items)
+            partial(make_preferences, analysis, learned, agreement, by=model, after=after, queries=queries, items=items)
         )
         if not compare:
             return found
@@ -351,6 +353,14 @@ class Studies:
             if chosen not in learned.utilities:
                 learned.utilities[chosen] = await self._in_thread(partial(analysis.learn, chosen))
             return analysis, learned.utilities[chosen]
+
+    async def _measure_agreement(self, entry: CachedStudy, analysis: StudyAnalysis) -> Agreement:
+        """Return how far the answers agree, computed only if it was computed of other answers before."""
+        async with entry.learning:
+            learned = entry.learned_from(analysis.model)
+            if learned.agreement is None:
+                learned.agreement = await self._in_thread(analysis.measure_agreement)
+            return learned.agreement
 
     async def _compare(self, entry: CachedStudy, analysis: StudyAnalysis) -> tuple[tuple[ModelScore, ...], int]:
         """Return what `StudyAnalysis.compare` does, computed only if other answers were compared before."""

@@ -23,6 +23,7 @@ from topk_bandit.domain.studies import (
     RatingsAnswer,
     TiersAnswer,
 )
+from topk_bandit.preferences.agreement import measure_agreement
 from topk_bandit.preferences.designs.optimal import SubsetDesign
 from topk_bandit.preferences.held_out import compare_models
 from topk_bandit.preferences.questions import choose_next_lists, count_answers
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from topk_bandit.domain.studies import Answer, ModelScore, PastAnswer, PreferenceModel, QuestionList
+    from topk_bandit.preferences.agreement import Agreement
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.study_models import LearnedUtilities, StudyAnswers
     from topk_bandit.preferences.tiers import Tiers
@@ -99,6 +101,10 @@ class StudyAnalysis:
             )
         except InvalidArgumentError as error:
             raise _explain(error) from error
+
+    def measure_agreement(self) -> Agreement:
+        """Return how far the answers agree."""
+        return measure_agreement(self._read_answers())
 
     def compare(self) -> tuple[tuple[ModelScore, ...], int]:
         """Return how well each model that the answers allow predicts them; see `held_out.compare_models`.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.domain.studies import PreferenceModel, StudyName
+    from topk_bandit.preferences.agreement import Agreement
     from topk_bandit.preferences.study_models import LearnedUtilities
     from topk_bandit.preferences.utilities import Utilities
     from topk_bandit.studies.analysis import StudyAnalysis
@@ -30,6 +31,7 @@ __all__ = ["check_is_prior", "make_preferences", "make_prior"]
 def make_preferences(
     analysis: StudyAnalysis,
     learned: LearnedUtilities,
+    agreement: Agreement,
     *,
     by: PreferenceModel | None = None,
     after: int,
@@ -56,6 +58,8 @@ def make_preferences(
         model=by or model.settings.chosen_model,
         skipped=model.skipped,
         none_of_these=model.none_of_these,
+        agreement=agreement.share,
+        agreements=agreement.pairs,
     )
 
 

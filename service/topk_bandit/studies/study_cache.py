@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.domain.studies import ModelScore, PreferenceModel, StudyName
+    from topk_bandit.preferences.agreement import Agreement
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.study_models import LearnedUtilities
     from topk_bandit.store.study_log import StudyLogSlice, StudyRecord, StudyStore
@@ -49,11 +50,14 @@ class Learned:
         By model.
     scores
         How well models predict the answers, and how many were predicted; None before that was asked for.
+    agreement
+        How far the answers agree; None likewise.
     """
 
     key: tuple[str, int, int]
     utilities: dict[PreferenceModel, LearnedUtilities] = field(default_factory=dict)
     scores: tuple[tuple[ModelScore, ...], int] | None = None
+    agreement: Agreement | None = None
 
 
 class CachedStudy:

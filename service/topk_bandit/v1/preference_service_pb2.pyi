@@ -535,7 +535,7 @@ class GetPreferencesRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., compare: bool = ...) -> None: ...
 
 class GetPreferencesResponse(_message.Message):
-    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered", "model", "scores", "compared_count", "skipped_count", "none_of_these_count")
+    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered", "model", "scores", "compared_count", "skipped_count", "none_of_these_count", "agreement", "agreement_count")
     PREFERENCES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -545,6 +545,8 @@ class GetPreferencesResponse(_message.Message):
     COMPARED_COUNT_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
     NONE_OF_THESE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AGREEMENT_FIELD_NUMBER: _ClassVar[int]
+    AGREEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     preferences: _containers.RepeatedCompositeFieldContainer[QueryPreferences]
     next_page_token: str
     answered_count: int
@@ -554,7 +556,9 @@ class GetPreferencesResponse(_message.Message):
     compared_count: int
     skipped_count: int
     none_of_these_count: int
-    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., scores: _Optional[_Iterable[_Union[ModelScore, _Mapping]]] = ..., compared_count: _Optional[int] = ..., skipped_count: _Optional[int] = ..., none_of_these_count: _Optional[int] = ...) -> None: ...
+    agreement: float
+    agreement_count: int
+    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., scores: _Optional[_Iterable[_Union[ModelScore, _Mapping]]] = ..., compared_count: _Optional[int] = ..., skipped_count: _Optional[int] = ..., none_of_these_count: _Optional[int] = ..., agreement: _Optional[float] = ..., agreement_count: _Optional[int] = ...) -> None: ...
 
 class ModelScore(_message.Message):
     __slots__ = ("model", "log_probability", "standard_error", "behind", "behind_standard_error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,7 @@ def test_from_items_to_questions_to_a_ranking_with_its_spread(
     assert len(rows(out / "questions.csv")) == 6
     printed = capsys.readouterr().out
     assert preferences[1][0] in printed
+    assert re.search(r"^\d\d\.\d% of [\d,]+ pairs of answers about the same two items agree\.$", printed, re.MULTILINE)
     assert "So far 92% of what 65 such questions can tell is known." in printed
 
 

@@ -20,6 +20,7 @@ from topk_bandit.commands.study.files import (
 from topk_bandit.commands.study.pictures import describe_best, draw, scores_table, table
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.studies import MODELS_OF, STREAMS, AnswerKind
+from topk_bandit.preferences.agreement import measure_agreement
 from topk_bandit.preferences.designs.optimal import Feedback
 from topk_bandit.preferences.held_out import FEWEST_COMPARED, compare_models
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists, count_answers
@@ -111,6 +112,10 @@ class _Study:
         with self._console.status(f"Learning from {len(answers)} answers ..."):
             found = fit(model, self._pool, said, stream_rate=rate)
             utilities = [found.of_query(query) for query in range(self._pool.n_queries)]
+        agreement = measure_agreement(said)
+        if agreement.pairs:
+            line = f"{agreement.share:.1%} of {agreement.pairs:,} pairs of answers about the same two items agree."
+            self._console.print(line, highlight=False, soft_wrap=True)
         if self._given.compare:
             self._compare(said)
         titles = self._queries.ids if self._queries else (f"{len(answers)} answers",)

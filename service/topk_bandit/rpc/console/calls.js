@@ -54,6 +54,9 @@ export const updateRules = async (name, rules, signal) =>
 export const studies = async (tenant, signal) =>
   (await call("PreferenceService/ListStudies", { parent: `tenants/${tenant}`, pageSize: 1000 }, signal)).studies;
 
+// What was learned for the first query, or for all there is where a study has none.
+export const preferences = (study, signal) => call("PreferenceService/GetPreferences", { study, pageSize: 1 }, signal);
+
 export const links = async (study, signal) => (await call("PreferenceService/ListLinks", { study }, signal)).links;
 
 // Only where the service knows its callers, as for rules.

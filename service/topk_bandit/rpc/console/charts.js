@@ -46,6 +46,34 @@ function line(series, index, times, scale) {
   ];
 }
 
+const ROW = 18, NAMES = 150, LONGEST = 22;
+
+const shorten = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
+
+// `rows` are {name, mean, deviation}, one below the other: a dot each, a thick line to one deviation and a thin one to two.
+export function whiskers(id, title, rows) {
+  const low = Math.min(...rows.map((row) => row.mean - 2 * row.deviation)), high = Math.max(...rows.map((row) => row.mean + 2 * row.deviation));
+  const marks = ticks(low, high), bottom = TOP + ROW * rows.length;
+  const x = (value) => NAMES + ((value - marks[0]) / (marks.at(-1) - marks[0])) * (WIDTH - NAMES - RIGHT);
+  const reach = (row, y, times, kind) => shape("line", { class: `line ${kind}`, x1: x(row.mean - times * row.deviation), x2: x(row.mean + times * row.deviation), y1: y, y2: y });
+  const scale = marks.flatMap((mark) => [
+    shape("line", { class: "grid", x1: x(mark), x2: x(mark), y1: TOP, y2: bottom }),
+    shape("text", { class: "tick", x: x(mark), y: bottom + 16, "text-anchor": "middle" }, number(mark)),
+  ]);
+  const drawn = rows.flatMap((row, at) => {
+    const y = TOP + ROW * (at + 0.5);
+    return [
+      shape("text", { class: "tick", x: NAMES - 8, y: y + 4, "text-anchor": "end" }, shorten(row.name)),
+      reach(row, y, 2, "whisker"), reach(row, y, 1, "whisker-thick"), shape("circle", { class: "dot dot-0", cx: x(row.mean), cy: y, r: 3 }),
+    ];
+  });
+  const said = `${title}. Best: ${rows.slice(0, 3).map((row) => row.name).join(", ")}.`;
+  return element("figure", { id }, element("figcaption", {}, title),
+    shape("svg", { viewBox: `0 0 ${WIDTH} ${bottom + 24}`, role: "img", "aria-label": said }, scale, drawn),
+    element("details", {}, element("summary", {}, "As numbers"),
+      table(title, ["Item", "#Utility", "#Standard deviation"], rows.map((row) => [row.name, number(row.mean), number(row.deviation)]))));
+}
+
 // `series` are {name, values}: a value for each time, or none. `show` writes a value.
 export function chart(id, title, stamps, series, { show = number, floor = 0 } = {}) {
   const times = stamps.map((stamp) => Date.parse(stamp));

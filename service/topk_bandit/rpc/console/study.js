@@ -1,8 +1,9 @@
 // A study: how far it is, and the links by which people answer, which are made and ended here where callers are known.
 
-import { createLink, links, revokeLink, studies } from "./calls.js";
+import { createLink, links, preferences, revokeLink, studies } from "./calls.js";
+import { whiskers } from "./charts.js";
 import { element, facts, replace, section, soft, table } from "./elements.js";
-import { count, instant } from "./figures.js";
+import { count, instant, share } from "./figures.js";
 
 const DAY = 86400000;
 const STATES = { STUDY_STATE_DESIGNING: "designing", STUDY_STATE_READY: "ready", STUDY_STATE_CANCELLED: "cancelled", STUDY_STATE_FAILED: "failed" };
@@ -33,6 +34,30 @@ export function stateOf({ revoked, answeredCount, mostAnswers, expireTime }, now
   return now >= Date.parse(expireTime) ? "expired" : "open";
 }
 
+const MOST_ITEMS = 40, MOST_NAMED = 5;
+
+// How sure the order is, and where another answer helps: neighbours that are as near to each other as they are uncertain.
+function order({ preferences: [first], agreement, agreementCount, gathered }) {
+  const { queryId, items } = first;
+  const gaps = items.slice(1).map((below, at) => {
+    const above = items[at];
+    return { pair: `${above.itemId} – ${below.itemId}`, gap: (above.utility - below.utility) / Math.hypot(above.standardDeviation, below.standardDeviation) };
+  });
+  const near = gaps.filter(({ gap }) => !(gap >= 1)).sort((one, other) => one.gap - other.gap);
+  const named = near.slice(0, MOST_NAMED).map(({ pair }) => pair).join(", ");
+  const pairs = Number(agreementCount);
+  const rows = items.slice(0, MOST_ITEMS).map((item) => ({ name: item.itemId, mean: item.utility, deviation: item.standardDeviation }));
+  return [
+    facts([
+      ["Answers that agree", pairs ? `${share(agreement)} of ${count(pairs)} pairs` : "no two are about the same items"],
+      ["Gathered", share(gathered)],
+      ["Neighbours still worth asking about", near.length ? `${count(near.length)} of ${count(gaps.length)}: ${named}` : "none"],
+    ]),
+    whiskers("utilities", `Utilities${queryId ? ` for ${queryId}` : ""}, to two standard deviations`, rows),
+    ...(items.length > MOST_ITEMS ? [soft(`The best ${MOST_ITEMS} of ${count(items.length)}.`)] : []),
+  ];
+}
+
 const field = (name, label, attributes) => element("label", {}, `${label} `, element("input", { name, autocomplete: "off", ...attributes }));
 
 export class Study {
@@ -43,6 +68,7 @@ export class Study {
     this.title = short(name);
     this.facts = element("div");
     this.list = element("div");
+    this.order = element("div", {}, soft("No answers yet."));
     this.said = element("div", { id: "link-said", role: "status" });
     const make = (event) => {
       event.preventDefault();
@@ -50,7 +76,7 @@ export class Study {
     };
     const page = `${location.protocol}//${location.hostname}:50080`;
     parent.replaceChildren(
-      element("h1", {}, this.title), this.facts,
+      element("h1", {}, this.title), this.facts, section("What people prefer", "preferences", this.order),
       section("Links", "links", this.list, this.said,
         element("details", { id: "link-make" }, element("summary", {}, "Make a link"),
           element("form", { class: "editor", onsubmit: make },
@@ -69,8 +95,22 @@ export class Study {
     const found = await links(this.name, signal);
     const [study] = (await studies(this.name.split("/")[1], signal)).filter(({ name }) => name === this.name);
     if (study) replace(this.facts, facts([["Design", STATES[study.state] ?? ""], ["Answers", `${count(study.answeredCount)} of ${count(study.budget)}`], ["Answers from elsewhere", count(study.importedCount)]]));
-    const columns = ["Link", "State", "#Answers", "#Of", "#People", "Newest answer", "Ends", "Heading", ""];
+    if (study) await this.learn(study, signal);
+    const columns = ["Link", "State", "#Answers", "#Of", "#People", "Newest answer", "Ends", "Heading", "End it"];
     replace(this.list, found.length ? table("Links and what came through them", columns, found.map((link) => this.row(link))) : soft("None."));
+  }
+
+  // Only when there are other answers: to learn may take seconds.
+  async learn({ answeredCount, importedCount }, signal) {
+    const seen = `${answeredCount} ${importedCount}`;
+    if (seen === this.seen || !(Number(answeredCount) || Number(importedCount))) return;
+    try {
+      this.order.replaceChildren(...order(await preferences(this.name, signal)));
+    } catch (error) {
+      if (error.code !== "failed_precondition") throw error;
+      this.order.replaceChildren(soft(error.message));
+    }
+    this.seen = seen;
   }
 
   row(link) {
