@@ -34,7 +34,7 @@ class Target:
         return self.at_least if self.at_least is not None else self.at_most or 0.0
 
     def is_met_by(self, value: float) -> bool:
-        """Tell whether a value is within the bound; NaN never is."""
+        """Return whether a value is within the bound; NaN never is."""
         return value >= self.bound if self.at_least is not None else value <= self.bound
 
 

@@ -322,7 +322,7 @@ class _Rows(NamedTuple):
 
 
 def is_near(slate: Slate, best: Slate) -> bool:
-    """Tell whether one item of the best slate is replaced, or two have changed places."""
+    """Return whether one item of the best slate is replaced, or two have changed places."""
     differs = [place for place, (one, other) in enumerate(zip(slate, best, strict=True)) if one != other]
     if len(differs) == 1:
         return slate[differs[0]] not in best
@@ -351,7 +351,7 @@ def find_best(values: Mapping[Slate, float]) -> list[Slate]:
 
 
 def has_probabilities(answer: Answer, chances: Mapping[Slate, float]) -> bool:
-    """Tell whether an answer's propensities are these probabilities, summed over slates for each position."""
+    """Return whether an answer's propensities are these probabilities, summed over slates for each position."""
     assert math.fsum(chances.values()) == pytest.approx(1.0)
     of_places = [
         math.fsum(chance for slate, chance in chances.items() if slate[place] == item)

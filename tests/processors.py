@@ -65,7 +65,7 @@ PROCESSORS = (
 
 
 def executable(processor: Processor) -> bool:
-    """Tell whether this processor has all instructions of that kind."""
+    """Return whether this processor has all instructions of that kind."""
     from numpy._core._multiarray_umath import __cpu_features__ as features  # noqa: PLC0415
 
     if not processor.name:

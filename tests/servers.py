@@ -203,7 +203,7 @@ def running_pair(binary: Path, *options: str) -> Iterator[tuple[RunningServer, R
 
 
 def _confirmed(client: redis.Redis) -> bool:
-    """Tell whether a replica confirms a write at once, which one that is online already may not do yet."""
+    """Return whether a replica confirms a write at once, which one that is online already may not do yet."""
     client.set("something", "1")
     client.delete("something")
     return bool(client.execute_command("WAIT", 1, 200))

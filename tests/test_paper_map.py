@@ -26,7 +26,7 @@ def test_every_file_that_is_linked_is_there() -> None:
 
 
 def is_defined(name: str, link: str) -> bool:
-    """Tell whether a name is one of the linked module, which defines it itself."""
+    """Return whether a name is one of the linked module, which defines it itself."""
     module = ".".join(target(link).relative_to(PACKAGE).with_suffix("").parts)
     found: object = importlib.import_module(f"topk_bandit.{module}")
     for part in name.removeprefix(f"{module}.").split("."):
@@ -41,7 +41,7 @@ def test_a_name_is_defined_in_the_module_that_is_linked() -> None:
 
 
 def is_there(name: str, link: str) -> bool:
-    """Tell whether a test is in the linked file."""
+    """Return whether a test is in the linked file."""
     file, _, function = name.partition("::")
     text = target(link).read_text(encoding="utf-8")
     return file == target(link).name and re.search(rf"^def {function}\(", text, flags=re.MULTILINE) is not None

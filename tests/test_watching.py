@@ -78,7 +78,7 @@ class Prometheus:
         return {rule["name"]: float(rule["duration"]) for rule in rules if rule["type"] == "alerting"}
 
     def answers(self, query: str) -> bool:
-        """Tell whether a query has an answer, which is a number."""
+        """Return whether a query has an answer, which is a number."""
         values = self.values(query)
         return bool(values) and not any(map(math.isnan, values))
 

@@ -283,7 +283,7 @@ class _Walk(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _may_swap(self, one: ast.expr, other: ast.expr) -> bool:
-        """Tell whether two arguments are different names, and not known to be of different types."""
+        """Return whether two arguments are different names, and not known to be of different types."""
         names = ast.unparse(one), ast.unparse(other)
         first, second = (self._types.get(name) for name in names)
         alike = first is None or second is None or first == second
@@ -330,7 +330,7 @@ def _is_empty(node: ast.expr) -> bool:
 
 
 def _needs_ends(node: ast.AST) -> bool:
-    """Tell whether a node has to be put in parentheses to stay one beside operators."""
+    """Return whether a node has to be put in parentheses to stay one beside operators."""
     return isinstance(node, ast.BinOp | ast.BoolOp | ast.Compare | ast.UnaryOp | ast.IfExp | ast.Lambda)
 
 

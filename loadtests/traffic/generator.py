@@ -162,7 +162,7 @@ def _end_of(error: grpc.aio.AioRpcError) -> End:
 
 
 def _tells_when(error: grpc.aio.AioRpcError) -> bool:
-    """Tell whether the service says when to try again."""
+    """Return whether the service says when to try again."""
     metadata: Iterable[tuple[str, str | bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]
     written = next((value for key, value in metadata if key == STATUS_DETAILS), b"")
     status = status_pb2.Status.FromString(written if isinstance(written, bytes) else b"")

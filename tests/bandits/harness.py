@@ -498,7 +498,7 @@ def _plain_posterior(posterior: Posterior) -> object:
 
 
 async def settles(worker: Worker) -> bool:
-    """Tell whether a worker's model has folded in the whole log by itself."""
+    """Return whether a worker's model has folded in the whole log by itself."""
     try:
         record = await worker.store.get_bandit(NAME)
     except TopkBanditError:

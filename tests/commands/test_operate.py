@@ -206,7 +206,7 @@ def test_stats_end_with_what_has_come_by_an_age(running: Running) -> None:
         stats = client.stats("home")
     points = (RewardPoint(timedelta(hours=1), 1.25), RewardPoint(timedelta(days=7), 1.0))
     known = replace(stats, reward_times=replace(stats.reward_times, points=points, half_by=timedelta(hours=1)))
-    *_, empty, titles, first, last = ANSWERS["bandits stats"].tell(known)
+    *_, empty, titles, first, last = ANSWERS["bandits stats"].lines(known)
     assert (empty, titles) == ("", "age of a slate   of its reward has come")
     assert (first.split()[-1], last.split()[-1]) == ("125.0%", "100.0%")
     assert (first.split()[0], last.split(",")[0]) == ("1:00:00", "7 days")

@@ -171,7 +171,7 @@ class Scribe:
         return self.events
 
     def is_behind(self, slates: int) -> bool:
-        """Tell whether so many slates were given out that the log could be trimmed before it is copied."""
+        """Return whether so many slates were given out that the log could be trimmed before it is copied."""
         return slates > self._slates + MOST_UNREAD_SLATES
 
     async def _copy(self) -> None:

@@ -127,7 +127,7 @@ def meet(client: Client) -> bool:
 
 
 def passes_none_on(service: Service, client: Client) -> bool:
-    """Tell whether each of some calls went to the owner. One that is late, on a slow machine, is sent elsewhere too."""
+    """Return whether each of some calls went to the owner. A late one, on a slow machine, is sent elsewhere too."""
     before = passed_on(service)
     for bandit in BANDITS * 3:
         pair(client, bandit)

@@ -134,7 +134,7 @@ def stats(channel: grpc.Channel) -> bpb.BanditStats:
 
 
 def is_all_learned(server: RunningServer, channel: grpc.Channel) -> bool:
-    """Tell whether the model knows all of the log, to which a call may add that the store was too slow for."""
+    """Return whether the model knows all of the log, to which a call may add that the store was too slow for."""
     return stats(channel).model_version == log_of(server)[-1].position
 
 

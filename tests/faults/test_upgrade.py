@@ -122,7 +122,7 @@ def warnings(service: Service) -> list[str]:
 
 
 def no_call_failed(service: Service) -> bool:
-    """Tell whether the service met nothing that was its own fault."""
+    """Return whether the service met nothing that was its own fault."""
     return not said(service, "failed, reference") and not said(service, "passed over")
 
 

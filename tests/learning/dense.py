@@ -238,7 +238,7 @@ def rewards_of(
 
 
 def same(left: Moments, right: Moments) -> bool:
-    """Tell whether two predictions are equal to the bit."""
+    """Return whether two predictions are equal to the bit."""
     return left.mean.tobytes() == right.mean.tobytes() and left.variance.tobytes() == right.variance.tobytes()
 
 

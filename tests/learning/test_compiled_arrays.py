@@ -27,7 +27,7 @@ def called(values: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64]
 
 @njit
 def same(left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
-    """Tell whether two arrays are equal."""
+    """Return whether two arrays are equal."""
     return are_equal(left, right)
 
 

@@ -48,7 +48,7 @@ def rounded(observed_rows: ObservedRows, rng: np.random.Generator) -> ObservedRo
 
 
 def choices_stay(seed: int, context: str) -> bool:
-    """Tell whether the same rows are folded and taken for a basis, however numbers are rounded."""
+    """Return whether the same rows are folded and taken for a basis, however numbers are rounded."""
     kernel, observed_rows = mirrored(seed, context=context)
     rng = np.random.default_rng([seed, 1])
 

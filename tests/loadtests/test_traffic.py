@@ -253,7 +253,7 @@ def load_behind_schedule(stage: Stage, shop: Shop, seconds: float, loads: list[C
 
 
 def has_all(sample: Sample) -> bool:
-    """Tell whether a look found a service that runs, and records of slates."""
+    """Return whether a look found a service that runs, and records of slates."""
     sizes = sample.worker_mb > 50.0 and sample.store_mb > 1.0 and sample.descriptors > 5.0
     return sizes and sample.threads > 1.0 and sample.tasks > 1.0 and sample.remembered > 0
 

@@ -122,7 +122,7 @@ def test_nothing_is_more_probable_than_the_mode(
 
 
 def separable(features: FloatArray, orderings: Orderings) -> bool:
-    """Tell whether weights other than 0 give each chosen item at least the utility of all that were left, by search."""
+    """Return whether weights other than 0 give each chosen item at least the utility of all left ones, by search."""
     rows = [
         features[orderings.items[start + stage]] - features[other]
         for start, end, placed in zip(orderings.starts[:-1], orderings.starts[1:], orderings.places, strict=True)

@@ -312,7 +312,7 @@ def test_a_caller_that_takes_an_answer_slowly_gets_all_of_it(listener: HttpListe
 
 
 def closed_at_once(port: int) -> bool:
-    """Tell whether a new connection ends by itself; those that come in the same moment may all be let in."""
+    """Return whether a new connection ends by itself; those that come in the same moment may all be let in."""
     with socket.create_connection(("127.0.0.1", port), timeout=1) as one:
         return one.recv(1) == b""
 

@@ -112,7 +112,7 @@ def _check_slates(ledger: Ledger, log: _Log, incarnation: str) -> Iterator[str]:
 
 
 def _can_be_credited(call: Asked) -> bool:
-    """Tell whether a caller knows the id, or knows that it knows nothing, and would learn the id by asking again."""
+    """Return whether a caller knows the id, or knows that it knows nothing, and would learn the id by asking again."""
     if call.answer is not None:
         return bool(call.answer.recommendation_id)
     return call.response in {Response.NOTHING, Response.UNAVAILABLE}

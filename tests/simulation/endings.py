@@ -167,7 +167,7 @@ class _Sent(NamedTuple):
 
 
 def _can_be(call: _Sent, event: RewardCollected, ways: set[Rewards]) -> bool:
-    """Tell whether an event can be about what was sent; a correction without item values leaves those before it."""
+    """Return whether an event can be about what was sent; a correction without item values leaves those before it."""
     kept = {told.items for way in ways for told in way if told.reward_id == event.reward_id}
     items = {call.items} if call.items is not None or not kept else {call.items, *kept}
     same = call.reward_id in {"", event.reward_id} and call.value == event.value

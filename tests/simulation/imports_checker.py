@@ -51,7 +51,7 @@ def check_past_slates(ledger: Ledger, archive: Archive) -> Iterator[str]:
 
 
 def _may_lack(ledger: Ledger, part: SentRows, row: Row) -> bool:
-    """Tell whether a row has an item that the bandit need not have had when the row was sent."""
+    """Return whether a row has an item that the bandit need not have had when the row was sent."""
     items = row.slate if isinstance(row, PastSlate) else ()
     return any(
         item in ledger.leaving or item not in ledger.added or ledger.added[item] > part.began_at for item in items
@@ -116,7 +116,7 @@ def _check_logged(
 
 
 def _fits(part: SentRows, logged: LoggedRows, may_lack: Callable[[SentRows, Row], bool]) -> bool:
-    """Tell whether a log's rows are what was sent, in its order, but for what may be left out."""
+    """Return whether a log's rows are what was sent, in its order, but for what may be left out."""
     left = list(logged.rows)
     for row in part.rows:
         if left and left[0] == row:
@@ -177,5 +177,5 @@ def _was_acknowledged_before(part: SentRows, at: float) -> bool:
 
 
 def _was_deleted(deletions: Iterable[Deletion], before: float) -> bool:
-    """Tell whether what was acknowledged until then may have been deleted."""
+    """Return whether what was acknowledged until then may have been deleted."""
     return any(deletion.began_at < before for deletion in deletions)

@@ -206,7 +206,7 @@ class _Studies:
 
 
 def _is_awaited(method: str, outcome: object) -> bool:
-    """Tell whether a reply waits until what it tells of is durable, as it also does of a part that was there before."""
+    """Return whether a reply waits until what it reports is durable, also of a part that was there before."""
     if method == "find_import_part":
         return outcome is not None
     return method not in READS and method not in NOT_AWAITED

@@ -299,7 +299,7 @@ def admin(client: redis.Redis, *command: str | int) -> None:
 
 
 def give(slot: int, new: redis.Redis, old: redis.Redis) -> None:
-    """Tell both servers who has a slot."""
+    """Send both servers who has a slot."""
     owner = new.execute_command("CLUSTER MYID").decode()
     for client in (new, old):
         admin(client, "CLUSTER SETSLOT", slot, "NODE", owner)

@@ -1,4 +1,4 @@
-"""The command that tells which settings `serve` would use, and where each came from."""
+"""The command that prints which settings `serve` would use, and where each came from."""
 
 from __future__ import annotations
 

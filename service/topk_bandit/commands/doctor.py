@@ -371,7 +371,7 @@ async def _is_selective(store: Store, record: BanditRecord) -> bool:
 
 
 async def _writes(settings: Settings, url: str) -> _Finding:
-    """Write to the store as a reward does, again and again, and tell how long each is waited for here."""
+    """Write to the store as a reward does, again and again, and return how long each is waited for here."""
     awaited = settings.awaited
     async with _connect(settings, url) as store:
         try:

@@ -19,7 +19,7 @@ __all__ = ["DESCRIPTION", "add_arguments"]
 DESCRIPTION = """\
 Examine the log of an embedded store whose service does not start since the log is damaged, and repair it.
 
-  topk-bandit store repair --data-dir DIR         tell where it is damaged, and change nothing
+  topk-bandit store repair --data-dir DIR         show where it is damaged, and change nothing
   topk-bandit store repair --data-dir DIR --yes   keep a copy of it, and cut off what comes after that
 
 What is cut off is lost, acknowledged or not: a backup has it, if there is one.
@@ -29,7 +29,7 @@ What is cut off is lost, acknowledged or not: a backup has it, if there is one.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's words, each with a `run` that returns an exit status."""
     words = parser.add_subparsers(required=True, metavar="WORD", title="words")
-    text = "Tell where the log of an embedded store is damaged, and with --yes cut off what comes after that."
+    text = "Show where the log of an embedded store is damaged, and with --yes cut off what comes after that."
     repair = words.add_parser("repair", help="find where the log is damaged, and cut it there", description=text)
     repair.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="the store's folder")
     repair.add_argument("--yes", action="store_true", help="do it; without it nothing is changed")

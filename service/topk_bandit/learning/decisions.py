@@ -386,7 +386,7 @@ def _stand_ins(
 
 
 def _looks_at_more(posterior: Posterior) -> bool:
-    """Tell whether many items that were never shown are looked at: by features, or one by one where there are many.
+    """Return whether many items that were never shown are looked at: by features, or one by one where there are many.
 
     Of one that is drawn for the first time the draw is all that there is: among five few are ever tried.
     """

@@ -105,7 +105,7 @@ class Encoder:
         return Encoder(schema, tuple(records))
 
     def encodes_alike(self, other: Encoder) -> bool:
-        """Tell whether the same features give the same vector, as long as nothing more is seen."""
+        """Return whether the same features give the same vector, as long as nothing more is seen."""
         ours, theirs = ([(one.centre, one.scale, one.known) for one in encoder.records] for encoder in (self, other))
         return self.schema == other.schema and ours == theirs
 

@@ -107,7 +107,7 @@ def _moments_of(rows: OutcomeRows) -> FloatArray:
 
 
 def _are_equal(varied: float, squares: float) -> bool:
-    """Tell whether outcomes are equal, from their sum of squares around their means, and around zero."""
+    """Return whether outcomes are equal, from their sum of squares around their means, and around zero."""
     return varied <= max(_NO_VARIANCE * squares, _NO_SQUARES)
 
 

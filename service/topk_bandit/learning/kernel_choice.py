@@ -136,7 +136,7 @@ def condense(
 
 
 def choice_is_due(rows: ObservedRows, *, observations: int, compared: int) -> bool:
-    """Tell whether kernels are compared after so many observations, the last time having been after `compared`."""
+    """Return whether kernels are compared after so many observations, the last time having been after `compared`."""
     return rows.n_rows <= _FEW_ROWS or observations >= _GROWTH * compared
 
 

@@ -473,7 +473,7 @@ def project(
 
 
 def outgrows(kernel: KendallKernel, rows: ObservedRows, *, most_rows: int) -> bool:
-    """Tell whether rows have to leave and a basis of the others could not span the parts of all of their items."""
+    """Return whether rows have to leave and a basis of the others could not span the parts of all of their items."""
     if rows.n_rows <= most_rows or not kernel.item_weight.any() or kernel.counted_content is not None:
         return False
     return _count_parts(rows) > _OUTGROWN * most_rows
@@ -546,7 +546,7 @@ def _or_one(chosen: tuple[NDArray[np.intp], FloatArray], row: int) -> tuple[NDAr
 
 
 def _show(rows: ObservedRows, items: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Tell which rows show any of these items, (N,)."""
+    """Return which rows show any of these items, (N,)."""
     return np.asarray(np.isin(rows.rankings, items).any(axis=1))
 
 
@@ -580,7 +580,7 @@ def _project_onto(
 
 
 def rewards_differ(targets: FloatArray, leftovers: FloatArray) -> bool:
-    """Tell whether rewards are not all equal, from rows' targets (T, N) and the leftovers of some of them."""
+    """Return whether rewards are not all equal, from rows' targets (T, N) and the leftovers of some of them."""
     rewards, ones = targets[:2]
     _, left_yy, left_y1, left_11 = leftovers[:, :4].sum(axis=0).tolist()
     weight = float(ones @ ones) + left_11

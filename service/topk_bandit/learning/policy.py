@@ -305,7 +305,7 @@ class State:
         return self.settled.plus(self.recent)
 
     def counts_as(self, before: State) -> bool:
-        """Tell whether `counted` is what it was before, without adding it up."""
+        """Return whether `counted` is what it was before, without adding it up."""
         return self.recent is before.recent and self.settled is before.settled
 
     @property
@@ -344,7 +344,7 @@ class State:
         return np.append(context, math.sqrt(self.shared)) if self.shared else context
 
     def is_wild_context(self, context: NDArray[np.float64]) -> bool:
-        """Tell whether a context is too long to be believed."""
+        """Return whether a context is too long to be believed."""
         return norm_of(context) > self._norm_reach
 
     @property
@@ -562,7 +562,7 @@ class State:
         return np.column_stack([contexts, np.full(len(contexts), math.sqrt(self.shared))])
 
     def can_correct(self, slate_id: str) -> bool:
-        """Tell whether a slate's reward can still be `corrected`: it is a row of its own, or is not learned."""
+        """Return whether a slate's reward can still be `corrected`: it is a row of its own, or is not learned."""
         return slate_id in self.recent.ids
 
     def corrected(self, slate_id: str, reward: float | None, *, outcomes: NDArray[np.float64] | None = None) -> State:
@@ -655,7 +655,7 @@ class State:
         return revised._hear_late(outcomes)._revise_outcomes(context, ranking, ends, weight)
 
     def _has_outcomes_of(self, index: int | None) -> bool:
-        """Tell whether the outcomes of a slate are those of a latest observation: if not, they are in sums."""
+        """Return whether the outcomes of a slate are those of a latest observation: if not, they are in sums."""
         outcomes = self.recent.outcomes
         return index is not None and outcomes is not None and bool(np.isfinite(outcomes[index]).any())
 
@@ -740,7 +740,7 @@ class State:
         return replace(self, posterior=self._scale(posterior), recent=recent, since_refit=since_refit)
 
     def _is_latest(self, index: int) -> bool:
-        """Tell whether an observation came since the last refit."""
+        """Return whether an observation came since the last refit."""
         return index >= len(self.recent) - self.since_refit
 
     def _row_of(self, index: int) -> int:
@@ -1157,7 +1157,7 @@ class State:
         return max(_FEWEST_TO_CHOOSE_BY, (self.posterior.n_rows - self._latest_rows) // 4) - self.since_refit
 
     def _refit_is_due(self) -> bool:
-        """Tell whether there is enough that is new, or enough of what was learned is not believed any more."""
+        """Return whether there is enough that is new, or enough of what was learned is not believed any more."""
         if self._rewards_before_growth <= 0:
             return True
         if self.remembered > _REWARDS_BETWEEN_LOOKS and self.since_refit % _REWARDS_BETWEEN_LOOKS:

@@ -211,7 +211,7 @@ class Posterior:
         return self._pending.size
 
     def is_of_one_fit_with(self, other: Posterior) -> bool:
-        """Tell whether two posteriors were fitted at once to the same rows, whatever came to either later."""
+        """Return whether two posteriors were fitted at once to the same rows, whatever came to either later."""
         return self._fitted is other._fitted
 
     @property

@@ -299,7 +299,7 @@ class RecentObservations:
         return np.asarray(judged, dtype=np.int8)
 
     def would_believe(self, reward: float, usual: RobustRange) -> bool:
-        """Tell whether a reward is in their robust range, whatever its context."""
+        """Return whether a reward is in their robust range, whatever its context."""
         return not compiled.is_wild_reward(reward, self.centre, usual.reach)
 
 

@@ -17,7 +17,7 @@ DESCRIPTION = """\
 Look at what a bandit has learned from. Nothing in the store is changed.
 
   topk-bandit log dump shop/home > home.jsonl    write its log down, one JSON event a line
-  topk-bandit log replay home.jsonl --to 4711    fold it up to a position, and tell what the model is
+  topk-bandit log replay home.jsonl --to 4711    fold it up to a position, and print what the model is
   topk-bandit log diff home.jsonl other.jsonl    the first event that differs, and what differs in the models
   topk-bandit log find shop/home --group-key v7  what a visitor was shown and did, also from the cold log
   topk-bandit log evaluate home.jsonl            what other policies would have earned on its requests
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     dump.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
     settings.add_arguments(dump, names=(*_STORE, "cold_log_dir"))
     replay = words.add_parser(
-        "replay", help="fold a log that was written down", description="Fold a log, and tell what the model is."
+        "replay", help="fold a log that was written down", description="Fold a log, and print what the model is."
     )
     replay.add_argument("log", type=Path, metavar="FILE", help="what `dump` has written")
     diff = words.add_parser(
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("logs", type=Path, nargs=2, metavar="FILE", help="what `dump` has written")
     evaluate = words.add_parser(
         "evaluate",
-        help="tell what other policies would have earned",
-        description="Tell what was earned, and what slates drawn uniformly and other policies would have earned on "
+        help="print what other policies would have earned",
+        description="Print what was earned, and what slates drawn uniformly and other policies would have earned on "
         "the same requests, each by five estimators with intervals of 95 % (docs/off-policy.md).",
     )
     evaluate.add_argument("log", type=Path, metavar="FILE", help="what `dump` has written")

@@ -123,7 +123,7 @@ def _ask_policies(
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Name the file in the error that tells what is wrong with the log in it."""
+    """Name the file in the error that says what is wrong with the log in it."""
     try:
         yield
     except CorruptDataError as error:
@@ -131,7 +131,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _differing_events(one: Dump, other: Dump, *, last: int) -> Iterable[str]:
-    """Tell the first position up to `last` that both logs hold and that holds different events."""
+    """Yield the first position up to `last` that both logs hold and that holds different events."""
     theirs = {logged.position: logged for logged in other.events}
     for logged in one.events:
         if logged.position <= last and logged != theirs.get(logged.position, logged):
@@ -146,7 +146,7 @@ def _describe_event(logged: LoggedEvent) -> str:
 
 
 def _differing_parts(mine: Model, theirs: Model) -> Iterable[str]:
-    """Tell what differs in two models."""
+    """Yield what differs in two models."""
     described = models.describe(theirs)
     for name, value in models.describe(mine).items():
         if value != described[name]:

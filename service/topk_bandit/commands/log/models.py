@@ -54,7 +54,7 @@ def _span(dump: Dump) -> str:
 
 
 def snapshot_agrees(dump: Dump, *, limits: Limits) -> str:
-    """Tell whether a snapshot has here the digests that it had where it was taken; nothing without a snapshot."""
+    """Return whether a snapshot has here the digests that it had where it was taken; nothing without a snapshot."""
     if dump.snapshot is None:
         return ""
     theirs = decode_digests(dump.snapshot.payload)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topk_bandit.commands.connection import NOBODY, connect
 from topk_bandit.commands.names import bandit_named
-from topk_bandit.commands.operate.explanation import tell as tell_explanation
+from topk_bandit.commands.operate.explanation import explanation_lines
 from topk_bandit.commands.operate.making import show_settings
 from topk_bandit.commands.operate.overviews import HISTORY, OVERVIEW, history_row, overview_row
 from topk_bandit.commands.printing import print_lines
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
         Verification,
     )
 
-__all__ = ["ANSWERS", "Answer", "tell_answer"]
+__all__ = ["ANSWERS", "Answer", "print_answer"]
 
 
 class Answer(NamedTuple):
     """How a command asks, how the answer becomes lines for a person, and what raises where it is a failure."""
 
     ask: Callable[[argparse.Namespace], Any]
-    tell: Callable[[Any], Iterable[str]]
+    lines: Callable[[Any], Iterable[str]]
     check: Callable[[argparse.Namespace, Any], None] = lambda _, __: None
 
 
-def tell_answer(answer: Answer, given: argparse.Namespace) -> None:
+def print_answer(answer: Answer, given: argparse.Namespace) -> None:
     """Ask, and print the answer."""
     value = answer.ask(given)
-    print_lines(_as_json(value) if given.json else answer.tell(value), sys.stdout)
+    print_lines(_as_json(value) if given.json else answer.lines(value), sys.stdout)
     answer.check(given, value)
 
 
@@ -92,7 +92,7 @@ def _tenant_stats(given: argparse.Namespace) -> TenantStats:
         return client.tenant_stats()
 
 
-def _tell_tenant(stats: TenantStats) -> Iterable[str]:
+def _tenant_lines(stats: TenantStats) -> Iterable[str]:
     fields = asdict(stats)
     quotas = [(one["quota"], one["used"], one["limit"]) for one in fields.pop("quotas")]
     return [*facts(fields.items()), "", *table(("quota", "used", "limit"), quotas)]
@@ -103,7 +103,7 @@ def _status(given: argparse.Namespace) -> ServiceStatus:
         return client.service_status()
 
 
-def _tell_status(status: ServiceStatus) -> Iterable[str]:
+def _status_lines(status: ServiceStatus) -> Iterable[str]:
     since, store = f"{status.start_time:%Y-%m-%d %H:%M:%S}", status.store
     yield from facts((("service", status.version), ("worker", status.worker), ("since", since), *_store_facts(store)))
     rows = [(one.method, one.call_count, one.failed_count, *_milliseconds(one)) for one in status.calls]
@@ -133,7 +133,7 @@ def _bandits(given: argparse.Namespace) -> Sequence[BanditOverview]:
         return list(client.list_bandit_overviews(every_tenant=given.tenant is None, containing=given.containing))
 
 
-def _tell_stats(stats: BanditStats) -> Iterable[str]:
+def _stats_lines(stats: BanditStats) -> Iterable[str]:
     fields = asdict(stats)
     fields["rules"] = {str(number): rule for number, rule in enumerate(stats.rules, 1)} or None
     points = [(one["delay"], f"{one['share']:.1%}") for one in fields["reward_times"].pop("points")]
@@ -142,7 +142,7 @@ def _tell_stats(stats: BanditStats) -> Iterable[str]:
         yield from ("", *table(("age of a slate", "of its reward has come"), points))
 
 
-def _tell_item(value: Item) -> Iterable[str]:
+def _item_lines(value: Item) -> Iterable[str]:
     return facts(flatten(asdict(value)))
 
 
@@ -157,7 +157,7 @@ def _item(client: Client, bandit: str, given: argparse.Namespace) -> Item:
     return found
 
 
-def _tell_items(items: Iterable[Item]) -> Iterable[str]:
+def _items_lines(items: Iterable[Item]) -> Iterable[str]:
     rows = [(one.item_id, "yes" if one.available else "no", _features(one.features)) for one in items]
     return table(("item", "available", "features"), rows)
 
@@ -166,7 +166,7 @@ def _features(features: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in features.items())
 
 
-def _tell_replay(found: Verification) -> Iterable[str]:
+def _replay_lines(found: Verification) -> Iterable[str]:
     began = f"the snapshot at {found.replayed_from}" if found.replayed_from else "event 1"
     return facts((("replayed from", began), ("up to", found.model_version), *_digests(found)))
 
@@ -189,16 +189,16 @@ def _explanation(client: Client, bandit: str, given: argparse.Namespace) -> Expl
 
 
 ANSWERS: Mapping[str, Answer] = {
-    "explain": Answer(_of_bandit(_explanation), tell_explanation),
-    "status": Answer(_status, _tell_status),
+    "explain": Answer(_of_bandit(_explanation), explanation_lines),
+    "status": Answer(_status, _status_lines),
     "tenants list": Answer(_tenants, lambda tenants: tenants),
-    "tenants stats": Answer(_tenant_stats, _tell_tenant),
+    "tenants stats": Answer(_tenant_stats, _tenant_lines),
     "bandits list": Answer(_bandits, lambda found: table(OVERVIEW, map(overview_row, found))),
     "bandits get": Answer(_of_bandit(lambda client, bandit, _: client.get_bandit(bandit)), show_settings),
-    "bandits stats": Answer(_of_bandit(lambda client, bandit, _: client.stats(bandit)), _tell_stats),
+    "bandits stats": Answer(_of_bandit(lambda client, bandit, _: client.stats(bandit)), _stats_lines),
     "bandits history": Answer(_of_bandit(_history), lambda points: table(HISTORY, map(history_row, points))),
-    "items get": Answer(_of_bandit(_item), _tell_item),
-    "items list": Answer(_of_bandit(lambda client, bandit, _: list(client.items(bandit))), _tell_items),
-    "replay": Answer(_of_bandit(lambda client, bandit, _: client.verify(bandit)), _tell_replay, _check_replay),
+    "items get": Answer(_of_bandit(_item), _item_lines),
+    "items list": Answer(_of_bandit(lambda client, bandit, _: list(client.items(bandit))), _items_lines),
+    "replay": Answer(_of_bandit(lambda client, bandit, _: client.verify(bandit)), _replay_lines, _check_replay),
 }
 """By the words of a command."""

@@ -37,8 +37,8 @@ def add_commands(commands: _Commands) -> None:
     """Add the commands, each with a `run` that returns an exit status."""
     explain = commands.add_parser(
         "explain",
-        help="tell why a slate was shown",
-        description="Tell why a slate was what it was: what each item and each pair added, and which slates came next.",
+        help="show why a slate was shown",
+        description="Show why a slate was what it was: what each item and each pair added, and which slates came next.",
     )
     _with_bandit(explain)
     explain.add_argument("recommendation", metavar="ID", help="what Recommend returned")
@@ -46,7 +46,7 @@ def add_commands(commands: _Commands) -> None:
     explain.add_argument("--absent", action="append", default=[], metavar="ITEM", help=text)
     _finish(explain, "explain")
 
-    _finish(_word(commands, "status", "tell how a worker and the store are, and how long calls took"), "status")
+    _finish(_word(commands, "status", "show how a worker and the store are, and how long calls took"), "status")
     _add_tenants(commands)
     _add_bandits(commands)
     _add_items(commands)
@@ -124,9 +124,9 @@ def _add_backup(commands: _Commands) -> None:
 
 
 def _add_tenants(commands: _Commands) -> None:
-    words = _words(commands, "tenants", "list tenants, and tell what they use")
+    words = _words(commands, "tenants", "list tenants, and show what they use")
     _finish(_word(words, "list", "list the tenants that have bandits or studies"), "tenants list")
-    stats = _word(words, "stats", "tell what a tenant uses")
+    stats = _word(words, "stats", "show what a tenant uses")
     stats.add_argument("tenant", metavar="TENANT", help="its id")
     _finish(stats, "tenants stats")
 
@@ -141,9 +141,9 @@ def _add_bandits(commands: _Commands) -> None:
     _finish(listed, "bandits list")
     _add_create(words)
     _add_update(words)
-    for word, text in (("get", "show a bandit's settings"), ("stats", "tell where a bandit stands")):
+    for word, text in (("get", "show a bandit's settings"), ("stats", "show where a bandit stands")):
         _finish(_with_bandit(_word(words, word, text)), f"bandits {word}")
-    history = _with_bandit(_word(words, "history", "tell how a bandit did over its life"))
+    history = _with_bandit(_word(words, "history", "show how a bandit did over its life"))
     history.add_argument("--last", type=count, default=24, metavar="COUNT", help="so many intervals (default: 24)")
     _finish(history, "bandits history")
     report = _with_bandit(

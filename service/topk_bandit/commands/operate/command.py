@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.names import bandit_named
-from topk_bandit.commands.operate.answers import ANSWERS, tell_answer
+from topk_bandit.commands.operate.answers import ANSWERS, print_answer
 from topk_bandit.commands.operate.archives import archive_lines, examine, save, send, write
 from topk_bandit.commands.operate.backups import backup, progress, restore
 from topk_bandit.commands.operate.events import export_log, line, tail_log
@@ -30,7 +30,7 @@ __all__ = ["run"]
 def run(given: argparse.Namespace) -> int:
     """Ask, and print what is answered; return 0."""
     if given.word in ANSWERS:
-        tell_answer(ANSWERS[given.word], given)
+        print_answer(ANSWERS[given.word], given)
     else:
         print_lines(_WORDS[given.word](given), sys.stdout, at_once=given.word in _AT_ONCE)
     return 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import Explanation, RankedSlate, Reasons, Recommendation
 
-__all__ = ["tell"]
+__all__ = ["explanation_lines"]
 
 _SOURCES = {
     ModelSource.LIVE: "the one in memory",
@@ -22,8 +22,8 @@ _SOURCES = {
 }
 
 
-def tell(explanation: Explanation) -> Iterator[str]:
-    """Yield the lines that tell of a recommendation, and why it was what it was."""
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield the lines that describe a recommendation, and why it was what it was."""
     reasons = explanation.reasons
     yield from facts(_describe_record(explanation))
     if explanation.absent_items:

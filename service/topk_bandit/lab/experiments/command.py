@@ -94,7 +94,7 @@ def _count_needed(plan: Plan, measured: Sequence[Measurement]) -> int:
 
 
 def is_up_to_date(plan: Plan, out: Path) -> bool:
-    """Tell whether a folder has the result of this very experiment, with these settings and this code."""
+    """Return whether a folder has the result of this very experiment, with these settings and this code."""
     csv, png, settings = (out / f"{plan.name}.{ending}" for ending in ENDINGS)
     if not (csv.exists() and png.exists() and settings.exists()):
         return False
@@ -159,7 +159,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Tell of files that can't be written as the user should read it."""
+    """Raise an error that a user can read where files cannot be written."""
     try:
         yield
     except OSError as error:

@@ -101,7 +101,7 @@ def _of_vowpal(policy: Policy) -> _Named:
 
 
 def has_vowpal() -> bool:
-    """Tell whether the package is installed that two of the policies need."""
+    """Return whether the package is installed that two of the policies need."""
     return find_spec("vowpalwabbit") is not None
 
 

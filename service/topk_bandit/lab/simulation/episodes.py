@@ -191,7 +191,7 @@ class Late(NamedTuple):
 
 
 def deliver(player: Player, late: list[Late], *, before: int) -> None:
-    """Tell what is due before a round: first what is due first, and of that what was shown first."""
+    """Let a player hear what is due before a round: first what is due first, and of that what was shown first."""
     while late and late[0].due <= before:
         one = heapq.heappop(late)
         if one.feedback.rewarded and one.outcomes is not None and isinstance(player, ItemLearner):

@@ -61,7 +61,7 @@ class Mishap:
         return self.rounds[-1]
 
     def happens_in(self, number: int) -> bool:
-        """Tell whether it happens in a round."""
+        """Return whether it happens in a round."""
         return number in self.rounds or (self.is_for_good and number >= self.rounds.start)
 
 

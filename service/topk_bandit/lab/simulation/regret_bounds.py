@@ -204,11 +204,11 @@ class Recorder:
         return ranking
 
     def observe(self, number: int, reward: float) -> None:
-        """Tell the player."""
+        """Let the player learn the reward."""
         self._player.observe(number, reward)
 
     def close(self, number: int) -> None:
-        """Tell the player."""
+        """Let the player learn the reward."""
         self._player.close(number)
 
 

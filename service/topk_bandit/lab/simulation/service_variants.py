@@ -66,12 +66,12 @@ class Restarting:
         return self._player.choose(visit)
 
     def observe(self, number: int, reward: float) -> None:
-        """Tell the player, if the slate was its own."""
+        """Let the player learn the reward, if the slate was its own."""
         if number >= self._first:
             self._player.observe(number, reward)
 
     def close(self, number: int) -> None:
-        """Tell the player, if the slate was its own."""
+        """Let the player learn the reward, if the slate was its own."""
         if number >= self._first:
             self._player.close(number)
 

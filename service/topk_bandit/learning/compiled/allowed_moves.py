@@ -110,7 +110,7 @@ def _are_apart(kinds, item, other):
 
 @njit(**FOR_LOOPS)
 def _fits_beside(kinds, slate, position, item):
-    """Tell whether an item is unlike those beside a position; -1 stands for one that is not known."""
+    """Return whether an item is unlike those beside a position; -1 stands for one that is not known."""
     before, after = position - 1, position + 1
     if before >= 0 and slate[before] >= 0 and not _are_apart(kinds, item, slate[before]):
         return False

@@ -143,7 +143,7 @@ def add_up(numbers):
 
 @njit(**FOR_LOOPS)
 def are_equal(left, right):
-    """Tell whether two arrays of the same length have the same numbers."""
+    """Return whether two arrays of the same length have the same numbers."""
     for i in range(left.shape[0]):  # noqa: SIM110 - compiled
         if left[i] != right[i]:
             return False

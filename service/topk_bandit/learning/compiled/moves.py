@@ -42,7 +42,7 @@ _GAIN = 1e-6
 
 @njit(**FOR_LOOPS)
 def is_gain(score, value):
-    """Tell whether a score is larger by more than rounding."""
+    """Return whether a score is larger by more than rounding."""
     return score > value + _GAIN * (_GAIN + abs(value))
 
 
@@ -54,7 +54,7 @@ def score_of(mean, explained, bound):
 
 @njit(**FOR_LOOPS)
 def shows(slate, item):
-    """Tell whether a slate has an item."""
+    """Return whether a slate has an item."""
     for a in range(slate.shape[0]):  # noqa: SIM110 - compiled
         if slate[a] == item:
             return True
@@ -287,7 +287,7 @@ def number_of(slate, m):
 
 @njit(**FOR_LOOPS)
 def holds(numbers, count, number):
-    """Tell whether a number is one of the first `count`."""
+    """Return whether a number is one of the first `count`."""
     for i in range(count):  # noqa: SIM110
         if numbers[i] == number:
             return True

@@ -158,7 +158,7 @@ def judge_newest(distances, weights, ascending, told, accepted, before, is_begin
 
 @njit(**FOR_LOOPS)
 def _are_within(distances, first, reach):
-    """Tell whether all distances from an index on are in range."""
+    """Return whether all distances from an index on are in range."""
     for i in range(first, distances.shape[0]):  # noqa: SIM110 - compiled
         if distances[i] > reach:
             return False

@@ -41,7 +41,7 @@ def count(verdicts, rewards, reward_sum):
 
 @njit(**FOR_PYTHON)
 def is_wild_reward(reward, centre, reach):
-    """Tell whether a reward is farther from the centre than rewards are believed, or too small for a measurement."""
+    """Return whether a reward is farther from the centre than rewards are believed, or too small for a measurement."""
     return abs(reward - centre) > reach or 0.0 < abs(reward) < _LEAST_REWARD
 
 

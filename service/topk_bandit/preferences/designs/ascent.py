@@ -182,7 +182,7 @@ class _Iterate:
         )
 
     def is_regular(self) -> bool:
-        """Tell whether V is positive definite, and clearly so."""
+        """Return whether V is positive definite, and clearly so."""
         if not len(self.weights):
             return False
         try:
@@ -224,7 +224,7 @@ class _Climb:
         self._move_to(_Iterate(nothing, candidates.rows(nothing), np.zeros(0), _FADING, candidates.prior))
 
     def is_over(self, best: AscentResult) -> bool:
-        """Tell whether the best design is good enough, or nothing better can be expected."""
+        """Return whether the best design is good enough, or nothing better can be expected."""
         last = self.excesses[-_ROUNDS_WITHOUT_FINDS:]
         return (
             self.is_stopped

@@ -56,7 +56,7 @@ def check_rank(likelihood: Likelihood) -> None:
 
 
 def is_certain(likelihood: Likelihood, lower: FloatArray, decrement: float) -> bool:
-    """Tell whether this information L L' and squared Newton decrement show that there is a maximum.
+    """Return whether this information L L' and squared Newton decrement show that there is a maximum.
 
     |D|_{H^-1} is bounded by twice the largest |x|_{H^-1}.
     """

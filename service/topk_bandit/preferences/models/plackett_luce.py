@@ -177,7 +177,7 @@ class _Objective:
         return 0.0 if self.precision is None else 0.5 * float(away @ self.precision @ away)
 
     def has_maximum(self, lower: FloatArray, decrement: float) -> bool:
-        """Tell whether a maximum is known to exist, from the information's factor and the squared decrement."""
+        """Return whether a maximum is known to exist, from the information's factor and the squared decrement."""
         return self.precision is not None or is_certain(self.likelihood, lower, decrement)
 
 
