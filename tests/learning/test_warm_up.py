@@ -21,7 +21,7 @@ from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
-from topk_bandit.learning.warm_up import _some_rules, warm_up, warm_up_rules
+from topk_bandit.learning.warm_up import _OF_EACH_KIND, _allow, warm_up, warm_up_rules
 
 
 def known():
@@ -37,7 +37,7 @@ def known():
 warm_up()
 warm_up_rules()
 before = known()
-left, allowed = _some_rules()
+left, allowed = _allow(_OF_EACH_KIND, 3)
 assert len(before) > 20, before
 rng = np.random.default_rng(1)
 for features, size in ((None, 4), (None, 3), (np.eye(300, 5), 4), (np.eye(300, 5), 3), (-np.eye(300, 64), 4)):

@@ -23,13 +23,21 @@ from topk_bandit.learning.search import LONGEST_FINE
 from topk_bandit.learning.slate_rules import Candidates, compile_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from topk_bandit.domain.rules import Rule
 
 __all__ = ["are_rules_compiled", "warm_up", "warm_up_rules"]
+
+_SHADES = Group("shade")
+_OF_EACH_KIND: tuple[Rule, ...] = (
+    Pin(("i0", "i1"), 0),
+    Count(_SHADES, most=1),
+    Count(Group("shade", "2"), least=1),
+    Apart(_SHADES),
+)
 
 _rules_are_compiled = threading.Event()
 
@@ -59,13 +67,13 @@ def warm_up_rules() -> None:
     kernel, rng = kernel_of(Kernel.ADAPTIVE, 20, 3), np.random.default_rng(0)
     state = State.initial(kernel, context_dim=2, limits=Limits(rows=16, pending_rows=2))
     exploration = Exploration(beta=PaperBeta(0.1), uniform_share=0.5)
-    eligible, allowed = _some_rules()
+    eligible, allowed = _allow(_OF_EACH_KIND, 3)
     for number in range(6):
         context = rng.normal(size=2)
         ranking = decide(state, exploration, context=context, eligible=eligible, rng=rng, allowed=allowed).ranking
         state = state.shown(f"r{number}", context, ranking)
         state = state.rewarded(f"r{number}", context, ranking, reward=float(rng.normal()))
-    _decide_long_slates(exploration, _pinned_in_long_slates())
+    _decide_long_slates(exploration, _allow([Pin(("i0",), 0)], LONGEST_FINE + 1)[1])
     _rules_are_compiled.set()
 
 
@@ -74,17 +82,10 @@ def are_rules_compiled() -> bool:
     return _rules_are_compiled.is_set()
 
 
-def _some_rules() -> tuple[NDArray[np.int32], AllowedSlates]:
-    """Return what rules of each kind leave of twenty items, and the slates of three that they allow."""
+def _allow(rules: Sequence[Rule], slate_size: int) -> tuple[NDArray[np.int32], AllowedSlates]:
+    """Return what rules leave of twenty items, and the slates that they allow."""
     table = ItemTable.of([f"i{n}" for n in range(20)], [Features((("shade", str(n % 5)),)) for n in range(20)])
-    shades = Group("shade")
-    rules: list[Rule] = [
-        Pin(("i0", "i1"), 0),
-        Count(shades, most=1),
-        Count(Group("shade", "2"), least=1),
-        Apart(shades),
-    ]
-    left = compile_rules(rules, Candidates(table), 3)
+    left = compile_rules(list(rules), Candidates(table), slate_size)
     if left is None:
         raise AssertionError("the rules leave no slate")
     return left.places.astype(np.int32), AllowedSlates(left.rules)
@@ -145,11 +146,3 @@ def _decide_long_slates(exploration: Exploration, allowed: AllowedSlates | None 
         ranking = decide(state, exploration, context=context, eligible=eligible, rng=rng, allowed=allowed).ranking
         state = state.shown(f"r{number}", context, ranking)
         state = state.rewarded(f"r{number}", context, ranking, reward=float(number))
-
-
-def _pinned_in_long_slates() -> AllowedSlates:
-    table = ItemTable.of([f"i{n}" for n in range(20)], [Features()] * 20)
-    left = compile_rules([Pin(("i0",), 0)], Candidates(table), LONGEST_FINE + 1)
-    if left is None:
-        raise AssertionError("the rules leave no slate")
-    return AllowedSlates(left.rules)

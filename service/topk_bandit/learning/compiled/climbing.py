@@ -70,9 +70,9 @@ from topk_bandit.learning.compiled.moves import (
 )
 from topk_bandit.learning.compiled.options import FOR_LOOPS, FOR_PYTHON, WITHOUT_LOCK
 
-__all__ = ["best_seen", "climb", "coarse_climb", "polish", "replace_all", "weigh_items"]
+__all__ = ["MOST_SWEEPS", "best_seen", "climb", "coarse_climb", "polish", "replace_all", "weigh_items"]
 
-_MOST_SWEEPS = 32
+MOST_SWEEPS = 32
 
 _STARTS_TO_GO_ON_FROM_ONE = 2
 _STARTS_TO_LEAVE_ONE_BY_PAIRS = 8
@@ -115,7 +115,7 @@ def coarse_climb(of_items, weights, pair_weights, rules, slate, spread, u, d, v,
     """Climb from `slate`, in place, by replacements; return the score and how many slates were scored."""
     n_eligible, k = pair_weights.shape[0], slate.shape[0]
     value, tried, position, still = -np.inf, 0, ZERO, 0
-    while still < k and tried < _MOST_SWEEPS * k * n_eligible:
+    while still < k and tried < MOST_SWEEPS * k * n_eligible:
         coarse_scores(of_items, weights, pair_weights, slate, position, spread, u, d, v, s, scores, means, cross)
         tried += n_eligible
         still += 1
@@ -375,7 +375,7 @@ def _first_climbs(
     The scratch is that of `_fine_climb`.
     """
     n_climbs, k = uniforms.shape
-    settled, n_settled = integers(_MOST_SWEEPS * n_climbs), ZERO
+    settled, n_settled = integers(MOST_SWEEPS * n_climbs), ZERO
     order, slates, given = integers(among), integers((n_climbs, k)), integers(k)
     reached, tried = floats(n_climbs), 0
     for i in range(n_climbs):
@@ -397,12 +397,12 @@ def _first_climbs(
 def _go_on(gram, weights, pairs, rules, slates, reached, bound, u, d, v, s, products, columns, values):
     """Climb on from the best of the `slates` that were reached, among all; return the best, and what `climb` does."""
     m, n_climbs, tried = pairs.shape[0], slates.shape[0], 0
-    settled = integers(_MOST_SWEEPS * n_climbs)
+    settled = integers(MOST_SWEEPS * n_climbs)
     best, best_value = slates[0].copy(), -np.inf
     slate, other = best.copy(), best.copy()
     n_seen, seen, left, previous = (
         ZERO,
-        integers(_MOST_SWEEPS * n_climbs),
+        integers(MOST_SWEEPS * n_climbs),
         n_climbs // _STARTS_TO_GO_ON_FROM_ONE,
         np.inf,
     )
@@ -524,7 +524,7 @@ def polish(at, rules, slate, inside, prior, spread, u, d, v, s):
     k, every, bound, moves = slate.shape[0], count_up(inside.shape[0]), (prior, spread), prepare(rules, slate)
     among = _outside(inside)
     tried = 0
-    for _ in range(_MOST_SWEEPS):
+    for _ in range(MOST_SWEEPS):
         replaced = replace_all(at, moves, slate, among, bound, u, d, v, s)
         tried += k * among.shape[0]
         if not replaced and among.shape[0] < every.shape[0]:

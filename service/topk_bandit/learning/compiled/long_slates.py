@@ -21,7 +21,7 @@ from topk_bandit.learning.compiled.allowed_moves import (
     prepare,
 )
 from topk_bandit.learning.compiled.arrays import copy, fill, floats, floats32, integers, sort_descending
-from topk_bandit.learning.compiled.climbing import coarse_climb, replace_all
+from topk_bandit.learning.compiled.climbing import MOST_SWEEPS, coarse_climb, replace_all
 from topk_bandit.learning.compiled.contraction import explained_by, make_pairs, slate_mean, slate_vector
 from topk_bandit.learning.compiled.moves import (
     apply_terms,
@@ -35,7 +35,7 @@ from topk_bandit.learning.compiled.options import FOR_LOOPS, WITHOUT_LOCK
 
 __all__ = ["climb_by_items", "settle"]
 
-_MOST_SWEEPS, _MOST_TURNS = 32, 8
+_MOST_TURNS = 8
 
 
 @njit(**FOR_LOOPS)
@@ -107,7 +107,7 @@ def climb_by_items(at, rules, anchor, of_items, starts, uniforms, spread, u, d, 
             begin_at(moves, order, starts[i], climbed[i])
         else:
             begin_somewhere(moves, order, uniforms[i - starts.shape[0]], climbed[i])
-        for _ in range(_MOST_SWEEPS):
+        for _ in range(MOST_SWEEPS):
             _, more = coarse_climb(
                 of_items, weights, pair_weights, moves, climbed[i], spread, u, d, v, s, scores, means, cross
             )
