@@ -14,7 +14,7 @@ from tests.commands.test_log_evaluate import recommended, traded, worth
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.commands.cli import main
-from topk_bandit.commands.log.challengers import play_challenger, settings_under
+from topk_bandit.commands.log.challengers import play_challengers, settings_under
 from topk_bandit.commands.log.dumps import Dump, lines
 from topk_bandit.commands.log.models import replay_dump
 from topk_bandit.commands.log.slates import read_slates
@@ -33,7 +33,7 @@ EAGER, UNIFORM = "--uniform-share 0 --near-share 0", "--uniform-share 1 --near-s
 @pytest.mark.slow
 def test_a_challenger_chooses_by_what_its_fork_knew_by_then() -> None:
     dump = traded().dump
-    played = play_challenger(dump, "", {"half_life": timedelta(minutes=10)}, limits=LIMITS)
+    [played] = play_challengers(dump, {"": {"half_life": timedelta(minutes=10)}}, limits=LIMITS)
     forked = []
     for logged in dump.events:
         event = logged.event
@@ -58,8 +58,9 @@ def test_the_table_has_the_truth_and_says_which_is_best(tmp_path: Path, capsys: 
     assert title == f"which does best, by doubly robust on {len(asked)} requests"
     assert said.strip() == f"the bandit under {EAGER} earns most"
     assert [row.strip() for row in rows[::2]] == [f"the bandit under {EAGER}", f"the bandit under {UNIFORM}"]
-    for flags, row in zip((EAGER, UNIFORM), rows[1::2], strict=True):
-        slates = play_challenger(traded().dump, flags, settings_under([flags])[flags], limits=LIMITS).slates
+    played = play_challengers(traded().dump, settings_under([EAGER, UNIFORM]), limits=LIMITS)
+    for one, row in zip(played, rows[1::2], strict=True):
+        slates = one.slates
         truth = np.mean([worth(slates[one.recommendation_id], one.context) for one in asked.requests])
         _, low, high = map(float, re.findall(r"[\d.]+", row))
         assert low <= truth <= high
@@ -89,7 +90,7 @@ def test_flags_that_are_wrong_are_refused(
 def test_a_log_without_its_beginning_has_no_challengers() -> None:
     cut = Dump("home", "id", Snapshot(9, b""), ())
     with pytest.raises(InvalidArgumentError, match="needs a log from event 1 on"):
-        play_challenger(cut, UNIFORM, {}, limits=LIMITS)
+        play_challengers(cut, {UNIFORM: {}}, limits=LIMITS)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,18 @@
-"""Lines on the screen or in a file."""
+"""Lines on the screen or in a file, and bars of progress."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["print_lines"]
+__all__ = ["print_lines", "progress"]
 
 
 def print_lines(written: Iterable[str], file: TextIO, *, at_once: bool = False) -> bool:
@@ -25,3 +29,10 @@ def print_lines(written: Iterable[str], file: TextIO, *, at_once: bool = False) 
         os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
         return False
     return True
+
+
+def progress() -> Progress:
+    """Return bars on the screen, if standard error is one."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    console = Console(file=sys.stderr)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

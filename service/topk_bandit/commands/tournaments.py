@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import connect
-from topk_bandit.commands.log.challengers import play_challenger, settings_under, title_of
+from topk_bandit.commands.log.challengers import play_challengers, settings_under, title_of
 from topk_bandit.commands.log.command import limits_of
 from topk_bandit.commands.log.comparisons import compare_challengers
 from topk_bandit.commands.log.dumps import Dump
@@ -91,7 +91,7 @@ def _compare(client: Client, name: BanditName, under: _Under, *, limits: Limits)
     log = find_log(client, name)
     dump = Dump(str(name), log.incarnation, None, tuple(event for _, event in read_log(client, log)))
     asked = read_slates(dump)
-    played = [play_challenger(dump, flags, changes, limits=limits) for flags, changes in under.items()]
+    played = play_challengers(dump, under, limits=limits)
     compared = compare_challengers(asked, [one.policy(asked.asked) for one in played])
     if compared is None:
         problem = "no request has a reward, a uniform share above 0, no rules, and an answer of each challenger"

@@ -20,21 +20,22 @@ from topk_bandit.commands.log.policies import AskedPolicy
 from topk_bandit.commands.operate.arguments import add_changeable
 from topk_bandit.commands.operate.forks import Replay
 from topk_bandit.commands.operate.making import settings_of
+from topk_bandit.commands.printing import progress
 from topk_bandit.domain.bandits import Recommended
 from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.stages import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.commands.log.slates import AskedRequests
-    from topk_bandit.domain.bandits import RecommendationRequest
+    from topk_bandit.domain.bandits import LoggedEvent, RecommendationRequest
     from topk_bandit.learning.limits import Limits
 
-__all__ = ["MOST_CHALLENGERS", "Challenger", "play_challenger", "settings_under", "title_of"]
+__all__ = ["MOST_CHALLENGERS", "Challenger", "play_challengers", "settings_under", "title_of"]
 
 MOST_CHALLENGERS = 4
 """The best of many looks better than it is, by chance."""
@@ -82,8 +83,8 @@ def settings_under(several: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {flags: settings_of(_parse(flags)) for flags in several}
 
 
-def play_challenger(dump: Dump, flags: str, changes: Mapping[str, Any], *, limits: Limits) -> Challenger:
-    """Return what the bandit of a log would have shown under the settings that flags name.
+def play_challengers(dump: Dump, under: Mapping[str, Mapping[str, Any]], *, limits: Limits) -> list[Challenger]:
+    """Return what the bandit of a log would have shown under settings, which have flags for names; show the progress.
 
     Raises
     ------
@@ -92,21 +93,28 @@ def play_challenger(dump: Dump, flags: str, changes: Mapping[str, Any], *, limit
     CorruptDataError
         An event can't follow.
     """
-    if dump.snapshot is not None:
+    if under and dump.snapshot is not None:
         raise InvalidArgumentError("--under", "needs a log from event 1 on: dump it with --cold-log-dir")
-    return Challenger(flags, dict(_play(dump, Replay(changes), limits)))
+    played = []
+    with progress() as bar:
+        for flags, changes in under.items():
+            events = bar.track(dump.events, description=title_of(flags))
+            played.append(Challenger(flags, dict(_play(dump.incarnation, events, Replay(changes), limits))))
+    return played
 
 
-def _play(dump: Dump, replay: Replay, limits: Limits) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _play(
+    incarnation: str, events: Iterable[LoggedEvent], replay: Replay, limits: Limits
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the id of each recommendation that a policy chose, and what the challenger would have shown instead."""
     model: Model | None = None
-    for logged in dump.events:
+    for logged in events:
         if model is not None and isinstance(logged.event, Recommended) and not logged.event.recommendation.baseline:
             slate = _choose(model, logged.event.request)
             if slate:
                 yield logged.event.recommendation.recommendation_id, slate
         taken = replace(logged, event=replay.take(logged))
-        model = begin(dump.incarnation, taken, limits=limits) if model is None else fold(model, taken)
+        model = begin(incarnation, taken, limits=limits) if model is None else fold(model, taken)
 
 
 def _choose(model: Model, request: RecommendationRequest) -> tuple[str, ...]:

@@ -98,10 +98,7 @@ def evaluate(given: argparse.Namespace) -> int:
     under, log = challengers.settings_under(given.challengers), dumps.read_file(given.log)
     with _naming(given.log):
         read = slates.read_slates(log)
-        played = [
-            challengers.play_challenger(log, flags, changes, limits=limits_of(given))
-            for flags, changes in under.items()
-        ]
+        played = challengers.play_challengers(log, under, limits=limits_of(given))
     ruled = None if read.ruled is None else _ask_policies(given, read.ruled.asked, played)
     asked = _ask_policies(given, read.asked, played)
     policies.check_policies([asked] if ruled is None else [asked, ruled])

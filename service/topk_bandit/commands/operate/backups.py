@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from topk_bandit.client import NotFound
 from topk_bandit.commands.connection import NOBODY, connect
@@ -33,6 +29,7 @@ from topk_bandit.commands.operate.archives import (
     send,
     study_lines,
 )
+from topk_bandit.commands.printing import progress
 from topk_bandit.domain.errors import (
     ConfigurationError,
     ConflictError,
@@ -47,9 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from rich.progress import Progress
+
     from topk_bandit.client import Client
 
-__all__ = ["backup", "progress", "restore"]
+__all__ = ["backup", "restore"]
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
@@ -84,13 +83,6 @@ def _short(kind: ArchiveKind, tenant: str, entry: str) -> str:
 
 _LISTS = {"bandits": BANDIT, "studies": STUDY}
 """The lists of a manifest."""
-
-
-def progress() -> Progress:
-    """Return bars on the screen, if standard error is one."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    console = Console(file=sys.stderr)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def backup(given: argparse.Namespace) -> Iterator[str]:

@@ -9,14 +9,14 @@ from topk_bandit.commands.connection import connect
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.operate.answers import ANSWERS, print_answer
 from topk_bandit.commands.operate.archives import archive_lines, examine, save, send, write
-from topk_bandit.commands.operate.backups import backup, progress, restore
+from topk_bandit.commands.operate.backups import backup, restore
 from topk_bandit.commands.operate.events import export_log, line, tail_log
 from topk_bandit.commands.operate.forks import fork
 from topk_bandit.commands.operate.item_loads import load_items
 from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, update_bandit
 from topk_bandit.commands.operate.report_pages import to_html
 from topk_bandit.commands.operate.reports import find, make_report, to_markdown
-from topk_bandit.commands.printing import print_lines
+from topk_bandit.commands.printing import print_lines, progress
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

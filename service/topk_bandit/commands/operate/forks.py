@@ -18,9 +18,9 @@ from topk_bandit.client.bandit_settings import settings_mask, settings_message
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.operate.archives import send_lines
-from topk_bandit.commands.operate.backups import progress
 from topk_bandit.commands.operate.live_logs import LiveLog, find_log, read_log
 from topk_bandit.commands.operate.making import settings_of
+from topk_bandit.commands.printing import progress
 from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,

@@ -15,8 +15,8 @@ from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.item_columns import ItemColumns
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.names import bandit_named
-from topk_bandit.commands.operate.backups import progress
 from topk_bandit.commands.operate.item_diffs import ChangeKind, compare
+from topk_bandit.commands.printing import progress
 from topk_bandit.domain.bandits import ItemMask
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
