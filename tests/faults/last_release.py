@@ -19,7 +19,7 @@ import pytest
 
 __all__ = ["COMMIT", "DATA_VERSION", "release_command"]
 
-COMMIT = "e1d4f63cf9ec"
+COMMIT = "1d6d9fe44b92"
 """The last release's commit."""
 
 DATA_VERSION = 1

@@ -7,22 +7,46 @@ no recording stands between them that could be made again.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.golden_store import BANDITS, GoldenStore
 from tests.faults.last_release import DATA_VERSION, release_command
-from tests.faults.service import serving
+from tests.faults.service import clean_environment, serving
 from tests.faults.test_upgrade import Shop, no_call_failed
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE
 
+from topk_bandit.bandits.choices import choose_slate
+from topk_bandit.bandits.model import begin, fold
+from topk_bandit.commands.log.dumps import Dump, lines
+from topk_bandit.domain.bandits import (
+    DEFAULT_EXPLORATION,
+    BanditCreated,
+    BanditSettings,
+    Item,
+    ItemsChanged,
+    Kernel,
+    LoggedEvent,
+    RecommendationRequest,
+    Recommended,
+    Rewarded,
+    Shown,
+)
+from topk_bandit.learning.limits import Limits
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.faults.service import Service
+
+    from topk_bandit.bandits.model import Model
+    from topk_bandit.domain.bandits import Event
 
 ROUNDS = usual_or_long(400, long=20_000)
 
@@ -54,6 +78,47 @@ def test_each_program_goes_on_from_what_the_other_one_wrote(tmp_path: Path, firs
         serve_beside_each_other(before, after)
         assert no_call_failed(release)
         assert no_call_failed(this)
+
+
+def test_both_programs_learn_the_same_from_a_long_life(tmp_path: Path) -> None:
+    """How rewards that recur are judged shows after 5,000 rounds of this shop, and not before."""
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines(long_life(6_000))), encoding="utf-8")
+    seen = [digests(command, file) for command in (release_command(), (sys.executable, "-m", "topk_bandit"))]
+    assert seen[0] == seen[1]
+
+
+def long_life(rounds: int) -> Dump:
+    """Return the log of a shop in which most slates earn about 1.3, and a few .3."""
+    model: Model | None = None
+    events = list[LoggedEvent]()
+
+    def happen(event: Event) -> None:
+        nonlocal model
+        logged = LoggedEvent(len(events) + 1, 1 + 20 * len(events), event)
+        model = begin("id", logged, limits=Limits()) if model is None else fold(model, logged)
+        events.append(logged)
+
+    happen(BanditCreated(BanditSettings(4, 2, 1, Kernel.ADAPTIVE, DEFAULT_EXPLORATION, 3_600_000, None)))
+    happen(ItemsChanged(tuple(map(Item, ("tea", "coffee", "cocoa", "milk"))), ()))
+    for number in range(rounds):
+        assert model is not None
+        request = RecommendationRequest(f"asked {number}", (1.0,), None)
+        given = choose_slate(model, request)
+        happen(Recommended(request, given))
+        earned = float("tea" in given.slate) + number % 7 / 10.0
+        happen(Rewarded(given.recommendation_id, earned, Shown(request.context, given.slate, events[-1].at_ms)))
+    return Dump("tenants/shop/bandits/home", "id", None, tuple(events))
+
+
+def digests(command: Sequence[str], file: Path) -> list[str]:
+    """Return what a program says of the digests of a log that it replays."""
+    done = subprocess.run(
+        [*command, "log", "replay", str(file)], capture_output=True, text=True, env=clean_environment(), check=True
+    )
+    found = [line for line in done.stdout.splitlines() if "digest" in line]
+    assert len(found) == 2
+    return found
 
 
 def stop(service: Service) -> None:
