@@ -11,15 +11,17 @@ from topk_bandit.commands import tournaments
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.log.challengers import title_of
 from topk_bandit.commands.log.comparisons import Comparison
+from topk_bandit.commands.operate.live_logs import LiveLog
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.evaluation.estimators import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from topk_bandit.client import Client
 
+NAME = BanditName("acme", "even")
 ITEMS = [f"item {number}" for number in range(6)]
 EAGER, UNIFORM = "--uniform-share 0 --near-share 0", "--uniform-share 1 --near-share 0"
 
@@ -65,7 +67,9 @@ def test_the_challenger_that_earns_most_gives_its_settings(shop: Shop, ask: Ask)
     shop.open("fast")
     shop.trade("fast", 200)
     under = (f"--under={UNIFORM}", f"--under={EAGER}")
-    title, _, *rows, said = ask("challenge", "acme/fast", *under)
+    counted, missing, title, _, *rows, said = ask("challenge", "acme/fast", *under)
+    assert counted == "200 recommendations, 200 of them evaluated"
+    assert missing == "0 without a reward are left out"
     assert title == "which does best, by doubly robust on 200 requests"
     assert [row.strip() for row in rows[::2]] == [f"the bandit under {EAGER}", f"the bandit under {UNIFORM}"]
     assert said == f"  the bandit under {EAGER} earns most"
@@ -74,11 +78,17 @@ def test_the_challenger_that_earns_most_gives_its_settings(shop: Shop, ask: Ask)
     assert shop.uniform_share("fast") == 0.0
 
 
-def test_no_challenger_is_promoted_where_the_log_cannot_tell() -> None:
-    near = Comparison(30, Estimate(1.0, 0.1, 0.8, 1.2), ((title_of(EAGER), Estimate(1.3, 0.1, 1.1, 1.5)),))
+@pytest.mark.parametrize(
+    ("low", "is_flawed", "told"), [(1.1, False, "can't tell"), (1.25, True, "not promoted: see the warnings")]
+)
+def test_no_challenger_is_promoted_where_the_log_cannot_tell_or_has_flaws(
+    *, low: float, is_flawed: bool, told: str
+) -> None:
+    compared = Comparison(30, Estimate(1.0, 0.1, 0.8, 1.2), ((title_of(EAGER), Estimate(1.4, 0.1, low, 1.7)),))
+    look = tournaments._Look(LiveLog(NAME, "id", 60), (), is_flawed, compared)
     nobody = cast("Client", None)  # whom nothing is asked
-    *_, said = tournaments._tell(iter([near]), nobody, BanditName("acme", "even"), {EAGER: {"uniform_share": 0.0}})
-    assert "can't tell" in said
+    *_, said = tournaments._tell(iter([look]), nobody, NAME, {EAGER: {"uniform_share": 0.0}})
+    assert told in said
 
 
 def test_challengers_learn_on_until_one_earns_most(shop: Shop, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,22 +96,62 @@ def test_challengers_learn_on_until_one_earns_most(shop: Shop, ask: Ask, monkeyp
     monkeypatch.setattr(shop, "earns", False)
     shop.trade("slow", 6)
     monkeypatch.setattr(shop, "earns", True)
-    monkeypatch.setattr(tournaments, "time", Pauses(shop))
+    monkeypatch.setattr(tournaments, "time", Pauses(lambda: shop.trade("slow", 10)))
     printed = "\n".join(ask("challenge", "acme/slow", f"--under={EAGER}", "--follow", "--promote"))
     first, *_, last = printed.split("\n\n")
-    assert first == "no request can be compared yet"
+    assert first.endswith("nothing can be compared yet: all 6 rewards are equal")
     assert "earns most\npromoted: acme/slow" in last
     assert shop.uniform_share("slow") == 0.0
 
 
-class Pauses:
-    """The shop trades while a command waits."""
+@pytest.mark.parametrize(("low", "high", "is_decided"), [(0.2, 0.7, True), (0.2, 0.9, False), (1.3, 1.5, True)])
+def test_it_is_decided_where_what_is_shown_earns_most_too(*, low: float, high: float, is_decided: bool) -> None:
+    found = Estimate(0.5 * (low + high), 0.1, low, high)
+    compared = Comparison(30, Estimate(1.0, 0.1, 0.8, 1.2), ((title_of(UNIFORM), found),))
+    assert compared.is_decided == is_decided
+    assert (compared.best is not None) == (low > 1.2)
 
-    def __init__(self, shop: Shop) -> None:
-        self._shop = shop
+
+def test_a_bandit_that_is_made_again_is_another_one(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", shop.address)
+    shop.open("again")
+    shop.trade("again", 5)
+
+    def make_again() -> None:
+        shop.work(shop.client.delete_bandit("again"))
+        shop.open("again")
+
+    monkeypatch.setattr(tournaments, "time", Pauses(make_again))
+    assert main(["challenge", "acme/again", f"--under={EAGER}", "--follow"]) == 1
+    assert "was deleted and made again" in capsys.readouterr().err
+
+
+class Pauses:
+    """Something happens while a command waits."""
+
+    def __init__(self, happen: Callable[[], None]) -> None:
+        self._happen = happen
 
     def sleep(self, _: float) -> None:
-        self._shop.trade("slow", 10)
+        self._happen()
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ("--stage off", "--stage does not change which slates a challenger shows"),
+        ("--control-share 0.1", "--control-share does not change"),
+        ("--uniform-share 2", "must be a finite number from 0 to 1, not 2.0"),
+    ],
+)
+def test_flags_that_are_wrong_or_without_effect_are_refused_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: str, problem: str
+) -> None:
+    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", shop.address)
+    assert main(["challenge", "acme/home", f"--under={flags}", "--follow", "--promote"]) == 1
+    assert problem in capsys.readouterr().err
 
 
 def test_a_log_that_says_nothing_of_challengers_is_refused(

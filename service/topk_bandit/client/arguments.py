@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topk_bandit.client.errors import InvalidArgument
+    from topk_bandit.wire.forms import Enumeration
 
-__all__ = ["WRONG", "filled", "item_values", "message", "number", "numbers", "refuse", "several", "texts"]
+__all__ = ["WRONG", "choice", "filled", "item_values", "message", "number", "numbers", "refuse", "several", "texts"]
 
 M = TypeVar("M", bound="Message")
 
@@ -43,6 +44,15 @@ def _holds(kind: type[Message], name: str, value: object) -> bool:
     except WRONG:
         return False
     return True
+
+
+def choice(field: str, value: Any, known: Enumeration[Any]) -> Any:  # noqa: ANN401, whatever a caller gives
+    """Return the wire's number of a value of an enumeration, or raise `InvalidArgument` with all that it may be."""
+    try:
+        return known.numbers[value]
+    except (KeyError, TypeError):
+        names = ", ".join(str(one) for one in known.numbers)
+        raise invalid_argument(field, f"must be one of {names}, not {value!r:.60}") from None
 
 
 def refuse(field: str, value: object) -> InvalidArgument:

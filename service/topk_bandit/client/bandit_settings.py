@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from topk_bandit.client.arguments import WRONG, message, refuse, texts
+from topk_bandit.client.arguments import WRONG, choice, message, refuse, texts
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.features import schema_message
 from topk_bandit.client.rules import rule_messages
@@ -175,9 +175,7 @@ def _range(field: str, taken: RewardRange | None) -> bandit_pb.RewardRange | Non
 
 def _number_of(known: Enumeration[E], unset: E) -> Callable[[str, E | None], object]:
     def find(field: str, value: E | None) -> object:
-        if (value or unset) not in known.numbers:
-            raise refuse(field, value)
-        return known.numbers[value or unset]
+        return choice(field, value or unset, known)
 
     return find
 

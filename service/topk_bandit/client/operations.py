@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from topk_bandit.client import imports
-from topk_bandit.client.arguments import filled, message, number, numbers, refuse, several, texts
+from topk_bandit.client.arguments import choice, filled, message, number, numbers, refuse, several, texts
 from topk_bandit.client.arguments import item_values as values_of_items
 from topk_bandit.client.bandit_settings import settings_mask, settings_message
 from topk_bandit.client.errors import error_of_entry, no_answer
@@ -439,15 +439,13 @@ class Operations:
         settings: Mapping[str, Any],
     ) -> Operation[Bandit]:
         """Create a bandit."""
-        if kernel not in KERNELS.numbers:
-            raise refuse("kernel", kernel)
         made = settings_message(
             {**settings, "item_capacity": item_capacity},
             parent=self._parent,
             name=self._name(bandit),
             slate_size=slate_size,
             context_dimension=context_dimension,
-            kernel=KERNELS.numbers[kernel],
+            kernel=choice("kernel", kernel, KERNELS),
         )
         request = bandit_pb.CreateBanditRequest(bandit=made)
         return Operation(BanditServiceStub, "CreateBandit", request, _bandit_of_response)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
 
-from topk_bandit.client.arguments import message, number, numbers, refuse, texts
+from topk_bandit.client.arguments import choice, message, number, numbers, texts
 from topk_bandit.client.errors import error_of_status, invalid_argument
 from topk_bandit.client.features import feature_values, schema_message
 from topk_bandit.client.imports import timestamp_of
@@ -23,7 +23,6 @@ from topk_bandit.client.study_values import (
     AnswersOutcome,
     BestWorst,
     Declined,
-    DeclineReason,
     Design,
     ImportedAnswers,
     ItemPreference,
@@ -124,15 +123,13 @@ class StudyOperations:
         pictures: Mapping[str, str] | None,
     ) -> Operation[Design]:
         """Create a study."""
-        if answer_kind not in KINDS.numbers:
-            raise refuse("answer_kind", answer_kind)
         made = message(
             pb.Study,
             name=self._name(study),
             items=_with_texts(_items(items, named=item_schema is not None), titles or {}, pictures or {}),
             item_schema=schema_message("item_schema", item_schema),
             queries=[_query(one, row) for one, row in (queries or {}).items()],
-            answer_kind=KINDS.numbers[AnswerKind(answer_kind)],
+            answer_kind=choice("answer_kind", answer_kind, KINDS),
             list_size=list_size,
             budget=budget,
             features_alone=features_alone,
@@ -271,11 +268,7 @@ class StudyOperations:
 
 
 def _model_number(model: PreferenceModel | str | None) -> Any:  # noqa: ANN401, the wire's enumeration
-    if model is None:
-        return 0
-    if model not in MODELS.numbers:
-        raise refuse("model", model)
-    return MODELS.numbers[PreferenceModel(model)]
+    return 0 if model is None else choice("model", model, MODELS)
 
 
 def _items(items: Mapping[str, Any] | Iterable[str], *, named: bool) -> list[pb.StudyItem]:
@@ -350,9 +343,7 @@ def _answer(question_id: str, answer: GivenAnswer) -> pb.Answer:
         ends = message(pb.BestWorstAnswer, f"{path}.best_worst", best_item_id=answer.best, worst_item_id=answer.worst)
         return message(pb.Answer, path, question_id=question_id, best_worst=ends)
     if isinstance(answer, Declined):
-        if answer.reason not in DECLINE_REASONS.numbers:
-            raise refuse(f"{path}.reason", answer.reason)
-        reason = DECLINE_REASONS.numbers[DeclineReason(answer.reason)]
+        reason = choice(f"{path}.reason", answer.reason, DECLINE_REASONS)
         return message(pb.Answer, path, question_id=question_id, declined=pb.DeclinedAnswer(reason=reason))
     if isinstance(answer, str):
         return message(pb.Answer, path, question_id=question_id, chosen_item_id=answer)

@@ -20,8 +20,12 @@ choose for each of its requests. What they would have earned is estimated beside
   topk-bandit challenge shop/home --under '--near-share 0' --follow --promote
 
 With --follow they go on learning: the log is looked at again whenever it has grown by a quarter, until one of them
-earns most. Intervals widen from look to look, so that all of them hold together in 95 %. With --promote the bandit gets
-the settings of the one that earns most; what it learned stays.
+earns most, or what was shown does. Intervals widen from look to look, so that all of them hold together in 95 %. With
+--promote the bandit gets the settings of the one that earns most; what it learned stays. Where the log has flaws none
+is promoted.
+
+The log is read from event 1 on: where the service trims it, it needs a cold log (serve --cold-log-dir). A key needs the
+scope operate, and manage for --promote.
 """
 
 
@@ -34,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FLAGS",
-        help="a challenger's settings as for `bandits update`, such as '--half-life 86400'; up to four times",
+        help="settings of a challenger that change its slates, with the flags of `bandits update`, such as "
+        "'--half-life 86400'; up to four times",
     )
     parser.add_argument("--follow", action="store_true", help="look again as the log grows, until one earns most")
     parser.add_argument("--promote", action="store_true", help="give the bandit the settings of the one that does")

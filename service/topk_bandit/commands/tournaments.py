@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.log.challengers import play_challengers, settings_under, title_of
@@ -12,10 +12,11 @@ from topk_bandit.commands.log.command import limits_of
 from topk_bandit.commands.log.comparisons import compare_challengers
 from topk_bandit.commands.log.dumps import Dump
 from topk_bandit.commands.log.slates import read_slates
+from topk_bandit.commands.log.values import describe_requests
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.operate.live_logs import find_log, newest_of, read_log
 from topk_bandit.commands.printing import print_lines
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, NotReadyError
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import Client
     from topk_bandit.commands.log.comparisons import Comparison
+    from topk_bandit.commands.operate.live_logs import LiveLog
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.learning.limits import Limits
 
@@ -38,62 +40,85 @@ _ERROR = 0.05
 """The chance that an interval of any look misses."""
 
 
+class _Look(NamedTuple):
+    """How challengers compare by the log as it is, or why they can't be compared; what is said of the log before."""
+
+    log: LiveLog
+    said: tuple[str, ...]
+    is_flawed: bool
+    compared: Comparison | str
+
+
 def play(given: argparse.Namespace) -> int:
     """Print how challengers compare, at each look; return 0."""
     name, under = bandit_named(given.bandit), settings_under(given.challengers)
     with connect(given, name.tenant) as client:
+        if given.promote:
+            _check_may_change(client, name)
         looks = _follow(client, name, under, limits=limits_of(given), again=given.follow)
         print_lines(_tell(looks, client, name, under if given.promote else {}), sys.stdout, at_once=True)
     return 0
 
 
-def _tell(looks: Iterator[Comparison | None], client: Client, name: BanditName, promoted: _Under) -> Iterator[str]:
+def _check_may_change(client: Client, name: BanditName) -> None:
+    """Raise the error now that a promotion would raise at the end: a change to what is set already changes nothing."""
+    client.update_bandit(name.bandit, near_share=client.get_bandit(name.bandit).near_share)
+
+
+def _tell(looks: Iterator[_Look], client: Client, name: BanditName, promoted: _Under) -> Iterator[str]:
     """Yield the lines of each look, and give the bandit the settings of the best challenger, if it may have them."""
     by_title = {title_of(flags): flags for flags in promoted}
     for number, look in enumerate(looks):
         yield from ([""] if number else [])
-        if look is None:
-            yield "no request can be compared yet"
+        yield from look.said
+        if isinstance(look.compared, str):
+            yield f"nothing can be compared yet: {look.compared}"
             continue
-        yield from look.lines()
-        if look.best in by_title:
-            flags = by_title[look.best]
+        yield from look.compared.lines()
+        if look.compared.best in by_title:
+            if look.is_flawed:
+                yield "not promoted: see the warnings"
+                continue
+            flags = by_title[look.compared.best]
             client.update_bandit(name.bandit, **promoted[flags])
             yield f"promoted: {name.tenant}/{name.bandit} has {flags}"
 
 
-def _follow(
-    client: Client, name: BanditName, under: _Under, *, limits: Limits, again: bool
-) -> Iterator[Comparison | None]:
-    """Yield how challengers compare by now, and as the log grows, until one of them earns most.
+def _follow(client: Client, name: BanditName, under: _Under, *, limits: Limits, again: bool) -> Iterator[_Look]:
+    """Yield how challengers compare by now, and as the log grows, until that is decided.
 
     The i-th look misses with a chance of 1 / (i (i + 1)) of all; these add up to one.
     """
     number = 1
     while True:
-        end = newest_of(client, name)
-        try:
-            compared = _compare(client, name, under, limits=limits)
-        except InvalidArgumentError:
+        look = _look(client, name, under, limits=limits)
+        if isinstance(look.compared, str):
             if not again:
-                raise
-            yield None
+                raise NotReadyError("NOTHING_COMPARED", f"nothing can be compared: {look.compared}")
+            yield look
         else:
-            yield (compared := compared.with_error(_ERROR / (number * (number + 1)) if again else _ERROR))
+            compared = look.compared.with_error(_ERROR / (number * (number + 1)) if again else _ERROR)
+            yield look._replace(compared=compared)
             number += 1
-            if not again or compared.best is not None:
+            if not again or compared.is_decided:
                 return
-        while newest_of(client, name) < _GROWTH * end:
-            time.sleep(_PAUSE_SECONDS)
+        _await_growth(client, look.log)
 
 
-def _compare(client: Client, name: BanditName, under: _Under, *, limits: Limits) -> Comparison:
+def _await_growth(client: Client, log: LiveLog) -> None:
+    while newest_of(client, log.name) < _GROWTH * log.end:
+        time.sleep(_PAUSE_SECONDS)
+        if find_log(client, log.name).incarnation != log.incarnation:
+            raise NotReadyError("BANDIT_REPLACED", f"{log.name} was deleted and made again")
+
+
+def _look(client: Client, name: BanditName, under: _Under, *, limits: Limits) -> _Look:
     log = find_log(client, name)
     dump = Dump(str(name), log.incarnation, None, tuple(event for _, event in read_log(client, log)))
-    asked = read_slates(dump)
     played = play_challengers(dump, under, limits=limits)
-    compared = compare_challengers(asked, [one.policy(asked.asked) for one in played])
-    if compared is None:
-        problem = "no request has a reward, a uniform share above 0, no rules, and an answer of each challenger"
-        raise InvalidArgumentError("--under", f"of the {log.end} events of {name} {problem}")
-    return compared
+    try:
+        logged = read_slates(dump)
+    except InvalidArgumentError as error:
+        return _Look(log, (), is_flawed=False, compared=error.problem)
+    compared = compare_challengers(logged, [one.policy(logged.asked) for one in played])
+    return _Look(log, tuple(describe_requests(logged)), is_flawed=bool(logged.flaws), compared=compared)

@@ -234,6 +234,8 @@ class StudyStore(Protocol):
     ) -> AskOutcome:
         """Append `QuestionsAsked` with `lists`, if `asked` questions were asked so far.
 
+        Without lists it is STALE while the budget has questions left: they were looked for before there was a design.
+
         A request id that was answered already is REPEATED when it asked for as many questions (`count`), whatever the
         other arguments say.
 
@@ -246,7 +248,7 @@ class StudyStore(Protocol):
         NotReadyError
             DESIGN_UNFINISHED, DESIGN_CANCELLED or DESIGN_FAILED.
         ExhaustedError
-            STUDY_BUDGET: so many questions are beyond the study's budget, or there are none.
+            STUDY_BUDGET: so many questions are beyond the study's budget, or it has none left.
         """
         ...
 

@@ -42,6 +42,14 @@ MOST_CHALLENGERS = 4
 
 _INCARNATION = "challenger of "
 
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("stage", "control_share", "guardrail_margin", "conservative_share", "learned_per_second"),
+        *("reward_wait", "provisional_after", "reward_aggregation", "requires_activation", "durability"),
+    }
+)
+"""A challenger is live and nothing else, and rewards are those that the log has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Challenger:
@@ -80,7 +88,7 @@ def settings_under(several: Sequence[str]) -> dict[str, dict[str, Any]]:
     """
     if len(several) > MOST_CHALLENGERS:
         raise InvalidArgumentError("--under", f"at most {MOST_CHALLENGERS} can be compared, not {len(several)}")
-    return {flags: settings_of(_parse(flags)) for flags in several}
+    return {flags: _check_matters(settings_of(_parse(flags))) for flags in several}
 
 
 def play_challengers(dump: Dump, under: Mapping[str, Mapping[str, Any]], *, limits: Limits) -> list[Challenger]:
@@ -125,6 +133,15 @@ def _choose(model: Model, request: RecommendationRequest) -> tuple[str, ...]:
         return choose_slate(own, replace(request, explain=())).slate
     except (NotReadyError, ExhaustedError):
         return ()
+
+
+def _check_matters(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of a challenger, each of which has to change what it shows."""
+    for name in settings:
+        if name in _WITHOUT_EFFECT:
+            flag = f"--{name.replace('_', '-')}"
+            raise InvalidArgumentError("--under", f"{flag} does not change which slates a challenger shows")
+    return settings
 
 
 class _Flags(argparse.ArgumentParser):

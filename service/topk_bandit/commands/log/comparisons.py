@@ -55,6 +55,11 @@ class Comparison:
         """The title of the challenger that earns most; None where the log can't tell, or what was shown does."""
         return find_best(self.shown, self.found)
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether a challenger earns most, or what was shown does."""
+        return self.best is not None or self.found[0][1].high < self.shown.low
+
     def lines(self) -> Iterator[str]:
         """Yield the lines of a table, and the sentence below it."""
         yield f"which does best, by doubly robust on {self.n_requests:,} requests"
@@ -66,23 +71,27 @@ class Comparison:
 
 def compare_challengers(
     logged: LoggedSlates, challengers: Sequence[AskedPolicy], of_all: RewardModel | InvalidArgumentError | None = None
-) -> Comparison | None:
-    """Return how challengers compare; None where there is no request, or no model of its rewards.
+) -> Comparison | str:
+    """Return how challengers compare, or why they cannot be compared.
 
     Parameters
     ----------
     of_all
         The model of the rewards of all requests, or why there is none; it is learned where it is not given.
     """
-    could = np.logical_and.reduce([one.could for one in challengers]) if challengers else np.zeros(0, dtype=bool)
+    if not len(logged.log):
+        return "all slates with a reward were drawn under rules"
+    could = np.logical_and.reduce([one.could for one in challengers])
     if not could.any():
-        return None
+        return "no request could show the slates of all challengers"
     log = logged.log if could.all() else logged.log.part(could)
+    if np.ptp(log.rewards) == 0.0:
+        return f"all {len(log):,} rewards are equal"
     model = of_all
     if model is None or not could.all():
         model = try_to_learn(log, logged.otherwise if could.all() else None)
     if isinstance(model, InvalidArgumentError):
-        return None
+        return f"there is no model of rewards: {model.problem}"
     found = [(one.title, doubly_robust(log, always(log, one.slates[could[one.could]]), model)) for one in challengers]
     found.sort(key=lambda one: -one[1].value)
     return Comparison(len(log), on_policy(log), tuple(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.commands.log.comparisons import compare_challengers, row, try_to_learn
+from topk_bandit.commands.log.comparisons import Comparison, compare_challengers, row, try_to_learn
 from topk_bandit.commands.log.verdicts import verdict, verdict_of
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.evaluation.weights import Weights
 
-__all__ = ["describe"]
+__all__ = ["describe", "describe_requests"]
 
 
 def describe(
@@ -48,16 +48,21 @@ def describe(
     Requests whose slates were drawn among those that rules allow have tables of their own. The last table compares
     `challengers`, which are among the policies asked about, too.
     """
-    yield from _counts(logged)
-    yield from (f"warning: {flaw}" for flaw in logged.flaws)
+    yield from describe_requests(logged)
     model = try_to_learn(logged.log, logged.otherwise) if len(logged.log) else None
     if model is not None:
         yield from _tables(logged, asked, model)
     if logged.ruled is not None:
         yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
-    compared = None if model is None else compare_challengers(logged, challengers, model)
-    if compared is not None:
+    compared = compare_challengers(logged, challengers, model) if challengers and model is not None else ""
+    if isinstance(compared, Comparison):
         yield from ("", *compared.lines())
+
+
+def describe_requests(logged: LoggedSlates) -> Iterator[str]:
+    """Yield the lines that count the requests, those that are left out, and what is wrong with the log."""
+    yield from _counts(logged)
+    yield from (f"warning: {flaw}" for flaw in logged.flaws)
 
 
 def _tables(

@@ -213,9 +213,9 @@ def ask(
         return StudyDecision(repeated, StudyCommit())
     if study.state is not DesignState.READY:
         raise study_refusal(f"design_{study.state}", study.name)
-    if study.asked != asked:
-        return StudyDecision(AskOutcome(AskStatus.STALE))
-    if not lists or asked + len(lists) > study.shape.budget:
+    if study.asked != asked or (not lists and asked < study.shape.budget):
+        return StudyDecision(AskOutcome(AskStatus.STALE))  # lists were chosen before other questions, or the design
+    if asked + len(lists) > study.shape.budget or not lists:
         raise study_refusal("study_budget", study.name, study.shape.budget)
     commit = StudyCommit(
         (QuestionsAsked(wanted.request_id, tuple(lists)),),
