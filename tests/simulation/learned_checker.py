@@ -48,7 +48,8 @@ def _expect(model: StudyModel) -> Preferences | str:
     """Return what is learned of a study that is folded from its first event, or the word of a refusal."""
     analysis = _analyse(model)
     try:
-        return make_preferences(analysis, analysis.learn(), after=0, queries=3, items=3 * ITEMS)
+        learned, agreement = analysis.learn(), analysis.measure_agreement()
+        return make_preferences(analysis, learned, agreement, after=0, queries=3, items=3 * ITEMS)
     except TopkBanditError as error:
         return type(error).__name__
 
