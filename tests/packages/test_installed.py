@@ -99,7 +99,6 @@ def test_the_service_runs_without_the_other_packages(install: Callable[..., Path
     assert "random" in told
     for command, package in (
         ("experiment table-2", "lab"),
-        ("simulate", "lab"),
         ("personalizer shop/home", "personalizer"),
     ):
         told = run(programs, "topk-bandit", *command.split(), status=1)

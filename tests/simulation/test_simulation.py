@@ -72,7 +72,7 @@ def test_no_promise_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
         (lost_reward, 0, "was acknowledged, and is lost"),
         (default_for_a_slate_of_nobody, 0, "is recorded, and may be learned from"),
         (forgotten_reward, 9, "which what was posted does not come to"),
-        (lost_item_values, 0, ", with None, which nobody posted"),
+        (lost_item_values, 2, ", with None, which nobody posted"),
         (lost_item_values, 10, "which what was posted does not come to"),
         (other_items, 0, "which what was posted does not come to"),
         (lost_activation, 0, "was acknowledged, and is lost"),
