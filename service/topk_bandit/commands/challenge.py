@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
+from topk_bandit.commands.log.arguments import add_challengers
+from topk_bandit.commands.names import add_bandit
 from topk_bandit.process import settings
 
 if TYPE_CHECKING:
@@ -31,16 +33,8 @@ scope operate, and manage for --promote.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its arguments and its work."""
-    parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
-    parser.add_argument(
-        "--under",
-        dest="challengers",
-        action="append",
-        required=True,
-        metavar="FLAGS",
-        help="settings of a challenger that change its slates, with the flags of `bandits update`, such as "
-        "'--half-life 86400'; up to four times",
-    )
+    add_bandit(parser)
+    add_challengers(parser, required=True)
     parser.add_argument("--follow", action="store_true", help="look again as the log grows, until one earns most")
     parser.add_argument("--promote", action="store_true", help="give the bandit the settings of the one that does")
     settings.add_arguments(parser, names=("bandit_memory_mib",))

@@ -8,10 +8,22 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import fields
 
 if TYPE_CHECKING:
+    import argparse
+
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.studies import StudyName
 
-__all__ = ["bandit_named", "study_named"]
+__all__ = ["add_bandit", "add_study", "bandit_named", "study_named"]
+
+
+def add_bandit(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a bandit."""
+    parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+
+
+def add_study(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a study."""
+    parser.add_argument("study", metavar="TENANT/STUDY", help="which one; tenants/TENANT/studies/STUDY is as good")
 
 
 def bandit_named(text: str) -> BanditName:

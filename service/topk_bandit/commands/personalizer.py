@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection, connect_async, key_of
-from topk_bandit.commands.names import bandit_named
+from topk_bandit.commands.names import add_bandit, bandit_named
 from topk_bandit.commands.numbers import number
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hosts import is_loopback
@@ -43,7 +43,7 @@ Its calls show the service's key, if it has one, in the header Ocp-Apim-Subscrip
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags to a parser, with a `run` that returns an exit status."""
-    parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+    add_bandit(parser)
     add = parser.add_argument
     add("--listen", default="127.0.0.1:50090", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:50090)")
     add(

@@ -14,7 +14,7 @@ from topk_bandit.commands.log.dumps import Dump
 from topk_bandit.commands.log.slates import read_slates
 from topk_bandit.commands.log.values import describe_requests
 from topk_bandit.commands.names import bandit_named
-from topk_bandit.commands.operate.live_logs import find_log, newest_of, read_log
+from topk_bandit.commands.operate.live_logs import find_log, read_log
 from topk_bandit.commands.printing import print_lines
 from topk_bandit.domain.errors import InvalidArgumentError, NotReadyError
 
@@ -106,10 +106,10 @@ def _follow(client: Client, name: BanditName, under: _Under, *, limits: Limits, 
 
 
 def _await_growth(client: Client, log: LiveLog) -> None:
-    while newest_of(client, log.name) < _GROWTH * log.end:
+    while (now := find_log(client, log.name)).end < _GROWTH * log.end and now.incarnation == log.incarnation:
         time.sleep(_PAUSE_SECONDS)
-        if find_log(client, log.name).incarnation != log.incarnation:
-            raise NotReadyError("BANDIT_REPLACED", f"{log.name} was deleted and made again")
+    if now.incarnation != log.incarnation:
+        raise NotReadyError("BANDIT_REPLACED", f"{log.name} was deleted and made again")
 
 
 def _look(client: Client, name: BanditName, under: _Under, *, limits: Limits) -> _Look:

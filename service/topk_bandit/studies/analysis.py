@@ -96,15 +96,13 @@ class StudyAnalysis:
         """
         settings = self.model.settings
         try:
-            return fit(
-                model or settings.chosen_model, self.pool, self._read_answers(), stream_rate=settings.stream_rate
-            )
+            return fit(model or settings.chosen_model, self.pool, self._given, stream_rate=settings.stream_rate)
         except InvalidArgumentError as error:
             raise _explain(error) from error
 
     def measure_agreement(self) -> Agreement:
         """Return how far the answers agree."""
-        return measure_agreement(self._read_answers())
+        return measure_agreement(self._given)
 
     def compare(self) -> tuple[tuple[ModelScore, ...], int]:
         """Return how well each model that the answers allow predicts them; see `held_out.compare_models`.
@@ -117,7 +115,7 @@ class StudyAnalysis:
         settings = self.model.settings
         models = MODELS_OF[settings.answer_kind]
         try:
-            return compare_models(models, self.pool, self._read_answers(), stream_rate=settings.stream_rate)
+            return compare_models(models, self.pool, self._given, stream_rate=settings.stream_rate)
         except InvalidArgumentError as error:
             raise _explain(error) from error
 
@@ -141,8 +139,9 @@ class StudyAnalysis:
         """Return how often each list of the design occurs."""
         return np.bincount(np.fromiter(lists, dtype=np.int64), minlength=len(self._rows))
 
-    def _read_answers(self) -> StudyAnswers:
-        """Return the answers in the form that preference models take."""
+    @cached_property
+    def _given(self) -> StudyAnswers:
+        """The answers in the form that preference models take."""
         n_rows = len(self.pool.span.coordinates)
         imported = _learned_from(self.model)
         shown = [self._rows[number] for number in self._answered_lists]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.files import DECISION_LOG, OBP
+from topk_bandit.commands.names import add_bandit
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +47,7 @@ interrupted goes on where it stopped.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags to a parser, with a `run` that returns an exit status."""
-    parser.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+    add_bandit(parser)
     parser.add_argument("file", type=Path, metavar="FILE", help="ends in .jsonl, .csv, .tsv or .parquet")
     formats = "a decision log of VW, or logged feedback of the Open Bandit Pipeline (default: what the ending says)"
     parser.add_argument("--format", choices=[DECISION_LOG, OBP], help=formats)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topk_bandit.commands.names import add_bandit
 from topk_bandit.commands.numbers import position
 from topk_bandit.process import settings
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["DESCRIPTION", "add_arguments"]
+__all__ = ["DESCRIPTION", "add_arguments", "add_challengers"]
 
 DESCRIPTION = """\
 Look at what a bandit has learned from. Nothing in the store is changed.
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Write a log down, one JSON event a line, from the files of the cold log and the store: from event "
         "1 on, or from the oldest snapshot if older events are gone.",
     )
-    dump.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+    add_bandit(dump)
     dump.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: standard output)")
     settings.add_arguments(dump, names=(*_STORE, "cold_log_dir"))
     replay = words.add_parser(
@@ -81,22 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:NAME",
         help="a Python function that gets a context and the ids of items, and returns the slate of a policy",
     )
-    evaluate.add_argument(
-        "--under",
-        dest="challengers",
-        action="append",
-        default=[],
-        metavar="FLAGS",
-        help="settings as for `bandits update`, such as '--half-life 86400': what the bandit would have shown under "
-        "them, had it learned from the same slates; can be given up to four times",
-    )
+    add_challengers(evaluate)
     evaluate.set_defaults(run=_run_command, word="evaluate")
     find = words.add_parser(
         "find",
         help="print the events of a recommendation or of a visitor",
         description="Print the events that have a name, oldest first, from the files of the cold log and the store.",
     )
-    find.add_argument("bandit", metavar="TENANT/BANDIT", help="which one; tenants/TENANT/bandits/BANDIT is as good")
+    add_bandit(find)
     names = find.add_mutually_exclusive_group(required=True)
     names.add_argument("--recommendation-id", metavar="ID", help="what Recommend returned")
     names.add_argument("--request-id", metavar="ID", help="the id that the request had")
@@ -108,6 +101,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parsed.set_defaults(run=_run_command, word=word)
     for parsed in (replay, diff, evaluate):
         settings.add_arguments(parsed, names=_MODEL)
+
+
+def add_challengers(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add the flag that names the settings of challengers."""
+    parser.add_argument(
+        "--under",
+        dest="challengers",
+        action="append",
+        default=[],
+        required=required,
+        metavar="FLAGS",
+        help="settings that change slates, with the flags of `bandits update`, such as '--half-life 86400': what the "
+        "bandit would have shown under them, had it learned from the same slates; can be given up to four times",
+    )
 
 
 def _run_command(given: argparse.Namespace) -> int:

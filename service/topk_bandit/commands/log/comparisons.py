@@ -58,7 +58,7 @@ class Comparison:
     @property
     def is_decided(self) -> bool:
         """Whether a challenger earns most, or what was shown does."""
-        return self.best is not None or self.found[0][1].high < self.shown.low
+        return self.best is not None or self.found[0][1].is_below(self.shown)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a table, and the sentence below it."""

@@ -54,7 +54,7 @@ def describe(
         yield from _tables(logged, asked, model)
     if logged.ruled is not None:
         yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
-    compared = compare_challengers(logged, challengers, model) if challengers and model is not None else ""
+    compared = compare_challengers(logged, challengers, model) if challengers else None
     if isinstance(compared, Comparison):
         yield from ("", *compared.lines())
 

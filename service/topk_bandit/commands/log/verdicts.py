@@ -24,9 +24,9 @@ _CANNOT_TELL = "the log can't tell whether it earns more or less than the slates
 
 def verdict_of(shown: Estimate, narrowest: Estimate) -> str:
     """Return whether a policy earns more or less than what was shown, or that the log can't tell."""
-    if narrowest.low > shown.high:
+    if shown.is_below(narrowest):
         return "earns more than the slates that were shown"
-    if narrowest.high < shown.low:
+    if narrowest.is_below(shown):
         return "earns less than the slates that were shown"
     return _CANNOT_TELL
 
@@ -38,7 +38,7 @@ def find_best(shown: Estimate, found: Sequence[tuple[str, Estimate]]) -> str | N
     more than it would have to.
     """
     (title, best), others = found[0], found[1:]
-    return title if all(one.high < best.low for one in (shown, *(other for _, other in others))) else None
+    return title if all(one.is_below(best) for one in (shown, *(other for _, other in others))) else None
 
 
 def describe_best(shown: Estimate, found: Sequence[tuple[str, Estimate]]) -> str:
@@ -46,11 +46,11 @@ def describe_best(shown: Estimate, found: Sequence[tuple[str, Estimate]]) -> str
     (title, best), others = found[0], found[1:]
     if find_best(shown, found) is not None:
         return f"{title} earns most"
-    if best.high < shown.low:
+    if best.is_below(shown):
         return "what was shown earns most: keep the settings"
-    if best.low <= shown.high:
+    if not shown.is_below(best):
         return "the log can't tell whether any of them earns more than the slates that were shown"
-    rivals = [name for name, one in others if one.high >= best.low]
+    rivals = [name for name, one in others if not one.is_below(best)]
     return f"{title} earns more than what was shown; the log can't tell it from {' nor from '.join(rivals)}"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_columns
+from topk_bandit.commands.names import add_bandit
 from topk_bandit.commands.numbers import count, number, position
 from topk_bandit.domain.bandits import Aggregation
 from topk_bandit.domain.stages import Stage
@@ -29,8 +30,6 @@ _LOOKED_AT = frozenset(
     }
 )
 """Words whose answer a program may want to read."""
-
-_BANDIT = "which one; tenants/TENANT/bandits/BANDIT is as good"
 
 
 def add_commands(commands: _Commands) -> None:
@@ -256,7 +255,7 @@ def _word(words: _Commands, name: str, text: str) -> argparse.ArgumentParser:
 
 
 def _with_bandit(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("bandit", metavar="TENANT/BANDIT", help=_BANDIT)
+    add_bandit(parser)
     return parser
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from topk_bandit.client import Client
     from topk_bandit.domain.bandits import BanditName
 
-__all__ = ["LiveLog", "find_log", "newest_of", "read_log"]
+__all__ = ["LiveLog", "find_log", "read_log"]
 
 
 class LiveLog(NamedTuple):
@@ -40,13 +40,13 @@ def find_log(client: Client, name: BanditName, *, last: int | None = None) -> Li
     head = read_line(next(iter(client.export_state(name.bandit))))
     if not isinstance(head, ArchivedBandit):
         raise CorruptDataError(f"what the service has of {name} does not begin with a bandit")
-    newest = newest_of(client, name)
+    newest = _newest_of(client, name)
     if last is not None and last > newest:
         raise InvalidArgumentError("--to", f"the log ends at event {newest}, before {last}")
     return LiveLog(name, head.incarnation, newest if last is None else last)
 
 
-def newest_of(client: Client, name: BanditName) -> int:
+def _newest_of(client: Client, name: BanditName) -> int:
     """Return the position of the newest event of a log that begins with event 1.
 
     Raises

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_check, add_columns
+from topk_bandit.commands.names import add_study
 from topk_bandit.commands.numbers import count, natural, real, whole
 from topk_bandit.domain.studies import (
     DEFAULT_ANSWERS_EACH,
@@ -84,7 +85,7 @@ def _add_links(words: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         ("revoke", "end a link for good"),
     ):
         word = words.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
-        word.add_argument("study", metavar="TENANT/STUDY", help="which one; tenants/TENANT/studies/STUDY is as good")
+        add_study(word)
         if name == "revoke":
             word.add_argument("link", metavar="LINK", help="its id, as `study link list` shows it")
         if name == "create":
@@ -126,7 +127,7 @@ def _link(given: argparse.Namespace) -> int:
 
 
 def _add_import(word: argparse.ArgumentParser) -> None:
-    word.add_argument("study", metavar="TENANT/STUDY", help="which one; tenants/TENANT/studies/STUDY is as good")
+    add_study(word)
     endings = "ends in .jsonl, .csv, .tsv or .parquet, or as PrefLib has it"
     word.add_argument("file", type=Path, metavar="FILE", help=endings)
     add_connection(word)

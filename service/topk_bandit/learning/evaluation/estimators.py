@@ -57,6 +57,10 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    def is_below(self, other: Estimate) -> bool:
+        """Return whether the whole interval is below that of another one."""
+        return self.high < other.low
+
     def with_error(self, error: float) -> Estimate:
         """Return the same with an interval that misses with this chance."""
         width = NormalDist().inv_cdf(1.0 - 0.5 * error) * self.standard_error
