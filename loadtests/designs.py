@@ -14,8 +14,9 @@ import numpy as np
 import peers
 from figures import Bench, Figure, Outcome, exponent
 from topk_bandit.lab.paper.sampled_frank_wolfe import GAMMA, SampledFrankWolfe, random_subsets
-from topk_bandit.preferences.designs.optimal import d_optimal_lists, d_optimal_subsets, ranking_matrices
+from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_lists, d_optimal_subsets, ranking_matrices
 from topk_bandit.preferences.designs.spans import span_of_differences
+from topk_bandit.preferences.questions import MOST_OWN_PARTS, QuestionPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,7 +103,17 @@ def design_growth(bench: Bench) -> Outcome:
         ]
         bench.report(number + 1, len(sizes))
     figures.append(Figure("exponent", "growth: seconds = constant L^e, e", exponent(sizes, fastest)))
+    figures.append(_study_of_given_lists(sizes[-1]))
     return Outcome(figures, {"K": SIZE, "d": d, "gap_tolerance": "0.01 d", "threads": 1})
+
+
+def _study_of_given_lists(lists: int) -> Figure:
+    """Time the design of a study with own parts, of which there are as many as a design has at most."""
+    rng = np.random.default_rng(lists)
+    given = np.array([rng.choice(MOST_OWN_PARTS, SIZE, replace=False) for _ in range(lists)])
+    pool = QuestionPool.of(rng.normal(size=(MOST_OWN_PARTS, WIDTH)), None, feedback=Feedback.RANKING, given=given)
+    seconds, _ = _timed(partial(pool.design, list_size=SIZE, budget=1000, rng=rng), 1)
+    return Figure("study_seconds", f"a study of {MOST_OWN_PARTS} items with own parts, L = {lists:,}", seconds[0], "s")
 
 
 def design_subsets(bench: Bench) -> Outcome:

@@ -30,6 +30,7 @@ from topk_bandit.client import (
     NotFound,
     PastAnswer,
     ResourceExhausted,
+    StudyList,
     Tiers,
     boolean,
     categorical,
@@ -98,6 +99,19 @@ def test_a_design_may_be_of_features_alone(client: EitherClient) -> None:
     alone = client.get_study("taste")
     assert alone.features_alone
     assert alone.designed_item_count < len(ITEMS)
+
+
+def test_lists_may_be_given_to_choose_among(client: EitherClient) -> None:
+    given = [StudyList(("i0", "i1")), StudyList(["i2", "i3"]), StudyList(("i1", "i4"))]
+    created(client, lists=given, list_size=0)
+    client.wait_for_design("taste")
+    study = client.get_study("taste")
+    assert (study.given_list_count, study.list_size) == (3, 2)
+    asked = {frozenset(one.items) for one in client.next_questions("taste", 30).questions}
+    assert asked == {frozenset(one.items) for one in given}
+    with pytest.raises(InvalidArgument) as refused:
+        client.create_study("other", ITEMS, answer_kind="ranking", budget=3, lists=[StudyList(("i0", 1))])  # type: ignore[list-item]
+    assert refused.value.field == "lists[0].items[1]"
 
 
 def test_a_study_from_start_to_end(client: EitherClient) -> None:

@@ -16,12 +16,17 @@ from topk_bandit.preferences.questions import MOST_OWN_PARTS, QuestionPool, choo
 
 
 def pool_of(
-    n_items: int = 7, *, feedback: Feedback = Feedback.RANKING, n_queries: int = 0, features_alone: bool = False
+    n_items: int = 7,
+    *,
+    feedback: Feedback = Feedback.RANKING,
+    n_queries: int = 0,
+    features_alone: bool = False,
+    given: np.ndarray | None = None,
 ) -> QuestionPool:
     rng = np.random.default_rng(n_items)
     queries = rng.normal(size=(n_queries, 2)) if n_queries else None
     items = rng.normal(size=(n_items, 2))
-    return QuestionPool.of(items, queries, feedback=feedback, features_alone=features_alone)
+    return QuestionPool.of(items, queries, feedback=feedback, features_alone=features_alone, given=given)
 
 
 def covariance_of(pool: QuestionPool) -> np.ndarray:
@@ -58,15 +63,21 @@ def most_told(pool: QuestionPool, matrices: np.ndarray) -> float:
 
 @pytest.mark.parametrize("feedback", list(Feedback))
 @pytest.mark.parametrize(("n_queries", "size"), [(0, 2), (0, 3), (0, 4), (3, 3)])
-@pytest.mark.parametrize("budget", [3, 200])
-def test_no_design_tells_more_than_the_gap_says(feedback: Feedback, n_queries: int, size: int, budget: int) -> None:
+@pytest.mark.parametrize(("budget", "n_given"), [(3, None), (200, None), (3, 12), (200, 12), (200, 2)])
+def test_no_design_tells_more_than_the_gap_says(
+    feedback: Feedback, n_queries: int, size: int, budget: int, n_given: int | None
+) -> None:
     pool = pool_of(feedback=feedback, n_queries=n_queries)
-    design = pool.design(list_size=size, budget=budget, rng=np.random.default_rng(0))
-    share = budget * (1.0 if feedback is Feedback.RATING else ranking_information(size))
     subsets, matrices = all_matrices(
         np.eye(len(pool.groups)), size, is_ranking=feedback is Feedback.RANKING, groups=pool.groups
     )
-    matrices *= np.sqrt(share)
+    if n_given is not None:
+        chosen = np.random.default_rng(n_given).choice(len(subsets), n_given, replace=False)
+        subsets, matrices = [subsets[number] for number in chosen], matrices[chosen]
+        pool = pool_of(feedback=feedback, n_queries=n_queries, given=np.array(subsets)[:, ::-1])
+    design = pool.design(list_size=size, budget=budget, rng=np.random.default_rng(0))
+    share = budget * (1.0 if feedback is Feedback.RATING else ranking_information(size))
+    matrices = matrices * np.sqrt(share)
     weights = np.zeros(len(subsets))
     weights[[subsets.index(tuple(one)) for one in design.subsets.tolist()]] = design.weights
     reached, best = told(pool, matrices, weights), most_told(pool, matrices)
@@ -113,7 +124,7 @@ def share_of_items(pool: QuestionPool, design: SubsetDesign) -> np.ndarray:
 
 def test_directions_have_the_products_of_features_and_own_parts() -> None:
     for pool in (pool_of(), pool_of(n_queries=3), pool_of(feedback=Feedback.RATING)):
-        rows = directions_of(pool.span.coordinates, pool.items)
+        rows = directions_of(pool.span.coordinates, pool.items, compare=np.asarray)
         np.testing.assert_allclose(rows @ rows.T, covariance_of(pool), atol=1e-9)
         assert rows.shape[1] == np.linalg.matrix_rank(covariance_of(pool))
 

@@ -33,7 +33,7 @@ from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import grpc
     from tests.rpc.harness import RunningServer
@@ -198,6 +198,32 @@ def test_utilities_are_learned_for_each_query_in_pages(stub: PreferenceServiceSt
     assert all(agreement(of_query, liked[of_query.query_id]) > 0.8 for of_query in both.preferences)
 
 
+def test_questions_are_of_the_lists_that_a_study_is_given(
+    stub: PreferenceServiceStub, operations: OperationsStub
+) -> None:
+    given = [
+        ("q0", ["i0", "i1", "i2"]),
+        ("q0", ["i3", "i4", "i0"]),
+        ("q1", ["i5", "i6", "i7"]),
+        ("q1", ["i8", "i5", "i0"]),
+    ]
+    lists = [pb.StudyList(query_id=query, item_ids=shown) for query, shown in given]
+    create(stub, queries=UNIT, lists=lists, list_size=0)
+    wait(operations)
+    made = get(stub)
+    assert (made.given_list_count, made.list_size, len(made.lists)) == (4, 3, 0)
+    asked = {(one.query_id, frozenset(one.item_ids)) for one in ask(stub, count=60).questions}
+    assert asked == {(query, frozenset(shown)) for query, shown in given}
+    create(stub, queries=UNIT, lists=lists)
+    assert refused(stub.CreateStudy, pb.CreateStudyRequest(study=study(queries=UNIT))).reason == "STUDY_EXISTS"
+
+
+def of_lists(*lists: Sequence[str], query: str = "", **fields: object) -> dict[str, Any]:
+    return {"lists": [pb.StudyList(query_id=query, item_ids=one) for one in lists], **fields}
+
+
+GOOD_LIST = ("i0", "i1", "i2")
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": ""}, "study.name"),
     ({"name": "tenants/acme/bandits/taste"}, "study.name"),
@@ -249,6 +275,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": pb.ANSWER_KIND_RATINGS, "list_size": -1}, "study.list_size"),
     ({"budget": 0}, "study.budget"),
     ({"budget": 100_001}, "study.budget"),
+    (of_lists(GOOD_LIST, ("i0", "i1")), "study.lists[1].item_ids"),
+    (of_lists(GOOD_LIST, ()), "study.lists[1].item_ids"),
+    (of_lists(GOOD_LIST, list_size=2), "study.lists[0].item_ids"),
+    (of_lists(("i0",), list_size=0), "study.list_size"),
+    (of_lists((), list_size=0), "study.list_size"),
+    (of_lists(GOOD_LIST, kind=pb.ANSWER_KIND_PAIR, list_size=0), "study.lists[0].item_ids"),
+    (of_lists(GOOD_LIST, ("i0", "i1", "i0")), "study.lists[1].item_ids[2]"),
+    (of_lists(("i0", "zebra", "i2")), "study.lists[0].item_ids[1]"),
+    (of_lists(GOOD_LIST, query="q0"), "study.lists[0].query_id"),
+    (of_lists(GOOD_LIST, queries=UNIT), "study.lists[0].query_id"),
+    (of_lists(GOOD_LIST, query="q7", queries=UNIT), "study.lists[0].query_id"),
+    (of_lists(*[GOOD_LIST] * 100_001), "study.lists"),
+    (
+        of_lists(GOOD_LIST, items=[pb.StudyItem(item_id=f"i{n}", features=[float(n == 8)]) for n in range(9)]),
+        "study.lists",
+    ),
     ({"model": 99}, "study.model"),
     ({"model": pb.PREFERENCE_MODEL_LEAST_SQUARES}, "study.model"),
     ({"kind": pb.ANSWER_KIND_RATINGS, "model": pb.PREFERENCE_MODEL_PAIRWISE}, "study.model"),
@@ -276,6 +318,11 @@ def test_the_largest_and_the_smallest_study_are_taken(held: grpc.Channel) -> Non
     assert (len(made.items), made.items[-1]) == (2000, large[-1])
     stub.DeleteStudy(pb.DeleteStudyRequest(name=f"{TASTE}-large"), timeout=PATIENCE)
     small = [pb.StudyItem(item_id=str(n), features=[n]) for n in range(2)]
+    rng, ids = np.random.default_rng(1), [f"i{n}" for n in range(2000)]
+    made = [pb.StudyItem(item_id=one, features=row[:8]) for one, row in zip(ids, rows, strict=True)]
+    drawn = np.argpartition(rng.random((100_000, 50)), 4, axis=1)[:, :4] * 40 + np.arange(100_000)[:, None] % 40
+    lists = [pb.StudyList(item_ids=[ids[item] for item in one]) for one in drawn.tolist()]
+    create(stub, name=f"{TASTE}-given", items=made, lists=lists, list_size=0)
     create(stub, name=f"{TASTE}-small", items=small, kind=pb.ANSWER_KIND_RATINGS, list_size=1, budget=1)
 
 

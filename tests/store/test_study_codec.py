@@ -83,7 +83,8 @@ seen = st.just("") | texts
 
 @st.composite
 def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
-    items, queries = draw(st.integers(1, 4)), draw(st.integers(0, 3))
+    items, queries, list_size = draw(st.integers(1, 4)), draw(st.integers(0, 3)), draw(st.integers(1, 12))
+    given = st.binary(min_size=4 * (1 + list_size), max_size=4 * (1 + list_size))
     width, across = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     rows = draw(st.lists(st.tuples(*[numbers] * width), min_size=items, max_size=items))
     columns = draw(st.lists(st.tuples(*[numbers] * across), min_size=queries, max_size=queries))
@@ -91,17 +92,18 @@ def settings_of_any_kind(draw: st.DrawFn) -> StudySettings:
         items=tuple(StudyItem(f"{n}{draw(texts)}", row, draw(seen), draw(seen)) for n, row in enumerate(rows)),
         queries=tuple(StudyQuery(draw(texts), column) for column in columns),
         answer_kind=draw(st.sampled_from(AnswerKind)),
-        list_size=draw(st.integers(1, 12)),
+        list_size=list_size,
         budget=draw(st.integers(1, 10**5)),
         features_alone=draw(st.booleans()),
         model=draw(st.none() | st.sampled_from(PreferenceModel)),
         stream_rate=draw(st.none() | st.floats(1e-6, 1e3)),
+        lists=draw(st.lists(given, max_size=3).map(b"".join)),
     )
 
 
 places = st.integers(0, 2**53)
-finite = st.floats(allow_nan=False, allow_infinity=False)
 lists = st.builds(QuestionList, places, st.lists(places, min_size=1, max_size=4).map(tuple))
+finite = st.floats(allow_nan=False, allow_infinity=False)
 weighted = st.lists(st.tuples(lists, finite), max_size=4)
 designs = st.builds(
     lambda pairs, **others: StudyDesign(tuple(one for one, _ in pairs), tuple(weight for _, weight in pairs), **others),
@@ -139,10 +141,11 @@ def test_any_event_is_whole_after_a_round_trip(event: StudyEvent) -> None:
 
 
 def test_settings_of_a_design_for_own_parts_have_the_bytes_of_the_version_before() -> None:
-    """Which never knew of features_alone, nor of models."""
+    """Which never knew of features_alone, models, texts, nor of given lists."""
     settings = study_settings()
     stored = codec.encode_study_event(StudyCreated(settings), 1)
-    assert not any(name in stored for name in (b"features_alone", b"model", b"stream_rate", b"titles", b"pictures"))
+    newer = {"features_alone", "model", "stream_rate", "lists", "titles", "pictures"}
+    assert not newer & json.loads(stored)["settings"].keys()
     streamed = replace(settings, model=PreferenceModel.STREAM_LOGISTIC, stream_rate=0.5)
     assert b'"model":"stream_logistic","stream_rate":0.5' in codec.encode_study_event(StudyCreated(streamed), 2)
     alone = replace(settings, features_alone=True)
@@ -198,6 +201,8 @@ BROKEN: dict[str, bytes] = {
     "a negative width": spoiled(EVENTS[0], settings__item_features__width=-2),
     "an unknown kind": spoiled(EVENTS[0], settings__answer_kind="mood"),
     "a budget in words": spoiled(EVENTS[0], settings__budget="five"),
+    "lists cut short": spoiled(StudyCreated(SHOWN), settings__lists="AAAAAAAA"),
+    "lists that are no base64": spoiled(StudyCreated(SHOWN), settings__lists="\u00e9"),
     "a title too few": spoiled(StudyCreated(SHOWN), settings__titles=["a"]),
     "a weight too many": spoiled(CHOSEN, design__weights=[0.1] * 3),
     "a list of no items": spoiled(CHOSEN, design__lists=[[0], [1]]),

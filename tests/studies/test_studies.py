@@ -169,6 +169,7 @@ def test_a_design_of_features_alone_passes_over_items_that_others_ask_about() ->
     [
         ("features_alone", replace(PLAIN, features_alone=True)),
         ("model", replace(PLAIN, model=PreferenceModel.PAIRWISE)),
+        ("lists", replace(PLAIN, lists=np.array([0, 0, 1, 2], dtype="<i4").tobytes())),
     ],
 )
 def test_newer_settings_need_data_version_2(

@@ -88,6 +88,7 @@ from topk_bandit.client.study_values import (
     Questions,
     Study,
     StudyLink,
+    StudyList,
     Tiers,
 )
 from topk_bandit.client.synchronous import Client
@@ -239,6 +240,7 @@ __all__ = [
     "Storefront",
     "Study",
     "StudyLink",
+    "StudyList",
     "TenantStats",
     "Tiers",
     "Tls",

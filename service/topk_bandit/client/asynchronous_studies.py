@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Questions,
         Study,
         StudyLink,
+        StudyList,
     )
     from topk_bandit.domain.features import Feature
 
@@ -61,6 +62,7 @@ class AsyncStudies(BaseClient):
         stream_rate: float | None = None,
         titles: Mapping[str, str] | None = None,
         pictures: Mapping[str, str] | None = None,
+        lists: Iterable[StudyList] | None = None,
         timeout: float | None = None,
     ) -> Design:
         """Create a study and begin its design, or return the design of the equal one that is there.
@@ -74,7 +76,7 @@ class AsyncStudies(BaseClient):
         budget
             How many questions are asked at most.
         list_size
-            How many items a question shows; may be left out for pairs only.
+            How many items a question shows; may be left out for pairs, and where lists are given.
         item_schema
             As of a bandit: then items have named features, each a mapping by name or a dataclass, as for
             `Client.upsert_items`. The study has them as the numbers that a bandit makes of them.
@@ -90,6 +92,8 @@ class AsyncStudies(BaseClient):
         titles, pictures
             What people see of items on the page of a link, by item id: texts instead of the id, and addresses of
             pictures, which begin with https://.
+        lists
+            Those to choose questions among, such as the results of each query, all of one size; None for all lists.
         """
         operation = self._studies.create_study(
             study,
@@ -104,6 +108,7 @@ class AsyncStudies(BaseClient):
             stream_rate=stream_rate,
             titles=titles,
             pictures=pictures,
+            lists=lists,
         )
         return await self._run(operation, timeout)
 

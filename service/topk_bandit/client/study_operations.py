@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from topk_bandit.client.errors import ClientError
-    from topk_bandit.client.study_values import GivenAnswer, PastAnswer
+    from topk_bandit.client.study_values import GivenAnswer, PastAnswer, StudyList
     from topk_bandit.domain.features import Feature
 
 __all__ = ["StudyOperations", "merged_answers", "merged_imports", "merged_preferences"]
@@ -121,6 +121,7 @@ class StudyOperations:
         stream_rate: float | None,
         titles: Mapping[str, str] | None,
         pictures: Mapping[str, str] | None,
+        lists: Iterable[StudyList] | None,
     ) -> Operation[Design]:
         """Create a study."""
         made = message(
@@ -135,6 +136,7 @@ class StudyOperations:
             features_alone=features_alone,
             model=_model_number(model),
             stream_rate=stream_rate,
+            lists=[_list(f"lists[{number}]", one) for number, one in enumerate(lists or ())],
         )
         return Operation(PreferenceServiceStub, "CreateStudy", pb.CreateStudyRequest(study=made), _design)
 
@@ -310,6 +312,10 @@ def _named_item(item_id: str, features: object) -> pb.StudyItem:
 def _query(query_id: str, row: Iterable[float]) -> pb.StudyQuery:
     values = numbers(f'queries["{query_id}"].features', row)
     return message(pb.StudyQuery, f'queries["{query_id}"]', query_id=query_id, features=values)
+
+
+def _list(at: str, one: StudyList) -> pb.StudyList:
+    return message(pb.StudyList, at, query_id=one.query, item_ids=texts(f"{at}.items", one.items))
 
 
 def _features(entries: Iterable[tuple[str, Sequence[float]]]) -> dict[str, tuple[float, ...]]:

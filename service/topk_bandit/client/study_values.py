@@ -43,6 +43,7 @@ __all__ = [
     "Questions",
     "Study",
     "StudyLink",
+    "StudyList",
     "Tiers",
 ]
 
@@ -81,6 +82,14 @@ GivenAnswer: TypeAlias = str | Sequence[str] | Mapping[str, float] | Tiers | Bes
 
 
 @dataclass(frozen=True, slots=True)
+class StudyList:
+    """A list that people can be asked about: item ids, and the id of their query in a study with queries."""
+
+    items: Sequence[str]
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
     """A study.
 
@@ -105,6 +114,8 @@ class Study:
         How utilities are learned; None in lists of studies.
     stream_rate
         Of a model that is a stream; None for the service's own, and in lists of studies.
+    given_list_count
+        How many lists it chooses questions among; 0 for all there are, and in lists of studies.
     """
 
     name: str
@@ -125,6 +136,7 @@ class Study:
     designed_item_count: int = 0
     model: PreferenceModel | None = None
     stream_rate: float | None = None
+    given_list_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

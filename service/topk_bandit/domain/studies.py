@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "BYTES_PER_NUMBER",
     "DEFAULT_ANSWERS_EACH",
     "DEFAULT_STREAM_RATE",
     "LARGEST_STREAM_RATE",
     "MAX_ANSWERS_EACH",
     "MAX_BUDGET",
+    "MAX_GIVEN_LISTS",
     "MAX_LINK_DAYS",
     "MAX_LIST_SIZE",
     "MAX_STUDY_MAGNITUDE",
@@ -81,6 +83,12 @@ __all__ = [
 
 MAX_BUDGET = 100_000
 """So many questions a study asks at most."""
+
+MAX_GIVEN_LISTS = 100_000
+"""So many lists a study is given at most."""
+
+BYTES_PER_NUMBER = 4
+"""Of an item or a query in `StudySettings.lists`."""
 
 MAX_STUDY_MAGNITUDE = 1e6
 """So far from zero is a feature of an item or a query, or a rating, at most."""
@@ -197,6 +205,9 @@ class StudySettings:
         One of `MODELS_OF` the kind of answer; None is the first of these.
     stream_rate
         Of a model that is a stream; None is `DEFAULT_STREAM_RATE`.
+    lists
+        Those to choose questions among: for each its query and its `list_size` items, as little-endian int32. Empty for
+        all lists.
     """
 
     items: tuple[StudyItem, ...]
@@ -207,11 +218,17 @@ class StudySettings:
     features_alone: bool = False
     model: PreferenceModel | None = None
     stream_rate: float | None = None
+    lists: bytes = b""
 
     @property
     def chosen_model(self) -> PreferenceModel:
         """The model that the study learns by."""
         return self.model or MODELS_OF[self.answer_kind][0]
+
+    @property
+    def given_lists(self) -> int:
+        """How many lists there are to choose among; 0 for all lists."""
+        return len(self.lists) // (BYTES_PER_NUMBER * (1 + self.list_size))
 
 
 @dataclass(frozen=True, slots=True)

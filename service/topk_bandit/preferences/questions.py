@@ -1,8 +1,9 @@
 """What can be asked about items, and the queries they are shown for: a design, what to ask next, how much is known.
 
-A list is K items of one query. Row q N + i stands for item i under query q, with the features vec(query item'); without
-queries row i is item i. Designs are made in directions: the coordinates of `spans`, in which what features tell can be
-learned, and beside them each item's own part (`designs.own_parts`), unless a design is wanted for features alone.
+A list is K items of one query; a study asks about all such lists, or about those that it is given. Row q N + i stands
+for item i under query q, with the features vec(query item'); without queries row i is item i. Designs are made in
+directions: the coordinates of `spans`, in which what features tell can be learned, and beside them each item's own part
+(`designs.own_parts`), unless a design is wanted for features alone.
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.preferences.designs.exact_questions import choose_most_informative, contrasts, ranking_information
+from topk_bandit.preferences.designs.given_subsets import connect
 from topk_bandit.preferences.designs.optimal import Feedback, d_optimal_subsets, rating_matrices
 from topk_bandit.preferences.designs.own_parts import directions_of, questions_worth
-from topk_bandit.preferences.designs.spans import Span, cross_features, span_of_differences, span_of_values
+from topk_bandit.preferences.designs.spans import (
+    Span,
+    centre,
+    cross_features,
+    span_of_differences,
+    span_of_values,
+)
 from topk_bandit.preferences.inference import learn_utilities
 
 if TYPE_CHECKING:
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
     from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.preferences.utilities import FloatArray, Utilities
 
-__all__ = ["MOST_OWN_PARTS", "RELATIVE_GAP", "QuestionPool", "choose_next_lists", "count_answers"]
+__all__ = ["MOST_OWN_PARTS", "RELATIVE_GAP", "GivenLists", "QuestionPool", "choose_next_lists", "count_answers"]
 
 IntArray = NDArray[np.int64]
 
@@ -51,6 +59,38 @@ _LISTS_AT_ONCE = 1000
 """How many lists have their matrices in memory at once: 25 MB with the most directions and the longest lists."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenLists:
+    """The lists that a study is given to choose among.
+
+    Attributes
+    ----------
+    rows
+        Of each list, shape (L, K).
+    labels
+        For each row of the pool, shape (Q N,): those that answers can compare, or rate, have the same.
+    feedback
+        What people say about a list.
+    """
+
+    rows: IntArray
+    labels: IntArray
+    feedback: Feedback
+
+    @classmethod
+    def of(cls, rows: IntArray, n_rows: int, feedback: Feedback) -> GivenLists:
+        """Return lists of rows of a pool that has so many."""
+        if feedback is Feedback.RANKING:
+            return cls(rows, connect(rows, n_rows), feedback)
+        labels = np.arange(1, n_rows + 1)
+        labels[rows] = 0
+        return cls(rows, labels, feedback)
+
+    def compare(self, values: FloatArray) -> FloatArray:
+        """Return rows that span what answers can tell of values of all rows, shape (Q N, d)."""
+        return values[self.labels == 0] if self.feedback is Feedback.RATING else centre(values, self.labels)
+
+
 @dataclass(frozen=True, eq=False)
 class QuestionPool:
     """The items and queries of a study, in the coordinates that its design is made in.
@@ -67,6 +107,8 @@ class QuestionPool:
         What people say about a list.
     features_alone
         Whether designs are for what features tell alone, so that many items may never be asked about.
+    given
+        The lists to choose among. None: all lists.
     """
 
     span: Span
@@ -75,12 +117,19 @@ class QuestionPool:
     n_queries: int
     feedback: Feedback
     features_alone: bool = False
+    given: GivenLists | None = None
 
     @classmethod
     def of(
-        cls, items: FloatArray, queries: FloatArray | None, *, feedback: Feedback, features_alone: bool = False
+        cls,
+        items: FloatArray,
+        queries: FloatArray | None,
+        *,
+        feedback: Feedback,
+        features_alone: bool = False,
+        given: IntArray | None = None,
     ) -> QuestionPool:
-        """Return the pool of items with features (N, d_i) and of queries with features (Q, d_q).
+        """Return the pool of items with features (N, d_i), queries with features (Q, d_q) and given lists (L, K).
 
         Raises
         ------
@@ -90,8 +139,13 @@ class QuestionPool:
         n_queries = 1 if queries is None else len(queries)
         rows = items if queries is None else cross_features(queries, items)
         groups = np.repeat(np.arange(n_queries), len(items))
-        span = span_of_values(rows) if feedback is Feedback.RATING else span_of_differences(rows, groups=groups)
-        return cls(span, groups, len(items), n_queries, feedback, features_alone)
+        lists = None if given is None else GivenLists.of(given, len(rows), feedback)
+        compared = None if lists is None else lists.labels
+        if feedback is Feedback.RATING:
+            span = span_of_values(rows, compared=compared)
+        else:
+            span = span_of_differences(rows, groups=groups, compared=compared)
+        return cls(span, groups, len(items), n_queries, feedback, features_alone, lists)
 
     def design(
         self,
@@ -102,7 +156,7 @@ class QuestionPool:
         relative_gap: float = RELATIVE_GAP,
         watch: Watch | None = None,
     ) -> SubsetDesign:
-        """Return the design of a budget of questions over all lists of a size; see `d_optimal_subsets`.
+        """Return the design of a budget of questions over the lists of a size; see `d_optimal_subsets`.
 
         With own parts it depends on the budget, and log det is that of what is believed before joined with a question's
         information.
@@ -114,7 +168,8 @@ class QuestionPool:
             gap_tolerance=self.target_gap(list_size, budget, relative_gap),
             rng=rng,
             feedback=self.feedback,
-            groups=self.groups,
+            groups=self.given.labels if self.given else self.groups,
+            given=self.given.rows if self.given else None,
             prior=prior,
             watch=watch,
         )
@@ -133,7 +188,9 @@ class QuestionPool:
     def directions(self) -> FloatArray:
         """What designs tell rows apart by, shape (Q N, d)."""
         rows = self.span.coordinates
-        return directions_of(rows, self.items) if self.asks_for_own_parts else rows
+        if not self.asks_for_own_parts:
+            return rows
+        return directions_of(rows, self.items, compare=self.given.compare if self.given else np.asarray)
 
     @property
     def rank(self) -> int:

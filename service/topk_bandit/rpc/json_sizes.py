@@ -16,7 +16,7 @@ import numpy as np
 from topk_bandit.domain.bandits import MAX_CONTEXT_DIMENSION, MAX_CONTEXT_WIDTH, MAX_SLATE_SIZE
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.rules import MAX_EXCLUDED, MAX_GROUPED, MAX_PINNED, MAX_RULES
-from topk_bandit.domain.studies import MAX_LIST_SIZE
+from topk_bandit.domain.studies import MAX_GIVEN_LISTS, MAX_LIST_SIZE
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import MAX_BATCH, MAX_EXPLAINED, MAX_SLATES
 from topk_bandit.rpc.features import MAX_FEATURES, MAX_LABELS
@@ -87,9 +87,11 @@ MOST_OF_FIELDS: dict[str, int] = {
     "RetireItemsRequest.item_ids": fields.MAX_ITEMS,
     "SlateRules.rules": MAX_RULES,
     "Study.items": fields.MAX_ITEMS,
+    "Study.lists": MAX_GIVEN_LISTS,
     "Study.queries": MAX_STUDY_QUERIES,
     "StudyItem.features": MAX_FEATURES,
     "StudyItem.named_features": MAX_FEATURES,
+    "StudyList.item_ids": MAX_LIST_SIZE,
     "StudyQuery.features": MAX_FEATURES,
     "SubmitAnswersRequest.answers": MAX_ANSWERS,
     "Tier.item_ids": 1,  # of each of so many tiers: they share the items of one answer

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
+import numpy as np
 from google.longrunning.operations_pb2 import Operation
 from google.rpc import code_pb2
 from grpc import StatusCode
@@ -13,6 +16,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import (
     LARGEST_STREAM_RATE,
     MAX_BUDGET,
+    MAX_GIVEN_LISTS,
     MAX_LIST_SIZE,
     MAX_STUDY_MAGNITUDE,
     MODELS_OF,
@@ -52,7 +56,7 @@ from topk_bandit.wire.studies import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from google.longrunning.operations_pb2 import ListOperationsRequest
     from google.rpc import status_pb2
@@ -119,15 +123,17 @@ def study_creation(request: pb.CreateStudyRequest) -> tuple[StudyName, StudySett
         raise InvalidArgumentError(
             "study.answer_kind", f"must be one of ratings, ranking, choice and pair, not {study.answer_kind}"
         )
+    list_size = _list_size(study, kind)
     return name, StudySettings(
         items=items,
         queries=queries,
         answer_kind=kind,
-        list_size=_list_size(study, kind),
+        list_size=list_size,
         budget=fields.integer("study.budget", study.budget, low=1, high=MAX_BUDGET),
         features_alone=study.features_alone,
         model=_model(study, kind),
         stream_rate=_stream_rate(study),
+        lists=_lists(study, size=list_size),
     )
 
 
@@ -221,11 +227,51 @@ def _list_size(study: pb.Study, kind: AnswerKind) -> int:
     if kind is AnswerKind.PAIR:
         return fields.integer(path, study.list_size or _PAIR_SIZE, low=_PAIR_SIZE, high=_PAIR_SIZE)
     low = 1 if kind is AnswerKind.RATINGS else 2
-    return fields.integer(path, study.list_size, low=low, high=min(MAX_LIST_SIZE, len(study.items)))
+    size = study.list_size or (len(study.lists[0].item_ids) if study.lists else 0)
+    return fields.integer(path, size, low=low, high=min(MAX_LIST_SIZE, len(study.items)))
+
+
+def _lists(study: pb.Study, *, size: int) -> bytes:
+    """Return the lists that are given, as settings have them."""
+    path = "study.lists"
+    if len(study.lists) > MAX_GIVEN_LISTS:
+        raise InvalidArgumentError(path, f"has {len(study.lists)} entries; at most {MAX_GIVEN_LISTS} are allowed")
+    items = {item.item_id: number for number, item in enumerate(study.items)}
+    queries = {query.query_id: number for number, query in enumerate(study.queries)} or {"": 0}
+    explain = partial(_explain_list, study, items=items, queries=queries, size=size)
+    rows = [(queries.get(one.query_id, -1), *map(items.get, one.item_ids, repeat(-1))) for one in study.lists]
+    if wrong := [index for index, row in enumerate(rows) if len(row) != 1 + size]:
+        raise explain(wrong[0])
+    lists = np.array(rows, dtype="<i4").reshape(-1, 1 + size)
+    has_item_twice = (np.diff(np.sort(lists[:, 1:], axis=1), axis=1) == 0).any(axis=1)
+    if (is_wrong := has_item_twice | (lists < 0).any(axis=1)).any():
+        raise explain(int(np.argmax(is_wrong)))
+    return lists.tobytes()
+
+
+def _explain_list(
+    study: pb.Study, index: int, *, items: Mapping[str, int], queries: Mapping[str, int], size: int
+) -> InvalidArgumentError:
+    """Return what is wrong with a list."""
+    path, one = f"study.lists[{index}]", study.lists[index]
+    if one.query_id not in queries:
+        problem = "must be empty: the study has no queries" if queries == {"": 0} else "is no query of the study"
+        return InvalidArgumentError(f"{path}.query_id", f"{problem}: {fields.quote_text(one.query_id)}")
+    if len(one.item_ids) != size:
+        return InvalidArgumentError(
+            f"{path}.item_ids", f"must have {size} items, as all lists, not {len(one.item_ids)}"
+        )
+    place, item_id = next(
+        (place, item_id)
+        for place, item_id in enumerate(one.item_ids)
+        if item_id not in items or item_id in one.item_ids[:place]
+    )
+    problem = "is there twice" if item_id in items else "is no item of the study"
+    return InvalidArgumentError(f"{path}.item_ids[{place}]", f"{problem}: {fields.quote_text(item_id)}")
 
 
 def study_to_proto(record: StudyRecord, settings: StudySettings | None = None, *, designed_items: int = 0) -> pb.Study:
-    """Return a study; without its settings, without items and queries and what its design has of them."""
+    """Return a study; without its settings, without items and queries, and what its design has of them."""
     shape = record.shape
     study = pb.Study(
         name=str(record.name),
@@ -243,7 +289,7 @@ def study_to_proto(record: StudyRecord, settings: StudySettings | None = None, *
     )
     if settings is not None:
         study.features_alone, study.designed_item_count = settings.features_alone, designed_items
-        study.model = MODELS.write(settings.chosen_model)
+        study.model, study.given_list_count = MODELS.write(settings.chosen_model), settings.given_lists
         if settings.stream_rate is not None:
             study.stream_rate = settings.stream_rate
         study.items.extend(map(ITEM.write, settings.items))

@@ -35,14 +35,14 @@ __all__ = [
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = _LINKS = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = _LINKS = _LISTS = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
 designs are for features alone, or that have a model of their own, and with answers in tiers or declined. And with
 rules of slates, in settings and requests, those that were relaxed, and the promised exposures that were paid. And with
-links of studies, and titles and pictures of their items.
+links of studies, titles and pictures of their items, and lists that studies are given.
 """
 
 NEWEST = 2
@@ -94,6 +94,8 @@ def check_study_version(settings: StudySettings, version: int) -> None:
         _check_in_force("study.features_alone", _FEATURES_ALONE, version)
     if settings.model is not None or settings.stream_rate is not None:
         _check_in_force("study.model", _MODELS, version)
+    if settings.lists:
+        _check_in_force("study.lists", _LISTS, version)
     if any(item.title or item.picture_url for item in settings.items):
         _check_in_force("a title or a picture of an item", _LINKS, version)
 

@@ -10,13 +10,14 @@ import base64
 import binascii
 import struct
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import astuple
 
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.studies import (
+    BYTES_PER_NUMBER,
     AnswerKind,
     AnswersImported,
     ChoiceAnswer,
@@ -76,6 +77,10 @@ __all__ = [
     "settings_digest",
     "shape_of",
 ]
+
+
+_List: TypeAlias = Annotated[tuple[int, ...], Meta(min_length=2)]
+"""A list's query, and its items."""
 
 
 def shape_of(settings: StudySettings) -> StudyShape:
@@ -160,6 +165,7 @@ def _settings_document(settings: StudySettings) -> Document:
         **({"features_alone": True} if settings.features_alone else {}),
         **({"model": settings.model} if settings.model else {}),
         **({} if settings.stream_rate is None else {"stream_rate": plain(settings.stream_rate)}),
+        **({"lists": base64.b64encode(settings.lists).decode()} if settings.lists else {}),
         **_texts_document("titles", [item.title for item in settings.items]),
         **_texts_document("pictures", [item.picture_url for item in settings.items]),
     }
@@ -173,6 +179,14 @@ def _settings_document(settings: StudySettings) -> Document:
         "budget": settings.budget,
         **chosen,
     }
+
+
+def _list_document(one: QuestionList) -> tuple[int, ...]:
+    return one.query, *one.items
+
+
+def _read_list(stored: _List) -> QuestionList:
+    return QuestionList(stored[0], stored[1:])
 
 
 def _texts_document(name: str, texts: list[str]) -> Document:
@@ -196,6 +210,7 @@ class _Settings(Layout):
     features_alone: Literal[True] | UnsetType = UNSET
     model: PreferenceModel | UnsetType = UNSET
     stream_rate: float | UnsetType = UNSET
+    lists: str = ""
     titles: tuple[str, ...] | UnsetType = UNSET
     pictures: tuple[str, ...] | UnsetType = UNSET
 
@@ -213,12 +228,21 @@ class _Settings(Layout):
             features_alone=self.features_alone is True,
             model=None if self.model is UNSET else self.model,
             stream_rate=None if self.stream_rate is UNSET else self.stream_rate,
+            lists=self._read_lists(),
         )
+
+    def _read_lists(self) -> bytes:
+        try:
+            packed = base64.b64decode(self.lists, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise CorruptDataError("stored lists are no bytes") from error
+        width = BYTES_PER_NUMBER * (1 + self.list_size)
+        return packed if len(packed) % width == 0 else refuse("lists", f"{len(packed)} bytes, not lists of {width}")
 
 
 def _design_document(design: StudyDesign) -> Document:
     return {
-        "lists": [[one.query, *one.items] for one in design.lists],
+        "lists": list(map(_list_document, design.lists)),
         "weights": design.weights,
         "steps": design.steps,
         "log_det": design.log_det,
@@ -228,7 +252,7 @@ def _design_document(design: StudyDesign) -> Document:
 
 
 class _Design(Layout):
-    lists: tuple[Annotated[tuple[int, ...], Meta(min_length=2)], ...]
+    lists: tuple[_List, ...]
     weights: tuple[float, ...]
     steps: int
     log_det: float
@@ -238,7 +262,7 @@ class _Design(Layout):
     def read(self) -> StudyDesign:
         if len(self.weights) != len(self.lists):
             refuse("weights", f"{len(self.weights)} of {len(self.lists)} lists")
-        lists = tuple(QuestionList(one[0], one[1:]) for one in self.lists)
+        lists = tuple(map(_read_list, self.lists))
         return StudyDesign(lists, self.weights, self.log_det, self.gap, self.target_gap, self.steps)
 
 
@@ -280,15 +304,15 @@ _ANSWERS: tuple[Callable[..., Answer], ...] = (
 
 
 def _past_answer_document(past: PastAnswer) -> Document:
-    return {"list": [past.shown.query, *past.shown.items], "answer": _answer_document(past.answer)}
+    return {"list": _list_document(past.shown), "answer": _answer_document(past.answer)}
 
 
 class _PastAnswer(Layout):
-    list: Annotated[tuple[int, ...], Meta(min_length=2)]
+    list: _List
     answer: _Answer
 
     def read(self) -> PastAnswer:
-        return PastAnswer(QuestionList(self.list[0], self.list[1:]), self.answer.read())
+        return PastAnswer(_read_list(self.list), self.answer.read())
 
 
 def _event_document(event: StudyEvent) -> object:

@@ -29,11 +29,12 @@ from topk_bandit.preferences.held_out import compare_models
 from topk_bandit.preferences.questions import choose_next_lists, count_answers
 from topk_bandit.preferences.study_models import RatedLists, fit
 from topk_bandit.preferences.tiers import TieredAnswers
+from topk_bandit.studies.pool import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from topk_bandit.domain.studies import Answer, ModelScore, PastAnswer, PreferenceModel, QuestionList
+    from topk_bandit.domain.studies import Answer, ModelScore, PastAnswer, PreferenceModel
     from topk_bandit.preferences.agreement import Agreement
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.study_models import LearnedUtilities, StudyAnswers
@@ -127,7 +128,7 @@ class StudyAnalysis:
     def _rows(self) -> list[list[int]]:
         """For each list of the design the rows of the pool that stand for its items."""
         lists = self.model.design.lists if self.model.design else ()
-        return _rows_of(self.pool, lists)
+        return rows_of(lists, n_items=self.pool.n_items)
 
     @cached_property
     def _answered_lists(self) -> list[int]:
@@ -145,7 +146,7 @@ class StudyAnalysis:
         n_rows = len(self.pool.span.coordinates)
         imported = _learned_from(self.model)
         shown = [self._rows[number] for number in self._answered_lists]
-        shown += _rows_of(self.pool, (past.shown for past in imported))
+        shown += rows_of((past.shown for past in imported), n_items=self.pool.n_items)
         answers = [*_without_declined(self.model.answers.merge()).values(), *(past.answer for past in imported)]
         if self.model.settings.answer_kind is AnswerKind.RATINGS:
             return RatedLists(shown, [_expect(answer, RatingsAnswer).values for answer in answers], n_rows)
@@ -180,21 +181,16 @@ def _explain(error: InvalidArgumentError) -> NotReadyError:
     return NotReadyError("PREFERENCES_UNDETERMINED", f"the answers do not tell utilities: {error}")
 
 
-def _rows_of(pool: QuestionPool, lists: Iterable[QuestionList]) -> list[list[int]]:
-    """Return for each list the rows of the pool that stand for its items."""
-    return [[one.query * pool.n_items + item for item in one.items] for one in lists]
-
-
 def count_imported(model: StudyModel, pool: QuestionPool) -> Gathered:
     """Return what answers from elsewhere are about: see `preferences.questions.count_answers`."""
     shown = (past.shown for past in _learned_from(model))
-    return count_answers(pool, _design_of_rows(model, pool), _rows_of(pool, shown))
+    return count_answers(pool, _design_of_rows(model, pool), rows_of(shown, n_items=pool.n_items))
 
 
 def _design_of_rows(model: StudyModel, pool: QuestionPool) -> SubsetDesign:
     """Return the design, its lists as rows of the pool."""
     design = model.chosen_design
-    subsets = np.array(_rows_of(pool, design.lists), dtype=np.int64)
+    subsets = np.array(rows_of(design.lists, n_items=pool.n_items), dtype=np.int64)
     return SubsetDesign(subsets, np.array(design.weights), design.log_det, design.gap, design.steps)
 
 

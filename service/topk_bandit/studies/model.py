@@ -43,6 +43,9 @@ _BYTES_PER_FEATURE = 16
 _BYTES_PER_QUESTION = 500
 """About how much memory a feature of an item under a query takes, and a question with its answer."""
 
+_COPIES_OF_LISTS = 3
+"""Lists that were given are kept as they are, and as rows of twice the size."""
+
 
 class LinkPlace(NamedTuple):
     """Which question of which device a link asked: the request of a question that came with its answer.
@@ -126,7 +129,8 @@ class StudyModel:
         numbers = len(items) * (len(items[0].features) or len(items))
         if queries:
             numbers *= len(queries) * len(queries[0].features)
-        return _BYTES_PER_FEATURE * numbers + _BYTES_PER_QUESTION * (len(self.questions) + len(self.imported))
+        lists = _COPIES_OF_LISTS * len(self.settings.lists)
+        return lists + _BYTES_PER_FEATURE * numbers + _BYTES_PER_QUESTION * (len(self.questions) + len(self.imported))
 
     @property
     def answer_count(self) -> int:

@@ -16,14 +16,14 @@ from topk_bandit.preferences.designs.optimal import Feedback
 from topk_bandit.preferences.questions import QuestionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from topk_bandit.domain.studies import StudySettings
     from topk_bandit.preferences.designs.optimal import Progress, SubsetDesign
 
-__all__ = ["build_pool", "design_study", "features_of_items"]
+__all__ = ["build_pool", "design_study", "features_of_items", "rows_of"]
 
 
 def features_of_items(settings: StudySettings) -> NDArray[np.float64]:
@@ -38,15 +38,27 @@ def build_pool(settings: StudySettings) -> QuestionPool:
     Raises
     ------
     InvalidArgumentError
-        Naming ``study.items``: no answer could distinguish the items.
+        Naming ``study.items``, or ``study.lists``: no answer could distinguish the items.
     """
     items = features_of_items(settings)
     queries = np.array([query.features for query in settings.queries]) if settings.queries else None
     feedback = Feedback.RATING if settings.answer_kind is AnswerKind.RATINGS else Feedback.RANKING
+    given = _given_rows(settings) if settings.lists else None
     try:
-        return QuestionPool.of(items, queries, feedback=feedback, features_alone=settings.features_alone)
+        return QuestionPool.of(items, queries, feedback=feedback, features_alone=settings.features_alone, given=given)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError("study.items", error.problem) from error
+        raise InvalidArgumentError("study.lists" if settings.lists else "study.items", error.problem) from error
+
+
+def _given_rows(settings: StudySettings) -> NDArray[np.int64]:
+    """Return the rows of the pool that stand for the items of given lists, shape (L, K)."""
+    lists = np.frombuffer(settings.lists, dtype="<i4").reshape(-1, 1 + settings.list_size).astype(np.int64)
+    return lists[:, :1] * len(settings.items) + lists[:, 1:]
+
+
+def rows_of(lists: Iterable[QuestionList], *, n_items: int) -> list[list[int]]:
+    """Return for each list the rows of the pool that stand for its items."""
+    return [[one.query * n_items + item for item in one.items] for one in lists]
 
 
 def design_study(

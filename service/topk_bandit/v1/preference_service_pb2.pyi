@@ -78,7 +78,7 @@ ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
 ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
 
 class Study(_message.Message):
-    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema", "features_alone", "designed_item_count", "model", "stream_rate")
+    __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema", "features_alone", "designed_item_count", "model", "stream_rate", "lists", "given_list_count")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,8 @@ class Study(_message.Message):
     DESIGNED_ITEM_COUNT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STREAM_RATE_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_LIST_COUNT_FIELD_NUMBER: _ClassVar[int]
     name: str
     items: _containers.RepeatedCompositeFieldContainer[StudyItem]
     queries: _containers.RepeatedCompositeFieldContainer[StudyQuery]
@@ -117,7 +119,9 @@ class Study(_message.Message):
     designed_item_count: int
     model: PreferenceModel
     stream_rate: float
-    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., features_alone: bool = ..., designed_item_count: _Optional[int] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., stream_rate: _Optional[float] = ...) -> None: ...
+    lists: _containers.RepeatedCompositeFieldContainer[StudyList]
+    given_list_count: int
+    def __init__(self, name: _Optional[str] = ..., items: _Optional[_Iterable[_Union[StudyItem, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[StudyQuery, _Mapping]]] = ..., answer_kind: _Optional[_Union[AnswerKind, str]] = ..., list_size: _Optional[int] = ..., budget: _Optional[int] = ..., state: _Optional[_Union[StudyState, str]] = ..., design: _Optional[_Union[DesignProgress, _Mapping]] = ..., asked_count: _Optional[int] = ..., answered_count: _Optional[int] = ..., item_count: _Optional[int] = ..., query_count: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., imported_count: _Optional[int] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., features_alone: bool = ..., designed_item_count: _Optional[int] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., stream_rate: _Optional[float] = ..., lists: _Optional[_Iterable[_Union[StudyList, _Mapping]]] = ..., given_list_count: _Optional[int] = ...) -> None: ...
 
 class StudyItem(_message.Message):
     __slots__ = ("item_id", "features", "named_features", "title", "picture_url")
@@ -147,6 +151,14 @@ class StudyQuery(_message.Message):
     query_id: str
     features: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, query_id: _Optional[str] = ..., features: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class StudyList(_message.Message):
+    __slots__ = ("query_id", "item_ids")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, query_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DesignProgress(_message.Message):
     __slots__ = ("steps", "log_det", "gap", "target_gap")

@@ -89,6 +89,25 @@ def test_from_items_to_questions_to_a_ranking_with_its_spread(
     assert "So far 92% of what 65 such questions can tell is known." in printed
 
 
+def test_only_lists_of_a_file_are_asked_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = [np.random.default_rng(seed).choice(12, 3, replace=False) for seed in range(30)]
+    lists = [[f"item-{item}" for item in one] for one in drawn]
+    path = save(tmp_path / "lists.csv", [["item_1", "item_2", "item_3"], *lists])
+    words = ["study", "ask", *Shop(tmp_path).words, f"--lists={path}", f"--out={tmp_path}"]
+    assert main(words) == 0
+    given = {frozenset(one) for one in lists}
+    assert {frozenset(row[1:]) for row in rows(tmp_path / "questions.csv")[1:]} <= given
+    header, *design = rows(tmp_path / "design.csv")
+    assert header == ["weight", "item_1", "item_2", "item_3"]
+    assert {frozenset(row[1:]) for row in design} <= given
+    assert sum(float(row[0]) for row in design) == pytest.approx(1.0, abs=1e-9)
+    capsys.readouterr()
+    for wrong in ("--size=4", "--kind=pair"):
+        assert main([*words, wrong]) == 1
+        size = 4 if wrong == "--size=4" else 2
+        assert f"--lists: expected lists of {size} items, got 3" in capsys.readouterr().err
+
+
 def test_items_that_are_not_asked_about_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["study", "ask", *Shop(tmp_path).words, f"--out={tmp_path}"]
     assert main(words) == 0

@@ -15,8 +15,9 @@ from topk_bandit.commands.study.files import (
     Answered,
     read_answers,
     read_described,
+    read_lists,
+    write_lists,
     write_preferences,
-    write_questions,
 )
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.preferences.utilities import Utilities
@@ -194,10 +195,35 @@ def test_ratings_are_read_by_their_places(tmp_path: Path, items: Described, quer
 
 def test_questions_can_be_read_back_as_answers(tmp_path: Path, items: Described, queries: Described) -> None:
     path = tmp_path / "questions.csv"
-    write_questions(path, [(1, (2, 0)), (0, (1, 2))], items=items, queries=queries)
+    write_lists(path, [(1, (2, 0)), (0, (1, 2))], first=("question", "12"), items=items, queries=queries)
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines == ["question,query,item_1,item_2", "1,summer,cocoa,tea", "2,winter,coffee,cocoa"]
     assert answers(path, items, queries) == [ranked(1, 2, 0), ranked(0, 1, 2)]
+    assert read_lists(path, fewest=2, items=items, queries=queries) == [(1, (2, 0)), (0, (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("item_1,item_2\ntea,cocoa\ntea,coca\n", "line 3, column 'item_2': there is no item 'coca': is it 'cocoa'?"),
+        ("item_1,item_2\ntea,\n", "line 2, column 'item_2': is missing"),
+        ("item_1,item_2\ntea,tea\n", "line 2: has an item twice"),
+        ("item_1,item\ntea,cocoa\n", "line 1, header: expected columns item_1 to item_2 at least; got item_1, item"),
+        ("query,item_1,item_2\nsummer,tea,cocoa\n", "line 2, column 'query': needs a file of queries"),
+        ("item_1,item_2\n", "has no rows"),
+    ],
+)
+def test_a_wrong_list_is_named_by_line_and_column(tmp_path: Path, items: Described, text: str, problem: str) -> None:
+    path = written(tmp_path, "lists.csv", text)
+    with pytest.raises(InvalidArgumentError) as caught:
+        read_lists(path, fewest=2, items=items, queries=None)
+    assert problem in str(caught.value)
+
+
+def test_lists_of_a_study_with_queries_name_theirs(tmp_path: Path, items: Described, queries: Described) -> None:
+    path = written(tmp_path, "lists.jsonl", '{"item_1": "tea", "item_2": "cocoa"}\n')
+    with pytest.raises(InvalidArgumentError, match="line 1, column 'query': is missing, because there are queries"):
+        read_lists(path, fewest=2, items=items, queries=queries)
 
 
 def test_preferences_are_written_best_first(tmp_path: Path, items: Described) -> None:

@@ -33,6 +33,7 @@ Ask people a few well-chosen questions about your items, and learn from their an
 
 items.csv    item and a column of numbers for each feature; without features, each item is its own
 queries.csv  query and features, likewise; optional: what the items are seen for, if tastes depend on it
+lists.csv    one row a list to choose among: item_1, item_2, ..., and query if tastes depend on it; optional
 answers.csv  one row an answer, as `study import` takes them: item_1, item_2, ... are the items, best first
 """
 
@@ -176,7 +177,16 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
         )
     if questions:
         parser.add_argument(
-            "--size", type=count, default=3, metavar="COUNT", help="items in a list (default: 3; a pair: 2)"
+            "--lists",
+            type=Path,
+            metavar="FILE",
+            help="lists to choose among, in columns item_1, item_2, ... (default: all lists)",
+        )
+        parser.add_argument(
+            "--size",
+            type=count,
+            metavar="COUNT",
+            help="items in a list (default: 3; a pair: 2; with --lists: as many as these have)",
         )
         parser.add_argument(
             "--count", type=whole(1, MAX_BUDGET), default=20, metavar="COUNT", help="questions to write (default: 20)"

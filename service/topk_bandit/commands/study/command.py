@@ -14,8 +14,9 @@ from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.study.files import (
     read_answers,
     read_described,
+    read_lists,
+    write_lists,
     write_preferences,
-    write_questions,
 )
 from topk_bandit.commands.study.pictures import describe_best, draw, scores_table, table
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
@@ -29,7 +30,7 @@ from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
 
 __all__ = ["ask", "learn", "run"]
+
+_USUAL_SIZE = 3
 
 _SHOWN = 3
 """How many queries have their utilities on the screen."""
@@ -84,7 +87,22 @@ class _Study:
         feedback = Feedback.RATING if self._kind is AnswerKind.RATINGS else Feedback.RANKING
         features = self._queries.features if self._queries else None
         alone: bool = getattr(given, "features_alone", False)  # `learn` has no design
-        self._pool = QuestionPool.of(self._items.features, features, feedback=feedback, features_alone=alone)
+        self._pool = QuestionPool.of(
+            self._items.features, features, feedback=feedback, features_alone=alone, given=self._read_lists()
+        )
+
+    def _read_lists(self) -> IntArray | None:
+        """Return the rows of the lists to choose among; None for all lists."""
+        path: Path | None = getattr(self._given, "lists", None)
+        if path is None:
+            return None
+        lists = read_lists(path, fewest=self._fewest, items=self._items, queries=self._queries)
+        return np.array([[query * len(self._items.ids) + item for item in shown] for query, shown in lists])
+
+    @property
+    def _fewest(self) -> int:
+        """How many items a list has at least."""
+        return 1 if self._kind is AnswerKind.RATINGS else 2
 
     def _make_folder(self) -> None:
         """Make the folder to write to: before what takes long, and after all that may be wrong with the files."""
@@ -154,10 +172,15 @@ class _Study:
 
     def list_size(self) -> int:
         """Return how many items a list to ask about has; `InvalidArgumentError` is raised if there are fewer."""
-        size: int = 2 if self._kind is AnswerKind.PAIR else self._given.size
-        fewest = 1 if self._kind is AnswerKind.RATINGS else 2
-        if not fewest <= size <= len(self._items.ids):
-            raise InvalidArgumentError("--size", f"expected {fewest} to {len(self._items.ids)} items, got {size}")
+        pair = 2 if self._kind is AnswerKind.PAIR else None
+        if self._pool.given is not None:
+            size = int(self._pool.given.rows.shape[1])
+            if size != (pair or self._given.size or size):
+                raise InvalidArgumentError("--lists", f"expected lists of {pair or self._given.size} items, got {size}")
+            return size
+        size = int(pair or self._given.size or _USUAL_SIZE)
+        if not self._fewest <= size <= len(self._items.ids):
+            raise InvalidArgumentError("--size", f"expected {self._fewest} to {len(self._items.ids)} items, got {size}")
         return size
 
     def ask(self, answers: Sequence[Answered], size: int) -> None:
@@ -168,10 +191,8 @@ class _Study:
         asked, besides = count_answers(of, design, self._rows(answers))
         have = of.information(design.subsets, asked) + besides
         chosen = design.subsets[choose_next_lists(of, design, asked=asked, besides=besides, count=count)]
-        lists = [(int(rows[0]) // of.n_items, (rows % of.n_items).tolist()) for rows in chosen]
-        self._write(
-            "questions.csv", lambda path: write_questions(path, lists, items=self._items, queries=self._queries)
-        )
+        self._write_lists("questions.csv", chosen, first=("question", map(str, range(1, count + 1))))
+        self._write_lists("design.csv", design.subsets, first=("weight", map(str, design.weights.tolist())))
         self._console.print(
             f"{len(design.weights)} lists are worth asking about; no other choice of lists has a log det of its "
             f"information larger by more than {design.gap:.2g}.",
@@ -181,6 +202,11 @@ class _Study:
         if answers:
             share = of.measure_efficiency(have, of_one, budget=len(answers) + count, list_size=size)
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
+
+    def _write_lists(self, name: str, lists: IntArray, *, first: tuple[str, Iterable[str]]) -> None:
+        of = self._pool.n_items
+        shown = [(int(rows[0]) // of, (rows % of).tolist()) for rows in lists]
+        self._write(name, lambda path: write_lists(path, shown, first=first, items=self._items, queries=self._queries))
 
     def _describe_items_asked(self, design: SubsetDesign) -> None:
         """Say how many items the lists have, and what is not learned of the others."""

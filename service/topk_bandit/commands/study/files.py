@@ -6,6 +6,8 @@ queries         ``query``, and a column of numbers for each feature
 answers         as `topk-bandit study import` takes them; ``question`` is passed over, so that a file of questions can
                 be filled in
 questions       ``question``, ``query`` if there are queries, ``item_1``, ``item_2``, ...
+lists           as questions, without ``question`` if you like: each row a list to choose among
+design          as questions, with ``weight``, the share of the questions, in place of ``question``
 preferences     ``query`` if there are queries, ``item``, ``utility``, ``standard_deviation``, ``rank``
 ==============  ===============================================================================
 """
@@ -23,7 +25,7 @@ from topk_bandit.client import AnswerKind, BestWorst, Declined, DeclineReason, T
 from topk_bandit.commands.imports.answers import AnswerColumns, read_study_number
 from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
-from topk_bandit.commands.imports.rows import require_value
+from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import read_label
@@ -44,9 +46,12 @@ __all__ = [
     "Described",
     "read_answers",
     "read_described",
+    "read_lists",
+    "write_lists",
     "write_preferences",
-    "write_questions",
 ]
+
+_ITEM_COLUMN = re.compile(r"item_[1-9][0-9]*", re.ASCII)
 
 
 _ROW_NUMBER = re.compile(
@@ -143,9 +148,42 @@ def read_answers(
     columns.check_flags("an answer")
     reading = Reading(path.name, lambda: read_rows(path, orders=True, ignored=flags.ignored), columns)
     found = reading.look_through(skips=False)
-    indices = _ItemIndices(_index_by_id(items), None if queries is None else _index_by_id(queries))
+    indices = _ItemIndices.of(items, queries)
     answers = [indices.find(row.place, reading.read(row)) for row in reading.rows()]
     return answers, found
+
+
+def read_lists(
+    path: Path, *, fewest: int, items: Described, queries: Described | None
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the lists of a file, each with the index of its query (0 without queries) and those of its items.
+
+    Parameters
+    ----------
+    fewest
+        How many items a list has at least.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Naming the file, and the line and column where there is one: no rows, too few columns of items, an unknown item
+        or query, an item twice.
+    ConfigurationError
+        The file can't be read.
+    """
+    indices, lists = _ItemIndices.of(items, queries), list[tuple[int, tuple[int, ...]]]()
+    columns: list[str] = []
+    for row in read_rows(path):
+        if isinstance(row.values, InvalidArgumentError):
+            raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
+        columns = columns or [name for name in row.values if _ITEM_COLUMN.fullmatch(name)]
+        if len(columns) < fewest:
+            wanted = f"expected columns item_1 to item_{fewest} at least"
+            raise InvalidArgumentError(
+                f"{row.named_at or row.place}, header", f"{wanted}; got {', '.join(row.values):.300}"
+            )
+        lists.append(indices.find_list(row.place, row.values, columns))
+    return lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +192,20 @@ class _ItemIndices:
 
     items: Mapping[str, int]
     queries: Mapping[str, int] | None
+
+    @classmethod
+    def of(cls, items: Described, queries: Described | None) -> _ItemIndices:
+        """Return those of items and queries."""
+        return cls(_index_by_id(items), None if queries is None else _index_by_id(queries))
+
+    def find_list(self, place: str, cells: Mapping[str, object], columns: Sequence[str]) -> tuple[int, tuple[int, ...]]:
+        """Return the query of a row of a file of lists, and the items in its columns."""
+        query = self._query(place, read_value(f"{place}, column 'query'", cells.get("query"), read_label) or "")
+        places = {name: f"{place}, column {name!r}" for name in columns}
+        items = [self._item(at, require_value(at, cells.get(name), read_label)) for name, at in places.items()]
+        if len(set(items)) < len(items):
+            raise InvalidArgumentError(place, "has an item twice")
+        return query, tuple(items)
 
     def find(self, place: str, answer: PastAnswer) -> Answered:
         """Return an answer by indices."""
@@ -203,15 +255,20 @@ def _tiers_of(said: BestWorst | Tiers | str | Iterable[str]) -> list[Sequence[st
             return [[item] for item in said]
 
 
-def write_questions(
-    path: Path, lists: Sequence[tuple[int, Sequence[int]]], *, items: Described, queries: Described | None
+def write_lists(
+    path: Path,
+    lists: Sequence[tuple[int, Sequence[int]]],
+    *,
+    first: tuple[str, Iterable[str]],
+    items: Described,
+    queries: Described | None,
 ) -> None:
-    """Write lists to ask about: the index of the query, and those of the items."""
+    """Write lists: the index of the query, and those of the items; `first` is the first column, with its header."""
     longest = max((len(shown) for _, shown in lists), default=0)
-    header = ["question", *_query_header(queries), *(f"item_{number}" for number in range(1, longest + 1))]
+    header = [first[0], *_query_header(queries), *(f"item_{number}" for number in range(1, longest + 1))]
     rows = (
-        [str(number), *_query_cell(queries, query), *(items.ids[item] for item in shown)]
-        for number, (query, shown) in enumerate(lists, start=1)
+        [cell, *_query_cell(queries, query), *(items.ids[item] for item in shown)]
+        for cell, (query, shown) in zip(first[1], lists, strict=True)
     )
     _write(path, header, rows)
 

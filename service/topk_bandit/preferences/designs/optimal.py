@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.designs.ascent import ascend
+from topk_bandit.preferences.designs.given_subsets import GivenSubsets
 from topk_bandit.preferences.designs.lists import Lists
 from topk_bandit.preferences.designs.rounding import allocate
 from topk_bandit.preferences.designs.subsets import RankedSubsets, RatedSubsets
@@ -223,11 +224,12 @@ def d_optimal_subsets(
     rng: np.random.Generator,
     feedback: Feedback = Feedback.RANKING,
     groups: ArrayLike | None = None,
+    given: ArrayLike | None = None,
     prior: FloatArray | None = None,
     max_steps: int = _MOST_STEPS,
     watch: Watch | None = None,
 ) -> SubsetDesign:
-    """Return a D-optimal distribution over all subsets of K items (DopeWolfe, Eq. 7).
+    """Return a D-optimal distribution over all subsets of K items (DopeWolfe, Eq. 7), or over given ones (Dope, Eq. 6).
 
     With a prior it is Bayesian D-optimal: it maximises log det(R + V). Then no g_S of the best one exceeds the mean
     l = d - tr((R + V)^-1 R) of its own, and the gap is max_S g_S - l: log det(R + V) can gain at most the gap.
@@ -247,6 +249,9 @@ def d_optimal_subsets(
         What people say about a subset.
     groups
         Group of each item, shape (N,): a subset's items are of one group. None: all items are one group.
+    given
+        The subsets to choose among, each of items of one group, shape (L, K). The gap is then exact for all of them.
+        None: all subsets.
     prior
         R, positive definite, shape (d, d): what is known beforehand, as the information of one question.
     max_steps
@@ -262,7 +267,8 @@ def d_optimal_subsets(
     """
     rows = validate_features(features)
     _check_limits(gap_tolerance, max_steps)
-    candidates = _make_candidates(rows, groups, subset_size, feedback=feedback, rng=rng, prior=prior)
+    subsets = _make_candidates(rows, groups, subset_size, feedback=feedback, rng=rng, prior=prior)
+    candidates = subsets if given is None else GivenSubsets(subsets, _validate_given(given, subsets))
     tell = _make_tell(watch, candidates.log_det)
     found = ascend(candidates, gap_tolerance=gap_tolerance, max_steps=max_steps, tell=tell)
     return SubsetDesign(found.keys, found.weights, found.log_det + candidates.log_det, found.gap, found.steps)
@@ -286,6 +292,24 @@ def _make_candidates(
         about = "they" if feedback is Feedback.RATING else "differences of items that can be in one subset"
         advice = "" if feedback is Feedback.RATING else "; give coordinates of their span"
         raise InvalidArgumentError("features", f"{about} {_describe_rank(error.rank, rows.shape[1])}{advice}") from None
+
+
+def _validate_given(given: ArrayLike, among: RankedSubsets | RatedSubsets) -> IntArray:
+    """Return given subsets in the order of `SubsetDesign`, each once."""
+    keys = np.sort(np.asarray(given), axis=-1)
+    if keys.ndim != 2 or keys.shape[1] != among.size or not len(keys) or not np.issubdtype(keys.dtype, np.integer):
+        raise InvalidArgumentError(
+            "given", f"expected integers of shape (L, {among.size}), got {keys.dtype} {keys.shape}"
+        )
+    group_of = np.full(len(among.items), -1)
+    for number, members in enumerate(among.groups):
+        group_of[members] = number
+    if keys.min() < 0 or keys.max() >= len(group_of) or (np.diff(keys, axis=1) == 0).any():
+        raise InvalidArgumentError("given", f"expected items from 0 to {len(group_of) - 1}, none twice in a subset")
+    labels = group_of[keys]
+    if (labels != labels[:, :1]).any() or (labels < 0).any():
+        raise InvalidArgumentError("given", "expected subsets of items of one group")
+    return np.unique(keys.astype(np.int64), axis=0)
 
 
 def _group_members(groups: ArrayLike | None, n_items: int, size: int, *, fewest: int) -> list[IntArray]:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from topk_bandit.preferences.answers import IntArray
     from topk_bandit.preferences.utilities import FloatArray
 
@@ -33,8 +35,10 @@ _NOTHING = 1e-10
 _MOST_STEPS = 100
 
 
-def directions_of(coordinates: FloatArray, items: IntArray) -> FloatArray:
-    """Return x of rows with these coordinates and items, turned so that there are as many numbers as rows differ in.
+def directions_of(
+    coordinates: FloatArray, items: IntArray, *, compare: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """Return x of rows with these coordinates and items, turned so that there are as many numbers as answers can tell.
 
     Parameters
     ----------
@@ -42,6 +46,8 @@ def directions_of(coordinates: FloatArray, items: IntArray) -> FloatArray:
         z, shape (R, r).
     items
         Item of each row, from 0 on without gaps, shape (R,).
+    compare
+        Returns of rows (R, r + N) others that span what answers can tell of theirs.
 
     Returns
     -------
@@ -50,7 +56,8 @@ def directions_of(coordinates: FloatArray, items: IntArray) -> FloatArray:
     n_items = int(items.max()) + 1
     own = np.sqrt(EXPECTED_VARIANCE) * (np.eye(n_items) - 1.0 / n_items)[items]
     rows = np.hstack([coordinates, own])
-    squares, axes = np.linalg.eigh(rows.T @ rows)
+    told = compare(rows)
+    squares, axes = np.linalg.eigh(told.T @ told)
     return np.ascontiguousarray(rows @ axes[:, squares > _NOTHING * squares[-1]])
 
 

@@ -23,7 +23,7 @@ from topk_bandit.preferences.utilities import FloatArray, validate_features
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Span", "cross_features", "span_of_differences", "span_of_values"]
+__all__ = ["Span", "centre", "cross_features", "span_of_differences", "span_of_values"]
 
 _NOTHING = 1e-9
 """Directions whose singular value is this part of the largest are taken for rounding."""
@@ -57,41 +57,55 @@ class Span:
         return int(self.basis.shape[1])
 
 
-def span_of_differences(features: ArrayLike, *, groups: NDArray[np.integer] | None = None) -> Span:
-    """Return the span of the differences of items of one group, scaled so that coordinates have a mean square of 1.
+def span_of_differences(
+    features: ArrayLike,
+    *,
+    groups: NDArray[np.integer] | None = None,
+    compared: NDArray[np.integer] | None = None,
+) -> Span:
+    """Return the span of the differences of items that are compared, scaled so that these have a mean square of 1.
 
     Parameters
     ----------
     features
         Shape (N, d).
     groups
-        Group of each item, shape (N,): only items of one group are compared. None: all are one group.
+        Group of each item, shape (N,), about whose mean coordinates are. None: all are one group.
+    compared
+        Which items are compared, as groups of their own, each within one of `groups`. None: all of one group are.
 
     Raises
     ------
     InvalidArgumentError
-        Naming ``features``: no finite matrix, or all items of each group are alike, or differ by less than 1e-150.
+        Naming ``features``: no finite matrix, or all items that are compared are alike, or differ by less than 1e-150.
     """
     rows = validate_features(features)
     # A power of two, by which squares of the largest numbers are finite, and no digit is lost.
     unit = 2.0 ** float(np.frexp(np.abs(rows).max(initial=_LEAST))[1])
     rows = rows / unit
-    group_of = np.zeros(len(rows), dtype=np.intp) if groups is None else np.unique(groups, return_inverse=True)[1]
-    means = np.zeros((int(group_of.max(initial=0)) + 1, rows.shape[1]))
-    np.add.at(means, group_of, rows)
-    within = rows - (means / np.bincount(group_of)[:, None])[group_of]
-    basis = _find_basis(within, least=max(_ROUNDING * float(np.linalg.norm(rows)), _LEAST / unit))
+    group_of = np.zeros(len(rows), dtype=np.intp) if groups is None else groups
+    within = centre(rows, group_of)
+    differences = within if compared is None else centre(rows, compared)
+    basis = _find_basis(differences, least=max(_ROUNDING * float(np.linalg.norm(rows)), _LEAST / unit))
     return Span(within @ basis, basis / unit)
 
 
-def span_of_values(features: ArrayLike) -> Span:
+def span_of_values(features: ArrayLike, *, compared: NDArray[np.integer] | None = None) -> Span:
     """Return the span of features joined by a one, scaled as differences are; the one is the last coordinate.
 
-    Errors as for `span_of_differences`.
+    Arguments and errors as for `span_of_differences`.
     """
-    span = span_of_differences(features)
+    span = span_of_differences(features, compared=compared)
     ones, nothing = np.ones((len(span.coordinates), 1)), np.zeros((len(span.basis), 1))
     return Span(np.hstack([span.coordinates, ones]), np.hstack([span.basis, nothing]))
+
+
+def centre(rows: FloatArray, groups: NDArray[np.integer]) -> FloatArray:
+    """Return rows, shape (N, d), about the mean of their group; groups have labels of shape (N,)."""
+    group_of = np.unique(groups, return_inverse=True)[1]
+    means = np.zeros((int(group_of.max(initial=0)) + 1, rows.shape[1]))
+    np.add.at(means, group_of, rows)
+    return np.asarray(rows - (means / np.bincount(group_of)[:, None])[group_of])
 
 
 def cross_features(queries: FloatArray, items: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 __all__ = ["RankError", "White", "split_rows", "whiten"]
 
 FloatArray = NDArray[np.float64]
+_Number = TypeVar("_Number", bound=np.number)
 
 _ROWS_AT_ONCE = 8192
 _NUMBERS_AT_ONCE_FOR_QR = 1 << 17
@@ -62,7 +63,7 @@ def whiten(rows: FloatArray, n: int) -> White:
     return White(white, log_det, inverse)
 
 
-def split_rows(rows: FloatArray, *, at_once: int = _ROWS_AT_ONCE) -> list[FloatArray]:
+def split_rows(rows: NDArray[_Number], *, at_once: int = _ROWS_AT_ONCE) -> list[NDArray[_Number]]:
     """Return views of so many rows each; as many as fit into a cache."""
     return [rows[first : first + at_once] for first in range(0, len(rows), at_once)]
 
