@@ -33,7 +33,8 @@ def _is_slow(path: Path) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out what is slow where nothing slow is run: to import it takes each process some seconds."""
-    return True if "not slow" in config.option.markexpr and _is_slow(collection_path) else None
+    wanted = config.option.markexpr
+    return True if "not slow" in wanted and " or " not in wanted and _is_slow(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks

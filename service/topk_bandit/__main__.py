@@ -15,13 +15,16 @@ Once is enough: pip install --force-reinstall --no-deps topk-bandit-domain topk-
 def main() -> int:
     """Run the command; return its exit status."""
     try:
-        from topk_bandit.commands.cli import main as run  # noqa: PLC0415 - what it needs may be missing
+        from topk_bandit.commands.cli import main as run  # noqa: PLC0415 - it takes a while, and may lack what it needs
+
+        return run()
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("topk_bandit."):
             raise
         sys.stderr.write(_INCOMPLETE.format(error.name))
         return 1
-    return run()
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tests.servers import running_server, valkey_binary
 from tests.store.proxy import lossy_proxy
 from tests.waiting import PATIENCE
 
+from topk_bandit.__main__ import main as program
 from topk_bandit.commands import doctor
 from topk_bandit.commands.cli import main
 from topk_bandit.process.settings import Settings
@@ -380,3 +381,26 @@ def test_other_shells_get_what_they_read(run: Run, shell: str, mark: str) -> Non
     done = run("completion", shell)
     assert (done.returncode, done.stderr) == (0, "")
     assert mark in done.stdout
+
+
+class Interrupts:
+    """Imports that somebody interrupts."""
+
+    def find_spec(self, *_: object) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_quietly_while_it_imports_and_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as importing:
+        importing.delitem(sys.modules, "topk_bandit.commands.cli")
+        importing.setattr(sys, "meta_path", [Interrupts()])
+        assert program() == 130
+
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("topk_bandit.commands.cli.main", interrupted)
+    assert program() == 130
+    assert capsys.readouterr() == ("", "")

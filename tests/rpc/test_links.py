@@ -15,7 +15,7 @@ from tests.rpc.studies import FEATURES, START_MS, TASTE, study_server
 from tests.rpc.wire import refusal_of, refused
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.client import Client, InvalidArgument, PermissionDenied
+from topk_bandit.client import Client, InvalidArgument, LinkState, PermissionDenied
 from topk_bandit.domain.access import Scope
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc.access import MOST_FROM_PEOPLE
@@ -100,9 +100,15 @@ def filled(message: dict[str, Any]) -> dict[str, Any]:
 def test_from_a_link_to_an_answer(shop: Shop) -> None:
     texts = {"title": "Which tea?", "thanks": "Thank you!", "accent_color": "#AA0000"}
     made = shop.operator.create_study_link("taste", most_answers=7, answers_each=3, expire_time=ENDS, **texts)
-    assert (made.answers_each, made.expire_time, made.accent_color, made.revoked) == (3, ENDS, "#aa0000", False)
+    assert (made.answers_each, made.expire_time, made.accent_color, made.state) == (3, ENDS, "#aa0000", LinkState.OPEN)
     page = shop.ask(made.token, count=9)
-    shown = {"answersEach": 3, "title": "Which tea?", "thanks": "Thank you!", "accentColor": "#aa0000"}
+    shown = {
+        "state": "LINK_STATE_UNSPECIFIED",
+        "answersEach": 3,
+        "title": "Which tea?",
+        "thanks": "Thank you!",
+        "accentColor": "#aa0000",
+    }
     assert filled(page["link"]) == shown
     assert (page["answerKind"], len(page["questions"])) == ("ANSWER_KIND_RANKING", 3)
     assert all(not item["features"] for one in page["questions"] for item in one["items"])
@@ -214,7 +220,7 @@ def test_a_link_ends_by_its_number_and_by_its_operator(shop: Shop) -> None:
         assert shop.refusal(method, **fields) == ("failed_precondition", "LINK_USED_UP")
     assert shop.call("SubmitLinkAnswer", **mine[0])[1] == {"outcome": "ANSWER_OUTCOME_DUPLICATE"}
     other = shop.operator.create_study_link("taste", most_answers=1, expire_time=ENDS)
-    assert shop.operator.revoke_study_link("taste", other.id).revoked
+    assert shop.operator.revoke_study_link("taste", other.id).state is LinkState.REVOKED
     assert shop.refusal("GetLinkQuestions", token=other.token) == ("failed_precondition", "LINK_REVOKED")
     with pytest.raises(PermissionDenied):
         Client(shop.server.target, tenant="globex", key=shown("acme"), timeout=PATIENCE).revoke_study_link(

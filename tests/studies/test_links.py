@@ -23,6 +23,7 @@ from topk_bandit.domain.studies import (
     LinkCreated,
     LinkRevoked,
     LinkSettings,
+    LinkState,
     LoggedStudyEvent,
     QuestionAnswered,
     QuestionsAsked,
@@ -178,7 +179,7 @@ def test_no_answer_counts_twice_nor_is_one_too_many_whichever_worker_takes_it() 
         store = MemoryStudies(clock_ms=StoreClock().read_ms, before_commit=lambda: asyncio.sleep(0))
         workers = [studies_of(store, executor, owner=f"w{n}")[0] for n in range(3)]
         await ready(workers[0])
-        _, token = await workers[0].links.create(TASTE, replace(LINK, most_answers=40, expire_ms=1_710_000_000_000))
+        _, _, token = await workers[0].links.create(TASTE, replace(LINK, most_answers=40, expire_ms=1_710_000_000_000))
 
         async def person(number: int) -> int:
             mine, taken, device = workers[number % 3], 0, devices(30)[number]
@@ -196,7 +197,8 @@ def test_no_answer_counts_twice_nor_is_one_too_many_whichever_worker_takes_it() 
 
         taken = await asyncio.gather(*map(person, range(30)))
         record, _, _ = await workers[2].get_study(TASTE)
-        [link] = await workers[2].links.list(TASTE)
+        [(link, state)] = await workers[2].links.list(TASTE)
+        assert state is LinkState.USED_UP
         assert (record.answered, record.asked, link.answered) == (40, 40, 40)
         assert sum(taken) == 40
         with pytest.raises(NotReadyError) as full:
@@ -213,16 +215,18 @@ def test_what_was_answered_is_a_duplicate_after_the_link_has_ended_too() -> None
         store = MemoryStudies(clock_ms=clock.read_ms)
         studies, _ = studies_of(store, executor, clock_ms=clock.read_ms)
         await ready(studies)
-        made, token = await studies.links.create(TASTE, replace(LINK, expire_ms=clock.read_ms() + 1000))
+        made, state, token = await studies.links.create(TASTE, replace(LINK, expire_ms=clock.read_ms() + 1000))
+        assert state is LinkState.OPEN
         page, later = await asked(studies, token), await asked(studies, token)
         assert await submitted(studies, token, page) is AnswerOutcome.ACCEPTED
         clock.now_ms += 1000
+        assert [state for _, state in await studies.links.list(TASTE)] == [LinkState.EXPIRED]
         for refuses in (asked(studies, token), submitted(studies, token, later)):
             with pytest.raises(NotReadyError) as refused:
                 await refuses
             assert refused.value.reason == "LINK_EXPIRED"
         await studies.links.revoke(TASTE, made.link_id)
-        assert (await studies.links.revoke(TASTE, made.link_id)).revoked
+        assert (await studies.links.revoke(TASTE, made.link_id))[1] is LinkState.REVOKED
         assert (await store.get_study(TASTE)).link_events == 2
         with pytest.raises(NotReadyError) as refused:
             await submitted(studies, token, later)

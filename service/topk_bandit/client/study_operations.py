@@ -38,7 +38,16 @@ from topk_bandit.client.study_values import (
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 from topk_bandit.wire.forms import TIME, Form, Pair
-from topk_bandit.wire.studies import DECLINE_REASONS, KINDS, MODEL_SCORE, MODELS, OUTCOMES, PROGRESS, STATES
+from topk_bandit.wire.studies import (
+    DECLINE_REASONS,
+    KINDS,
+    LINK_STATES,
+    MODEL_SCORE,
+    MODELS,
+    OUTCOMES,
+    PROGRESS,
+    STATES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,7 +90,7 @@ _LINK = Form(
     StudyLink,
     pb.StudyLink,
     names={"id": "link_id"},
-    parts={"expire_time": TIME, "create_time": TIME, "last_answer_time": TIME},
+    parts={"expire_time": TIME, "create_time": TIME, "last_answer_time": TIME, "state": LINK_STATES},
     beside={"study", "token"},
 )
 _IMPORTED = Form(ImportedLines, pb.ImportStudyResponse)

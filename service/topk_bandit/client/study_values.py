@@ -12,6 +12,7 @@ from topk_bandit.domain.studies import (
     DeclineReason,
     DesignProgress,
     DesignState,
+    LinkState,
     ModelScore,
     PreferenceModel,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "GivenAnswer",
     "ImportedAnswers",
     "ItemPreference",
+    "LinkState",
     "ModelScore",
     "PastAnswer",
     "PreferenceModel",
@@ -153,8 +155,8 @@ class StudyLink:
         Id of its study.
     most_answers, answers_each
         How many answers come through it at most, and how many questions one device is asked.
-    revoked
-        Whether it was ended.
+    state
+        Whether people can answer through it: "open", "revoked", "expired" or "used_up".
     answered_count, respondent_count
         How many answers came, and from how many devices.
     last_answer_time
@@ -167,12 +169,12 @@ class StudyLink:
     answers_each: int
     expire_time: datetime
     create_time: datetime
+    state: LinkState
     title: str = ""
     thanks: str = ""
     accent_color: str = ""
     background_color: str = ""
     text_color: str = ""
-    revoked: bool = False
     answered_count: int = 0
     respondent_count: int = 0
     last_answer_time: datetime | None = None

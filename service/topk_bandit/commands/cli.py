@@ -85,8 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Nobody reads on. What Python still writes when it ends goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except KeyboardInterrupt:
-        return 130
 
 
 def _write_any_text() -> None:

@@ -56,6 +56,7 @@ __all__ = [
     "LinkQuestion",
     "LinkRevoked",
     "LinkSettings",
+    "LinkState",
     "LoggedStudyEvent",
     "ModelScore",
     "PastAnswer",
@@ -520,6 +521,15 @@ class QuestionBatch:
     answered: int
     budget: int
     gathered: float
+
+
+class LinkState(StrEnum):
+    """Whether people can answer through a link, and why not."""
+
+    OPEN = "open"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    USED_UP = "used_up"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from topk_bandit.domain.studies import DEFAULT_ANSWERS_EACH, MAX_ANSWERS_EACH, M
 from topk_bandit.rpc import fields, study_texts
 from topk_bandit.rpc.study_converters import given_answer
 from topk_bandit.v1 import preference_service_pb2 as pb
-from topk_bandit.wire.studies import LINK, LINK_PAGE, LINK_TEXTS
+from topk_bandit.wire.studies import LINK, LINK_PAGE, LINK_STATES, LINK_TEXTS
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.studies import GivenAnswer, LinkPage, StudyLink, StudyName
+    from topk_bandit.domain.studies import GivenAnswer, LinkPage, LinkState, StudyLink, StudyName
 
 __all__ = [
     "LinkCall",
@@ -66,9 +66,9 @@ def link_named(request: pb.RevokeLinkRequest) -> tuple[StudyName, str]:
     return fields.study_name("study", request.study), fields.opaque_id("link_id", request.link_id)
 
 
-def link_to_proto(link: StudyLink) -> pb.StudyLink:
+def link_to_proto(link: StudyLink, state: LinkState) -> pb.StudyLink:
     """Return a link as operators see it."""
-    return LINK.write(link, **LINK_TEXTS.fields(link.settings))
+    return LINK.write(link, state=LINK_STATES.write(state), **LINK_TEXTS.fields(link.settings))
 
 
 def link_questions(request: pb.GetLinkQuestionsRequest) -> tuple[LinkCall, int]:

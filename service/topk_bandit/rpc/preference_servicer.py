@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import starmap
 from typing import TYPE_CHECKING, NoReturn
 
 from google.longrunning import operations_pb2 as operations_pb
@@ -122,18 +123,18 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
 
     async def CreateLink(self, request: pb.CreateLinkRequest, _context: Context) -> pb.CreateLinkResponse:
         """Make a link for people to answer by."""
-        link, token = await self._use_cases.links.create(*link_converters.link_creation(request))
-        return pb.CreateLinkResponse(link=link_converters.link_to_proto(link), token=token)
+        link, state, token = await self._use_cases.links.create(*link_converters.link_creation(request))
+        return pb.CreateLinkResponse(link=link_converters.link_to_proto(link, state), token=token)
 
     async def ListLinks(self, request: pb.ListLinksRequest, _context: Context) -> pb.ListLinksResponse:
         """Return the links of a study."""
         links = await self._use_cases.links.list(fields.study_name("study", request.study))
-        return pb.ListLinksResponse(links=map(link_converters.link_to_proto, links))
+        return pb.ListLinksResponse(links=starmap(link_converters.link_to_proto, links))
 
     async def RevokeLink(self, request: pb.RevokeLinkRequest, _context: Context) -> pb.RevokeLinkResponse:
         """End a link."""
-        link = await self._use_cases.links.revoke(*link_converters.link_named(request))
-        return pb.RevokeLinkResponse(link=link_converters.link_to_proto(link))
+        revoked = await self._use_cases.links.revoke(*link_converters.link_named(request))
+        return pb.RevokeLinkResponse(link=link_converters.link_to_proto(*revoked))
 
     async def GetLinkQuestions(
         self, request: pb.GetLinkQuestionsRequest, _context: Context

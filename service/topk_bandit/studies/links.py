@@ -25,7 +25,7 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
-from topk_bandit.domain.studies import MAX_LINK_DAYS, AnswerOutcome, LinkCreated, LinkPage, LinkRevoked
+from topk_bandit.domain.studies import MAX_LINK_DAYS, AnswerOutcome, LinkCreated, LinkPage, LinkRevoked, LinkState
 from topk_bandit.store.data_versions import check_answer, check_links
 from topk_bandit.store.study_codec import encode_answer
 from topk_bandit.store.study_log import MOST_LINKS, AskStatus, KnownLinks
@@ -57,6 +57,13 @@ _TOKEN = re.compile(r"([0-9a-f]{16})\.([A-Za-z0-9_-]{43})", re.ASCII)
 _RESPONDENT = re.compile(r"[0-9a-f]{24}", re.ASCII)
 
 
+_REFUSALS = {
+    LinkState.REVOKED: "this link was ended",
+    LinkState.EXPIRED: "the time of this link is up",
+    LinkState.USED_UP: "as many answers came as were asked for",
+}
+
+
 class StudyLinks:
     """What can be done with links; parameters as those of `Studies`, with its cache and its clock."""
 
@@ -69,8 +76,8 @@ class StudyLinks:
         self._hooks = hooks
         self._clock_ms = clock_ms
 
-    async def create(self, name: StudyName, settings: LinkSettings) -> tuple[StudyLink, str]:
-        """Make a link; return it with its token, which nobody can find out later.
+    async def create(self, name: StudyName, settings: LinkSettings) -> tuple[StudyLink, LinkState, str]:
+        """Make a link; return it with its state and its token, which nobody can find out later.
 
         Raises
         ------
@@ -85,15 +92,15 @@ class StudyLinks:
             raise InvalidArgumentError("link.expire_time", f"must be in the future, and within {MAX_LINK_DAYS} days")
         link_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         event = LinkCreated(link_id, sha256(secret.encode()).hexdigest(), settings)
-        return await self._record(name, event), f"{link_id}.{secret}"
+        return *await self._record(name, event), f"{link_id}.{secret}"
 
-    async def list(self, name: StudyName) -> tuple[StudyLink, ...]:
-        """Return a study's links, in the order in which they were made."""
+    async def list(self, name: StudyName) -> tuple[tuple[StudyLink, LinkState], ...]:
+        """Return a study's links with their states, in the order in which they were made."""
         async with self._cache.use(name) as entry:
-            return tuple(entry.model.links.values())
+            return tuple((link, self._state(entry.model, link)) for link in entry.model.links.values())
 
-    async def revoke(self, name: StudyName, link_id: str) -> StudyLink:
-        """End a link for good, and return it; `NotFoundError` if there is none."""
+    async def revoke(self, name: StudyName, link_id: str) -> tuple[StudyLink, LinkState]:
+        """End a link for good, and return it with its state; `NotFoundError` if there is none."""
         return await self._record(name, LinkRevoked(link_id))
 
     async def questions(
@@ -223,17 +230,22 @@ class StudyLinks:
 
     def _check(self, entry: CachedStudy, link: StudyLink) -> None:
         """Refuse a link that has ended, and a study that can't be asked yet."""
-        if link.revoked:
-            raise NotReadyError("LINK_REVOKED", "this link was ended")
-        if self._clock_ms() >= link.settings.expire_ms:
-            raise NotReadyError("LINK_EXPIRED", "the time of this link is up")
-        model = entry.model
-        if link.answered >= link.settings.most_answers or len(model.questions) >= model.settings.budget:
-            raise NotReadyError("LINK_USED_UP", "as many answers came as were asked for")
-        if model.design is None:
+        state = self._state(entry.model, link)
+        if state in _REFUSALS:
+            raise NotReadyError(f"LINK_{state.name}", _REFUSALS[state])
+        if entry.model.design is None:
             raise study_refusal(f"design_{entry.record.state}", entry.record.name)
 
-    async def _record(self, name: StudyName, event: LinkCreated | LinkRevoked) -> StudyLink:
+    def _state(self, model: StudyModel, link: StudyLink) -> LinkState:
+        """Return whether people can answer, but for a design that is not there yet."""
+        if link.revoked:
+            return LinkState.REVOKED
+        if self._clock_ms() >= link.settings.expire_ms:
+            return LinkState.EXPIRED
+        is_full = link.answered >= link.settings.most_answers or len(model.questions) >= model.settings.budget
+        return LinkState.USED_UP if is_full else LinkState.OPEN
+
+    async def _record(self, name: StudyName, event: LinkCreated | LinkRevoked) -> tuple[StudyLink, LinkState]:
         for _ in range(TRIES):
             async with self._cache.use(name) as entry:
                 model = entry.model
@@ -241,11 +253,13 @@ class StudyLinks:
                 if isinstance(event, LinkRevoked) and known is None:
                     raise NotFoundError(f"{name}/links/{event.link_id}")
                 if isinstance(event, LinkRevoked) and known is not None and known.revoked:
-                    return known
+                    return known, self._state(model, known)
                 if isinstance(event, LinkCreated) and len(model.links) >= MOST_LINKS:
                     raise study_refusal("study_links", name)
                 if await self._store.record_link(entry.record, event, known=_known(model)):
-                    return (await entry.fold_new_events()).links[event.link_id]
+                    model = await entry.fold_new_events()
+                    link = model.links[event.link_id]
+                    return link, self._state(model, link)
         raise _too_many(name)
 
     def _in_thread(self, work: Callable[[], _T]) -> asyncio.Future[_T]:

@@ -50,6 +50,14 @@ class AnswerOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ANSWER_OUTCOME_UNSPECIFIED: _ClassVar[AnswerOutcome]
     ANSWER_OUTCOME_ACCEPTED: _ClassVar[AnswerOutcome]
     ANSWER_OUTCOME_DUPLICATE: _ClassVar[AnswerOutcome]
+
+class LinkState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LINK_STATE_UNSPECIFIED: _ClassVar[LinkState]
+    LINK_STATE_OPEN: _ClassVar[LinkState]
+    LINK_STATE_REVOKED: _ClassVar[LinkState]
+    LINK_STATE_EXPIRED: _ClassVar[LinkState]
+    LINK_STATE_USED_UP: _ClassVar[LinkState]
 PREFERENCE_MODEL_UNSPECIFIED: PreferenceModel
 PREFERENCE_MODEL_PLACKETT_LUCE: PreferenceModel
 PREFERENCE_MODEL_VARIATIONAL_TILTED: PreferenceModel
@@ -76,6 +84,11 @@ DECLINE_REASON_NONE_OF_THESE: DeclineReason
 ANSWER_OUTCOME_UNSPECIFIED: AnswerOutcome
 ANSWER_OUTCOME_ACCEPTED: AnswerOutcome
 ANSWER_OUTCOME_DUPLICATE: AnswerOutcome
+LINK_STATE_UNSPECIFIED: LinkState
+LINK_STATE_OPEN: LinkState
+LINK_STATE_REVOKED: LinkState
+LINK_STATE_EXPIRED: LinkState
+LINK_STATE_USED_UP: LinkState
 
 class Study(_message.Message):
     __slots__ = ("name", "items", "queries", "answer_kind", "list_size", "budget", "state", "design", "asked_count", "answered_count", "item_count", "query_count", "create_time", "imported_count", "item_schema", "features_alone", "designed_item_count", "model", "stream_rate", "lists", "given_list_count")
@@ -349,7 +362,7 @@ class AnswerResult(_message.Message):
     def __init__(self, outcome: _Optional[_Union[AnswerOutcome, str]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
 
 class StudyLink(_message.Message):
-    __slots__ = ("link_id", "most_answers", "answers_each", "expire_time", "title", "thanks", "accent_color", "background_color", "text_color", "revoked", "answered_count", "respondent_count", "last_answer_time", "create_time")
+    __slots__ = ("link_id", "most_answers", "answers_each", "expire_time", "title", "thanks", "accent_color", "background_color", "text_color", "answered_count", "respondent_count", "last_answer_time", "create_time", "state")
     LINK_ID_FIELD_NUMBER: _ClassVar[int]
     MOST_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_EACH_FIELD_NUMBER: _ClassVar[int]
@@ -359,11 +372,11 @@ class StudyLink(_message.Message):
     ACCENT_COLOR_FIELD_NUMBER: _ClassVar[int]
     BACKGROUND_COLOR_FIELD_NUMBER: _ClassVar[int]
     TEXT_COLOR_FIELD_NUMBER: _ClassVar[int]
-    REVOKED_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
     RESPONDENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAST_ANSWER_TIME_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     link_id: str
     most_answers: int
     answers_each: int
@@ -373,12 +386,12 @@ class StudyLink(_message.Message):
     accent_color: str
     background_color: str
     text_color: str
-    revoked: bool
     answered_count: int
     respondent_count: int
     last_answer_time: _timestamp_pb2.Timestamp
     create_time: _timestamp_pb2.Timestamp
-    def __init__(self, link_id: _Optional[str] = ..., most_answers: _Optional[int] = ..., answers_each: _Optional[int] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., title: _Optional[str] = ..., thanks: _Optional[str] = ..., accent_color: _Optional[str] = ..., background_color: _Optional[str] = ..., text_color: _Optional[str] = ..., revoked: bool = ..., answered_count: _Optional[int] = ..., respondent_count: _Optional[int] = ..., last_answer_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    state: LinkState
+    def __init__(self, link_id: _Optional[str] = ..., most_answers: _Optional[int] = ..., answers_each: _Optional[int] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., title: _Optional[str] = ..., thanks: _Optional[str] = ..., accent_color: _Optional[str] = ..., background_color: _Optional[str] = ..., text_color: _Optional[str] = ..., answered_count: _Optional[int] = ..., respondent_count: _Optional[int] = ..., last_answer_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[LinkState, str]] = ...) -> None: ...
 
 class CreateLinkRequest(_message.Message):
     __slots__ = ("study", "link")

@@ -12,6 +12,7 @@ from topk_bandit.domain.studies import (
     LinkPage,
     LinkQuestion,
     LinkSettings,
+    LinkState,
     ModelScore,
     PreferenceModel,
     Preferences,
@@ -31,6 +32,7 @@ __all__ = [
     "KINDS",
     "LINK",
     "LINK_PAGE",
+    "LINK_STATES",
     "LINK_TEXTS",
     "MODELS",
     "MODEL_SCORE",
@@ -46,6 +48,7 @@ DECLINE_REASONS = Enumeration(DeclineReason, pb.DeclineReason)
 KINDS = Enumeration(AnswerKind, pb.AnswerKind)
 MODELS = Enumeration(PreferenceModel, pb.PreferenceModel)
 STATES = Enumeration(DesignState, pb.StudyState)
+LINK_STATES = Enumeration(LinkState, pb.LinkState)
 OUTCOMES = Enumeration(AnswerOutcome, pb.AnswerOutcome)
 PROGRESS = Form(DesignProgress, pb.DesignProgress)
 ITEM = Form(StudyItem, pb.StudyItem)
@@ -57,7 +60,7 @@ LINK = Form(
     pb.StudyLink,
     names={"created_ms": "create_time", "last_answer_ms": "last_answer_time"},
     parts={"created_ms": MILLISECONDS, "last_answer_ms": MILLISECONDS},
-    beside={"digest", "settings"},
+    beside={"digest", "settings", "revoked"},
 )
 LINK_PAGE = Form(
     LinkPage,

@@ -38,5 +38,10 @@ def test_links_are_made_listed_and_ended(capsys: pytest.CaptureFixture[str], mon
         assert row.split()[:6] == [found[1], "open", "0", "5", "0", "-"]
         assert called("revoke", found[1]) == (0, f"link {found[1]} is revoked; 0 answers came through it\n")
         assert called("list")[1].splitlines()[1].split()[1] == "revoked"
+        called("create", "--most-answers=5", "--days=2")
+        with Client(server.target, tenant="acme", timeout=PATIENCE) as client:
+            client.wait_for_design("taste")
+            client.next_questions("taste", 9)
+        assert "used up" in called("list")[1].splitlines()[2]
         status, out = called("revoke", "0" * 16)
         assert (status, "not found" in out) == (1, True)

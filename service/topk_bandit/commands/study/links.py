@@ -55,22 +55,13 @@ def _create(given: argparse.Namespace, client: Client, name: StudyName) -> Itera
 
 
 def _list(_given: argparse.Namespace, client: Client, name: StudyName) -> Iterator[str]:
-    now = now_utc()
-    yield from table(_COLUMNS, [_row(link, now) for link in client.list_study_links(name.study)])
+    yield from table(_COLUMNS, map(_row, client.list_study_links(name.study)))
 
 
-def _row(link: StudyLink, now: datetime) -> tuple[object, ...]:
+def _row(link: StudyLink) -> tuple[object, ...]:
     newest = None if link.last_answer_time is None else f"{link.last_answer_time:%Y-%m-%d %H:%M:%S}"
     counts = link.answered_count, link.most_answers, link.respondent_count
-    return link.id, _state(link, now), *counts, newest, f"{link.expire_time:%Y-%m-%d %H:%M}", link.title
-
-
-def _state(link: StudyLink, now: datetime) -> str:
-    if link.revoked:
-        return "revoked"
-    if link.answered_count >= link.most_answers:
-        return "used up"
-    return "expired" if now >= link.expire_time else "open"
+    return link.id, link.state.replace("_", " "), *counts, newest, f"{link.expire_time:%Y-%m-%d %H:%M}", link.title
 
 
 def _revoke(given: argparse.Namespace, client: Client, name: StudyName) -> Iterator[str]:

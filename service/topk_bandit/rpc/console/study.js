@@ -7,6 +7,7 @@ import { count, instant, share } from "./figures.js";
 
 const DAY = 86400000;
 const STATES = { STUDY_STATE_DESIGNING: "designing", STUDY_STATE_READY: "ready", STUDY_STATE_CANCELLED: "cancelled", STUDY_STATE_FAILED: "failed" };
+const LINK_STATES = { LINK_STATE_OPEN: "open", LINK_STATE_REVOKED: "revoked", LINK_STATE_EXPIRED: "expired", LINK_STATE_USED_UP: "used up" };
 const NO_CHANGES = "Nothing can be changed here, since the service has no keys: topk-bandit study link.";
 
 const short = (name) => name.split("/").filter((_, at) => at % 2).join("/");
@@ -26,12 +27,6 @@ export class Studies {
     ]);
     replace(this.place, rows.length ? table("Studies and their answers", ["Study", "Design", "#Answers", "#Of", "#Items"], rows) : soft("None."));
   }
-}
-
-export function stateOf({ revoked, answeredCount, mostAnswers, expireTime }, now = Date.now()) {
-  if (revoked) return "revoked";
-  if (answeredCount >= mostAnswers) return "used up";
-  return now >= Date.parse(expireTime) ? "expired" : "open";
 }
 
 const MOST_ITEMS = 40, MOST_NAMED = 5;
@@ -114,7 +109,7 @@ export class Study {
   }
 
   row(link) {
-    const state = stateOf(link);
+    const state = LINK_STATES[link.state] ?? "";
     const end = () => this.run(() => this.end(link.linkId));
     const button = element("button", { type: "button", id: `end-${link.linkId}`, "aria-label": `Revoke ${link.linkId}`, onclick: end }, "Revoke");
     return [
