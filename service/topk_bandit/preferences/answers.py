@@ -142,10 +142,14 @@ class Ratings:
         Index of the item of each rating, shape (A,).
     values
         The ratings, finite, shape (A,).
+    raters
+        The number of the one that gave each rating, from 0 on, shape (A,); -1 for one that is not named. None: nobody
+        is.
     """
 
     items: IntArray
     values: NDArray[np.float64]
+    raters: IntArray | None = None
 
     @classmethod
     def of(cls, items: Sequence[int], values: Sequence[float], *, n_items: int) -> Ratings:

@@ -22,12 +22,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import ModelScore, PreferenceModel
 from topk_bandit.preferences.study_models import RatedLists, fit
-from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
     from topk_bandit.preferences.answers import IntArray
@@ -52,7 +50,6 @@ _MOST_WORK = 1e8
 """Rows of answers times squared coordinates: with more, fewer answers are taken."""
 
 _OWN_UNIT = frozenset({PreferenceModel.AGGREGATION_SQUARED, PreferenceModel.STREAM_SQUARED})
-_LARGEST_LOG_UNIT = 5.0
 _LEAST_VARIANCE = 1e-12
 
 
@@ -122,19 +119,9 @@ def _predict(
         if isinstance(part, RatedLists):
             found[left_out] = _score_ratings(mean, part, learned=others)
         else:
-            unit = _find_unit(mean, others) if model in _OWN_UNIT and isinstance(others, TieredAnswers) else 1.0
+            unit = others.find_unit(mean) if model in _OWN_UNIT else 1.0
             found[left_out] = part.score(unit * mean)
     return found
-
-
-def _find_unit(mean: FloatArray, answers: TieredAnswers) -> float:
-    """Return what utilities have to be multiplied by so that answers are most probable."""
-
-    def surprise(log_unit: float) -> float:
-        return -float(answers.score(np.exp(log_unit) * mean).sum())
-
-    bounds = (-_LARGEST_LOG_UNIT, _LARGEST_LOG_UNIT)
-    return float(np.exp(minimize_scalar(surprise, bounds=bounds, method="bounded").x))
 
 
 def _score_ratings(mean: FloatArray, answers: RatedLists, *, learned: StudyAnswers) -> FloatArray:

@@ -40,6 +40,9 @@ PRIOR_VARIANCES = (0.04, 0.2, 1.0, 5.0, 25.0)
 OWN_VARIANCES = (0.0, 0.03, 0.055, 0.1, 0.17, 0.3, 0.55, 1.0, 1.7, 3.0, 5.5, 10.0, 17.0, 30.0)
 """Values of w tried; for ratings, in units of the noise variance."""
 
+RATER_VARIANCES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Values of the variance of raters' levels tried, in units of the noise variance."""
+
 _FEATURES_TELL_ALL = 1.1
 """The weight of w = 0 beforehand, where that of another value is its root: as much as those up to 0.17 together."""
 
@@ -68,6 +71,8 @@ class UtilityPosterior:
         For the answers under these, in nats.
     level
         Mean of the ratings, which utilities are above or below; 0 for other answers.
+    rater_variance
+        The most probable variance of raters' levels, in units of the noise variance; 0 where raters are not named.
     """
 
     posterior: Gaussian
@@ -77,6 +82,7 @@ class UtilityPosterior:
     own_variance: float
     log_marginal_likelihood: float
     level: float = 0.0
+    rater_variance: float = 0.0
 
     def utilities(self, coordinates: ArrayLike) -> Utilities:
         """Return the utilities of all items, with coordinates (N, r); of rated ones, the ratings expected."""
@@ -107,8 +113,19 @@ def learn_utilities(
     """
     rows = validate_features(coordinates)
     numbers = np.arange(len(rows)) if items is None else np.asarray(items, dtype=np.int64)
-    problem = (_Rated if isinstance(answers, Ratings) else _Ordered)(rows, numbers, answers)  # type: ignore[arg-type]
     own_variances = OWN_VARIANCES if own_parts else OWN_VARIANCES[:1]
+    if isinstance(answers, Orderings):
+        return _learn(_Ordered(rows, numbers, answers), own_variances)
+    found = _learn(_Rated(rows, numbers, answers, rater_ratio=0.0), own_variances)
+    if answers.raters is None:
+        return found
+    prior = found.prior_variance, found.own_variance
+    problems = [_Rated(rows, numbers, answers, rater_ratio=ratio) for ratio in RATER_VARIANCES]
+    best = max(problems, key=lambda problem: problem.learn(*prior, None).log_marginal_likelihood)
+    return _learn(best, own_variances)
+
+
+def _learn(problem: _Ordered | _Rated, own_variances: tuple[float, ...]) -> UtilityPosterior:
     return _mix(_explore(problem.learn, own_variances), problem)
 
 
@@ -186,13 +203,14 @@ def _mix(cells: list[_Learned], problem: _Ordered | _Rated) -> UtilityPosterior:
         best.own_variance,
         best.log_marginal_likelihood,
         problem.level,
+        problem.rater_ratio,
     )
 
 
 class _Ordered:
     """Answers that order items."""
 
-    level = 0.0
+    level = rater_ratio = 0.0
 
     def __init__(self, rows: FloatArray, items: IntArray, answers: Orderings) -> None:
         self.rank, self.n_items = rows.shape[1], int(items.max(initial=-1)) + 1
@@ -228,32 +246,64 @@ class _Ordered:
 
 
 class _Rated:
-    """Ratings, which are exact for a noise variance s^2 that is best for v = ratio s^2 and w = own ratio s^2."""
+    """Ratings, which are exact for a noise variance s^2 that is best for v = ratio s^2 and w = own ratio s^2.
 
-    def __init__(self, rows: FloatArray, items: IntArray, answers: Ratings) -> None:
+    The level of a rater is a normal number of the variance rater_ratio s^2, added to all ratings of that rater. Levels
+    are about their mean, so that utilities are the ratings that are expected of the raters of the study.
+    """
+
+    def __init__(self, rows: FloatArray, items: IntArray, answers: Ratings, *, rater_ratio: float) -> None:
         self.rank, self.n_items = rows.shape[1], int(items.max(initial=-1)) + 1
         self.level = float(answers.values.mean()) if len(answers.values) else 0.0
         if len(answers.items) and not 0 <= answers.items.min() <= answers.items.max() < len(rows):
             raise InvalidArgumentError("ratings", f"an item has no features: there are {len(rows)} rows")
         self.asked, own = np.unique(items[answers.items], return_inverse=True)
         self._above = answers.values - self.level
-        self._shown = np.hstack([rows[answers.items], np.eye(len(self.asked))[own]])
+        self.rater_ratio = rater_ratio
+        shown = np.hstack([rows[answers.items], np.eye(len(self.asked))[own]])
+        self._products, self._told = shown.T @ shown, shown.T @ self._above
+        self._square, self._spread_of_raters = float(self._above @ self._above), 0.0
+        if rater_ratio and answers.raters is not None:
+            self._average_over_raters(shown, answers.raters, rater_ratio)
         self._noise: dict[tuple[float, float], float] = {}
 
     def learn(self, ratio: float, own_ratio: float, near: _Learned | None) -> _Learned:  # noqa: ARG002 - it is exact
         """Return the posterior under a prior."""
         prior = np.repeat([ratio, own_ratio], [self.rank, len(self.asked) if own_ratio else 0])
-        shown, count = self._shown[:, : len(prior)], max(len(self._above), 1)
-        lower = np.linalg.cholesky(shown.T @ shown + np.diag(1.0 / prior))
+        count, d = max(len(self._above), 1), len(prior)
+        lower = np.linalg.cholesky(self._products[:d, :d] + np.diag(1.0 / prior))
         inverse = np.tril(dpotri(lower, lower=1)[0])
         inverse += np.tril(inverse, -1).T
-        mean = inverse @ (shown.T @ self._above)
-        square = float(self._above @ (self._above - shown @ mean))
+        mean = inverse @ self._told[:d]
+        square = self._square - float(self._told[:d] @ mean)
         noise = max(square / count, _LEAST_NOISE * max(self.level * self.level, 1.0))
-        determinant = 2.0 * float(np.log(np.diagonal(lower)).sum()) + float(np.log(prior).sum())
+        determinant = (
+            2.0 * float(np.log(np.diagonal(lower)).sum()) + float(np.log(prior).sum()) + self._spread_of_raters
+        )
         evidence = -0.5 * (len(self._above) * np.log(2.0 * np.pi * noise) + square / noise + determinant)
         self._noise[ratio, own_ratio] = noise
         return _Learned(ratio, own_ratio, mean, noise * inverse, evidence)
+
+    def _average_over_raters(self, shown: FloatArray, raters: IntArray, ratio: float) -> None:
+        """Take out of all products what raters' levels explain.
+
+        Ratings have the covariance M = I + ratio (Z Z' - z z' / P), Z having a column of ones for each of P raters and
+        z being their sum: levels are about the mean of the study's raters. M is M0 = I + ratio Z Z', whose inverse is
+        that of each rater, less a matrix of rank one.
+        """
+        named = raters >= 0
+        numbers, of = np.unique(raters[named], return_inverse=True)
+        sums, above = np.zeros((len(numbers), shown.shape[1])), np.bincount(of, self._above[named])
+        np.add.at(sums, of, shown[named])
+        counts, each = np.bincount(of), ratio / len(numbers)
+        left = 1.0 / (1.0 + ratio * counts)
+        remaining = 1.0 - each * float(counts @ left)
+        across, mean = sums.T @ left, float(above @ left)
+        again = each / remaining
+        self._products += again * np.outer(across, across) - (sums * (ratio * left)[:, None]).T @ sums
+        self._told += again * mean * across - sums.T @ (ratio * left * above)
+        self._square += again * mean**2 - ratio * float(left @ above**2)
+        self._spread_of_raters = float(np.log(remaining) - np.log(left).sum())
 
     def own_prior(self, one: _Learned) -> float:
         """Return the variance of an own part that no answer is about."""

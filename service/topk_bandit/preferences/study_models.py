@@ -11,22 +11,26 @@ All models take a study's coordinates (`designs.spans`), and give each row a uti
 - ``STREAM_...``: `Online`, one step for each pair in the order of the answers. It has no spread, so that of
   `aggregation.fit` with as much of a ridge stands for it.
 
+Where respondents are named, each model learns from data sets without those who answer at random (`respondents`), and
+raters have levels of their own.
+
 Utilities of the squared loss are not in the unit of Plackett-Luce's: no item is worth much more than 1 above another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.studies import DEFAULT_STREAM_RATE, PreferenceModel
+from topk_bandit.domain.studies import DEFAULT_STREAM_RATE, MODELS_OF, AnswerKind, PreferenceModel
 from topk_bandit.preferences.answers import Orderings, Ratings
 from topk_bandit.preferences.models import aggregation, variational
 from topk_bandit.preferences.models.comparisons import Comparisons, Loss
 from topk_bandit.preferences.models.variational import Bound
+from topk_bandit.preferences.respondents import Carelessness, weigh_ratings
 from topk_bandit.preferences.tiers import TieredAnswers
 from topk_bandit.preferences.utilities import Gaussian, Utilities
 
@@ -54,7 +58,7 @@ _BOUNDS = {
     PreferenceModel.VARIATIONAL_QUADRATIC: Bound.QUADRATIC,
 }
 IMPUTED = 5
-"""From so many data sets a model of whole orders learns where answers have ties."""
+"""From so many data sets a model learns where answers have ties, or respondents are named."""
 
 _BURN_IN = 5
 """So many are drawn before, until their utilities no longer depend on the first."""
@@ -73,23 +77,50 @@ class RatedLists:
         The rows that were rated together, none twice, and their ratings; A lists.
     n_items
         Rows are in [0, n_items).
+    respondents
+        The number of the one that rated each list, from 0 on, shape (A,); -1 for one that is not named. None: nobody
+        is.
     """
 
     lists: Sequence[Sequence[int]]
     values: Sequence[Sequence[float]]
     n_items: int
+    respondents: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.lists)
 
     def take(self, numbers: Sequence[int] | IntArray) -> RatedLists:
         """Return some of the lists, in this order."""
-        return RatedLists([self.lists[n] for n in numbers], [self.values[n] for n in numbers], self.n_items)
+        lists, values = [self.lists[n] for n in numbers], [self.values[n] for n in numbers]
+        return RatedLists(lists, values, self.n_items, None if self.respondents is None else self.respondents[numbers])
+
+    @property
+    def has_ties(self) -> bool:
+        """Ratings need no order."""
+        return False
+
+    def find_unit(self, utilities: FloatArray) -> float:  # noqa: ARG002 - as `TieredAnswers` has it
+        """Utilities are in the unit of ratings."""
+        return 1.0
+
+    def weigh(self, utilities: FloatArray) -> FloatArray:
+        """Return by how many nats the ratings of each list are more probable under utilities than at random, (A,)."""
+        lists = np.repeat(np.arange(len(self)), [len(one) for one in self.lists])
+        nats = weigh_ratings(self.to_ratings(), utilities)
+        return np.bincount(lists, nats, minlength=len(self)).astype(np.float64)
+
+    def complete(self, utilities: FloatArray, rng: np.random.Generator) -> Ratings:  # noqa: ARG002 - as above
+        """Return all ratings by themselves."""
+        return self.to_ratings()
 
     def to_ratings(self) -> Ratings:
         """Return all ratings by themselves."""
         items = [item for one in self.lists for item in one]
-        return Ratings.of(items, [value for one in self.values for value in one], n_items=self.n_items)
+        rated = Ratings.of(items, [value for one in self.values for value in one], n_items=self.n_items)
+        if self.respondents is None:
+            return rated
+        return replace(rated, raters=np.repeat(self.respondents, [len(one) for one in self.lists]))
 
 
 StudyAnswers: TypeAlias = TieredAnswers | RatedLists
@@ -107,11 +138,14 @@ class LearnedUtilities:
         Of the coordinates, shape (r,).
     own
         What each item has for every query alike, beside its features, shape (N,).
+    careless
+        The probability that each respondent answers at random, shape (P,); empty where nobody is named.
     """
 
     utilities: Utilities
     weights: FloatArray
     own: FloatArray
+    careless: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def of_query(self, query: int) -> Utilities:
         """Return the utilities of all items for one query."""
@@ -136,35 +170,54 @@ def fit(
         Naming ``model``: it does not learn from such answers, or from so many about so many items. Else as
         `inference.learn_utilities` does.
     """
-    if isinstance(answers, RatedLists) and model is PreferenceModel.LEAST_SQUARES:
-        return _of_posterior(pool, pool.learn(answers.to_ratings()))
-    if model in _LOSSES:
-        return _aggregate(model, pool, answers, DEFAULT_STREAM_RATE if stream_rate is None else stream_rate)
-    if isinstance(answers, RatedLists) or model is PreferenceModel.LEAST_SQUARES:
+    if isinstance(answers, RatedLists) and model not in MODELS_OF[AnswerKind.RATINGS]:
         raise InvalidArgumentError("model", f"{model} does not learn from such answers")
-    if model is PreferenceModel.PAIRWISE:
-        return _of_posterior(pool, pool.learn(Orderings.from_pairs(answers.to_pairs(), n_items=answers.n_items)))
-    if not answers.has_ties:
-        return _fit_orderings(model, pool, answers.to_orderings())
-    return _combine([_fit_orderings(model, pool, drawn) for drawn in _impute(pool, answers)])
+    if isinstance(answers, TieredAnswers) and model not in MODELS_OF[AnswerKind.RANKING]:
+        raise InvalidArgumentError("model", f"{model} does not learn from such answers")
+    rate = DEFAULT_STREAM_RATE if stream_rate is None else stream_rate
+    takes_orders = model is PreferenceModel.PLACKETT_LUCE or model in _BOUNDS
+    if answers.respondents is None and not (takes_orders and answers.has_ties):
+        whole = answers.complete(np.zeros(answers.n_items), np.random.default_rng(0))
+        return _fit_whole(model, pool, _Whole(answers, whole), rate)
+    data_sets, careless = _impute(pool, answers)
+    return replace(_combine([_fit_whole(model, pool, one, rate) for one in data_sets]), careless=careless)
 
 
-def _fit_orderings(model: PreferenceModel, pool: QuestionPool, orderings: Orderings) -> LearnedUtilities:
-    if model is PreferenceModel.PLACKETT_LUCE:
-        return _of_posterior(pool, pool.learn(orderings))
-    return _fit_variational(pool, orderings, _BOUNDS[model])
+class _Whole(NamedTuple):
+    """A data set without doubt: answers that count, and how a model of whole orders or of ratings takes them."""
+
+    answers: StudyAnswers
+    told: Orderings | Ratings
 
 
-def _impute(pool: QuestionPool, answers: TieredAnswers) -> list[Orderings]:
-    """Return data sets with ties in drawn orders, each by utilities that the one before teaches; see `tiers`."""
+def _fit_whole(model: PreferenceModel, pool: QuestionPool, data: _Whole, stream_rate: float) -> LearnedUtilities:
+    if model in _LOSSES:
+        return _aggregate(model, pool, data.answers, stream_rate)
+    if model is PreferenceModel.PAIRWISE and isinstance(data.answers, TieredAnswers):
+        pairs = Orderings.from_pairs(data.answers.to_pairs(), n_items=data.answers.n_items)
+        return _of_posterior(pool, pool.learn(pairs))
+    if isinstance(data.told, Orderings) and model in _BOUNDS:
+        return _fit_variational(pool, data.told, _BOUNDS[model])
+    return _of_posterior(pool, pool.learn(data.told))
+
+
+def _impute(pool: QuestionPool, answers: StudyAnswers) -> tuple[list[_Whole], FloatArray]:
+    """Return data sets with ties in drawn orders, of respondents who are careful in a draw, and who is not.
+
+    Each is drawn by what the one before teaches; see `tiers` and `respondents`.
+    """
     rng, utilities = np.random.default_rng(0), np.zeros(answers.n_items)
-    found = []
+    known = None if answers.respondents is None else Carelessness.before(answers.respondents)
+    found, careless = list[_Whole](), list["FloatArray"]()
     for _ in range(_BURN_IN + IMPUTED):
-        drawn = answers.draw_orderings(utilities, rng)
-        found.append(drawn)
-        learned = _of_posterior(pool, pool.learn(drawn)).utilities
+        part = answers if known is None else answers.take(known.draw_careful(rng))
+        found.append(_Whole(part, part.complete(utilities, rng)))
+        learned = _of_posterior(pool, pool.learn(found[-1].told)).utilities
         utilities = rng.normal(learned.mean, learned.standard_deviation)
-    return found[_BURN_IN:]
+        if known is not None:
+            known = known.after(answers.weigh(part.find_unit(learned.mean) * learned.mean))
+        careless.append(np.zeros(0) if known is None else known.careless)
+    return found[_BURN_IN:], np.asarray(np.mean(careless[_BURN_IN:], axis=0))
 
 
 def _combine(parts: Sequence[LearnedUtilities]) -> LearnedUtilities:

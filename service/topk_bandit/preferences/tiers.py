@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.preferences.answers import Orderings
@@ -55,6 +56,9 @@ class _Flat(NamedTuple):
     answers: IntArray
 
 
+_LARGEST_LOG_UNIT = 5.0
+
+
 @dataclass(frozen=True, eq=False)
 class TieredAnswers:
     """What people said of lists of items.
@@ -65,13 +69,17 @@ class TieredAnswers:
         Tiers of each answer, A answers.
     n_items
         Items are in [0, n_items).
+    respondents
+        The number of the one that gave each answer, from 0 on, shape (A,); -1 for one that is not named. None: nobody
+        is.
     """
 
     answers: Sequence[Tiers]
     n_items: int
+    respondents: IntArray | None = None
 
     @classmethod
-    def of(cls, answers: Sequence[Tiers], *, n_items: int) -> TieredAnswers:
+    def of(cls, answers: Sequence[Tiers], *, n_items: int, respondents: IntArray | None = None) -> TieredAnswers:
         """Return answers, each of which names at least one item, none twice, and has no empty tier.
 
         Raises
@@ -89,14 +97,15 @@ class TieredAnswers:
                 raise InvalidArgumentError(f"answers[{number}]", f"expected items in [0, {n_items})")
             if max(map(len, tiers[:-1]), default=0) > MOST_TIED:
                 raise InvalidArgumentError(f"answers[{number}]", f"has more than {MOST_TIED} items tied above others")
-        return cls(answers, n_items)
+        return cls(answers, n_items, respondents)
 
     def __len__(self) -> int:
         return len(self.answers)
 
     def take(self, numbers: Sequence[int] | IntArray) -> TieredAnswers:
         """Return some of the answers, in this order."""
-        return TieredAnswers([self.answers[number] for number in numbers], self.n_items)
+        respondents = None if self.respondents is None else self.respondents[numbers]
+        return TieredAnswers([self.answers[number] for number in numbers], self.n_items, respondents)
 
     @property
     def has_ties(self) -> bool:
@@ -106,6 +115,23 @@ class TieredAnswers:
     def score(self, utilities: FloatArray) -> FloatArray:
         """Return the log-probability of each answer under utilities of the items, shape (A,), in nats."""
         return np.asarray(score_tiers(utilities, *self._flat, MOST_TIED))
+
+    def find_unit(self, utilities: FloatArray) -> float:
+        """Return what utilities have to be multiplied by so that the answers are most probable."""
+
+        def surprise(log_unit: float) -> float:
+            return -float(self.score(np.exp(log_unit) * utilities).sum())
+
+        bounds = (-_LARGEST_LOG_UNIT, _LARGEST_LOG_UNIT)
+        return float(np.exp(minimize_scalar(surprise, bounds=bounds, method="bounded").x))
+
+    def weigh(self, utilities: FloatArray) -> FloatArray:
+        """Return by how many nats each answer is more probable under utilities than at random, shape (A,)."""
+        return self.score(utilities) - self.score(np.zeros_like(utilities))
+
+    def complete(self, utilities: FloatArray, rng: np.random.Generator) -> Orderings:
+        """Return the answers that order anything, with ties, if there are any, in a drawn order."""
+        return self.draw_orderings(utilities, rng) if self.has_ties else self.to_orderings()
 
     def draw_orderings(self, utilities: FloatArray, rng: np.random.Generator) -> Orderings:
         """Return the answers that order anything, with ties in an order drawn given the answers and utilities."""
