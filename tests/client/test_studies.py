@@ -43,7 +43,7 @@ from topk_bandit.learning.item_features import ItemFeatures
 from topk_bandit.rpc.failures import Failure, status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.client.conftest import EitherClient
     from tests.rpc.harness import RunningServer
@@ -139,6 +139,34 @@ def test_a_study_from_start_to_end(client: EitherClient) -> None:
     client.delete_study("taste")
     with pytest.raises(NotFound):
         client.get_study("taste")
+
+
+@pytest.mark.parametrize("kind", ["ranking", "ratings"])
+def test_who_answers_at_random_is_named_and_hardly_counts(client: EitherClient, kind: str) -> None:
+    created(client, answer_kind=kind, budget=80)
+    client.wait_for_design("taste")
+    liked, rng = utilities(), np.random.default_rng(0)
+
+    def said(items: Sequence[str], *, at_random: bool) -> Sequence[str] | dict[str, float]:
+        felt = {one: rng.normal() if at_random else liked[one] for one in items}
+        return felt if kind == "ratings" else tuple(sorted(items, key=lambda one: -felt[one]))
+
+    for name in ("ann", "bob", "cal", "rnd"):
+        asked = client.next_questions("taste", 20).questions
+        answers = {one.id: said(one.items, at_random=name == "rnd") for one in asked}
+        assert set(client.submit_answers("taste", answers, respondent=name).outcomes.values()) == {"accepted"}
+    past = [PastAnswer(said(list(liked)[:3], at_random=False), respondent="dee") for _ in range(3)]
+    client.import_answers("taste", past, import_id="last-year")
+    client.import_answers("taste", [PastAnswer(said(list(liked)[:3], at_random=False))], import_id="nobody")
+    learned = client.get_preferences("taste")
+    counts = {one.name: one.answered_count for one in learned.respondents}
+    assert counts == {"ann": 20, "bob": 20, "cal": 20, "rnd": 20, "dee": 3}
+    assert (learned.respondent_count, learned.answered_count) == (5, 84)
+    assert learned.respondents[0].name == "rnd"
+    assert learned.respondents[0].careless_probability > 0.9
+    assert learned.respondents[1].careless_probability < 0.2
+    with pytest.raises(InvalidArgument):
+        client.submit_answers("taste", {"nobody": tuple(liked)[:3]}, respondent=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [AnswerKind.CHOICE, AnswerKind.RATINGS])

@@ -110,7 +110,7 @@ async def filled_plainly(store: StudyStore) -> None:
     lists = (QuestionList(0, (0, 1)), QuestionList(0, (2, 1)))
     await store.end_design(record, DesignChosen(1, replace(DESIGN, lists=lists)))
     await ask(store, 0, 1, count=2)
-    await store.record_answers(record, [(1, FIRST)])
+    await store.record_answers(record, [(1, FIRST)], respondents={1: "ann"})
     part, event = imported()
     past = tuple(replace(one, shown=QuestionList(0, (0, 2))) for one in event.answers)
     await store.record_import(record, part, replace(event, answers=past))
@@ -200,8 +200,9 @@ async def _end_again(store: StudyStore) -> None:
 
 
 async def _answer_again(store: StudyStore) -> None:
+    """Who says it makes no difference: the first answer to a question counts."""
     batch = [(1, FIRST), (1, OTHER), (3, FIRST), (0, FIRST)]
-    statuses = await store.record_answers(await store.get_study(STUDY), batch)
+    statuses = await store.record_answers(await store.get_study(STUDY), batch, respondents={1: "bob"})
     assert statuses == [AnswerStatus.DUPLICATE, AnswerStatus.CONFLICT, AnswerStatus.UNKNOWN, AnswerStatus.UNKNOWN]
 
 

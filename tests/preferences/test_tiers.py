@@ -112,3 +112,12 @@ def test_too_many_tied_items_are_refused() -> None:
     TieredAnswers.of([[[*range(12)], [12]], [[0], [*range(1, 15)]]], n_items=15)
     with pytest.raises(InvalidArgumentError, match=r"answers\[0\]: .*12 items tied above others"):
         TieredAnswers.of([[[*range(13)], [13]]], n_items=15)
+
+
+def test_utilities_that_are_far_apart_have_scores_and_orders() -> None:
+    answers = TieredAnswers.of([[[0, 1], [2]], [[2], [1, 0]]], n_items=3)
+    utilities = np.array([5000.0, -3.0, -4000.0])
+    first, second = answers.score(utilities)
+    assert -700.0 < first < 0.0
+    assert -700.0 < second < -500.0
+    assert answers.draw_orderings(utilities, np.random.default_rng(0)).items.tolist()[:3] == [0, 1, 2]

@@ -208,6 +208,17 @@ def test_a_link_opens_nothing_else(shop: Shop) -> None:
     assert list(submitted.errors), "its questions are asked by their answers alone"
 
 
+def test_a_device_is_a_respondent_and_names_no_other(shop: Shop) -> None:
+    token = link(shop)
+    page = shop.ask(token)
+    answer = ranking(page["questions"][0])
+    mine = {"token": token, "respondent": page["respondent"]}
+    assert shop.call("SubmitLinkAnswer", **mine, answer=answer | {"respondent": "ann"})[1]["code"] == "invalid_argument"
+    assert shop.call("SubmitLinkAnswer", **mine, answer=answer)[0] == 200
+    learned = shop.operator.get_preferences("taste")
+    assert page["respondent"] in {one.name for one in learned.respondents}
+
+
 def test_a_link_ends_by_its_number_and_by_its_operator(shop: Shop) -> None:
     made = shop.operator.create_study_link("taste", most_answers=1, expire_time=ENDS)
     first, second = shop.ask(made.token), shop.ask(made.token)

@@ -326,6 +326,27 @@ def test_the_largest_and_the_smallest_study_are_taken(held: grpc.Channel) -> Non
     create(stub, name=f"{TASTE}-small", items=small, kind=pb.ANSWER_KIND_RATINGS, list_size=1, budget=1)
 
 
+def test_a_name_of_a_respondent_is_an_id(stub: PreferenceServiceStub, operations: OperationsStub) -> None:
+    create(stub)
+    wait(operations)
+    [question] = ask(stub, count=1).questions
+    answer = answer_to(question, pb.ANSWER_KIND_RANKING, utilities())
+    for name in ("x" * 129, "a\nb"):
+        answer.respondent = name
+        [refusal] = submit(stub, answer)
+        assert field_of(refusal.error) == "answers[0].respondent"
+        assert name not in refusal.error.message
+        row = pb.PastAnswer(ranking=answer.ranking, respondent=name)
+        request = pb.ImportAnswersRequest(study=TASTE, import_id="a", rows=[row])
+        assert list(refused(stub.ImportAnswers, request).fields) == ["rows[0].respondent"]
+    twice = [pb.Answer(), pb.Answer()]
+    for one, name in zip(twice, ("ann", "bob"), strict=True):
+        one.CopyFrom(answer)
+        one.respondent = name
+    assert [one.outcome for one in submit(stub, *twice)] == [pb.ANSWER_OUTCOME_ACCEPTED, pb.ANSWER_OUTCOME_DUPLICATE]
+    assert [one.respondent for one in preferences(stub).respondents] == ["ann"]
+
+
 BAD_ANSWERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "an unknown question": ({"question_id": "nil", "ranking": ["$0", "$1", "$2"]}, "NOT_FOUND", ""),
     "no question": ({"question_id": "", "ranking": ["$0", "$1", "$2"]}, "INVALID_ARGUMENT", "question_id"),

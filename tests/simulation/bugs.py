@@ -364,9 +364,12 @@ class _AnswersTwice(_WrongStudies):
     """Enters an answer a second time."""
 
     async def record_answers(
-        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+        self,
+        record: StudyRecord,
+        answers: Sequence[tuple[int, Answer]],
+        **named: Any,  # noqa: ANN401
     ) -> Sequence[AnswerStatus]:
-        statuses = await self._store.record_answers(record, answers)
+        statuses = await self._store.record_answers(record, answers, **named)
         for (question, answer), status in zip(answers, statuses, strict=True):
             if status is AnswerStatus.ACCEPTED and self._is_due():
                 self._append(record.name, QuestionAnswered(question, answer))
@@ -375,10 +378,13 @@ class _AnswersTwice(_WrongStudies):
 
 class _LosesAnswers(_WrongStudies):
     async def record_answers(
-        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+        self,
+        record: StudyRecord,
+        answers: Sequence[tuple[int, Answer]],
+        **named: Any,  # noqa: ANN401
     ) -> Sequence[AnswerStatus]:
         kept = [] if self._is_due() else answers
-        await self._store.record_answers(record, kept)
+        await self._store.record_answers(record, kept, **named)
         return [AnswerStatus.ACCEPTED for _ in answers]
 
 

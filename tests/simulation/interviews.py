@@ -31,6 +31,7 @@ from topk_bandit.domain.studies import (
     StudyName,
     StudyQuery,
     StudySettings,
+    SubmittedAnswer,
     TiersAnswer,
 )
 from topk_bandit.studies.imports import RowsOfAnswers
@@ -274,7 +275,9 @@ class Interviews:
         entries = [SentAnswer(action.number, one, answer, now) for one, answer in answers.items() if one in shown]
         for entry in entries:
             self._ledger.answers[entry.question_id].append(entry)
-        given = [(entry.question_id, _as_given(entry.answer, shown[entry.question_id])) for entry in entries]
+        given = [
+            SubmittedAnswer(entry.question_id, _as_given(entry.answer, shown[entry.question_id])) for entry in entries
+        ]
         patience, deaf = draw_patience(rng)
         call = worker.studies.submit_answers(STUDY, given)
         response, results, word = await self._shop.call(worker, call, patience, deaf=deaf)

@@ -127,7 +127,7 @@ events = st.one_of(
     st.builds(DesignCancelled, places),
     st.builds(DesignFailed, places, texts, texts),
     st.builds(QuestionsAsked, texts, st.lists(places, max_size=4).map(tuple)),
-    st.builds(QuestionAnswered, places, any_answers),
+    st.builds(QuestionAnswered, places, any_answers, seen),
     st.builds(LinkCreated, texts, texts, st.builds(LinkSettings, places, places, places, texts, texts)),
     st.builds(LinkRevoked, texts),
 )

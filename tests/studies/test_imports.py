@@ -32,6 +32,7 @@ from topk_bandit.domain.studies import (
     RankingAnswer,
     RatingsAnswer,
     StudyCreated,
+    SubmittedAnswer,
 )
 from topk_bandit.preferences.designs.optimal import SubsetDesign
 from topk_bandit.preferences.questions import count_answers
@@ -201,7 +202,7 @@ def test_the_same_answers_from_elsewhere_tell_the_same_as_the_studys_own(
             await opened(studies, settings, name)
         asked = await studies.next_questions(TASTE, count=20, request_id="")
         answers = [(one, given(one, settings)) for one in asked.questions]
-        await studies.submit_answers(TASTE, [(one.question_id, answer) for one, answer in answers])
+        await studies.submit_answers(TASTE, [SubmittedAnswer(one.question_id, answer) for one, answer in answers])
         sent = RowsOfAnswers("old", 0, tuple(elsewhere(one, answer) for one, answer in answers))
         outcome = await studies.import_answers(other, sent)
         assert (outcome.status, outcome.next_row, outcome.accepted) == (RecordStatus.RECORDED, 20, 20)

@@ -37,6 +37,7 @@ from topk_bandit.domain.studies import (
     StudyName,
     StudyQuery,
     StudySettings,
+    SubmittedAnswer,
 )
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.redis.keys import KeySpace
@@ -101,9 +102,15 @@ def given(question: Question, settings: StudySettings) -> GivenAnswer:
     return GivenRanking(tuple(sorted(liked, key=lambda one: -liked[one])))
 
 
+def answer_to(question: Question) -> SubmittedAnswer:
+    return SubmittedAnswer(question.question_id, given(question, PLAIN))
+
+
 async def answered(studies: Studies, settings: StudySettings, count: int) -> QuestionBatch:
     asked = await studies.next_questions(TASTE, count=count, request_id="")
-    outcomes = await studies.submit_answers(TASTE, [(one.question_id, given(one, settings)) for one in asked.questions])
+    outcomes = await studies.submit_answers(
+        TASTE, [SubmittedAnswer(one.question_id, given(one, settings)) for one in asked.questions]
+    )
     assert set(outcomes) == {AnswerOutcome.ACCEPTED}
     return asked
 
@@ -193,10 +200,18 @@ def test_newer_answers_need_data_version_2(monkeypatch: pytest.MonkeyPatch) -> N
         studies, _designer = studies_of(store, executor)
         await opened(studies)
         first, second = (await studies.next_questions(TASTE, count=2, request_id="r")).questions
-        given = [(first.question_id, GivenTiers((first.item_ids[:1],))), (second.question_id, GivenDecline(SKIPPED))]
+        given = [
+            SubmittedAnswer(first.question_id, GivenTiers((first.item_ids[:1],))),
+            SubmittedAnswer(second.question_id, GivenDecline(SKIPPED)),
+        ]
         refusals = await studies.submit_answers(TASTE, given)
         assert [getattr(one, "reason", None) for one in refusals] == ["DATA_VERSION"] * 2
-        [whole] = await studies.submit_answers(TASTE, [(first.question_id, GivenRanking(first.item_ids))])
+        named = SubmittedAnswer(first.question_id, GivenRanking(first.item_ids), "ann")
+        [refusal] = await studies.submit_answers(TASTE, [named])
+        assert getattr(refusal, "reason", None) == "DATA_VERSION"
+        [whole] = await studies.submit_answers(
+            TASTE, [SubmittedAnswer(first.question_id, GivenRanking(first.item_ids))]
+        )
         assert whole is AnswerOutcome.ACCEPTED
         row = GivenPastAnswer("", first.item_ids, GivenDecline(SKIPPED))
         with pytest.raises(NotReadyError, match="a declined answer needs data version 2"):
@@ -296,7 +311,9 @@ def test_items_without_features_are_features_of_their_own(queries: tuple[StudyQu
         name = StudyName("shop", f"with-{len(settings.items[0].features)}")
         await opened(studies, settings, name)
         asked = await studies.next_questions(name, count=20, request_id="")
-        rankings = [(one.question_id, GivenRanking(tuple(sorted(one.item_ids)))) for one in asked.questions]
+        rankings = [
+            SubmittedAnswer(one.question_id, GivenRanking(tuple(sorted(one.item_ids)))) for one in asked.questions
+        ]
         await studies.submit_answers(name, rankings)
         prior = await studies.prior(name.tenant, name.study, context_dim=2)
         learned = await studies.get_preferences(name, after=0, queries=9, items=999)
@@ -342,7 +359,7 @@ def test_workers_agree_whatever_each_of_them_has_seen() -> None:
         await opened(one, QUERIED)
         asked = await one.next_questions(TASTE, count=5, request_id="r1")
         assert await two.next_questions(TASTE, count=5, request_id="r1") == asked
-        answers = [(question.question_id, given(question, QUERIED)) for question in asked.questions]
+        answers = [SubmittedAnswer(question.question_id, given(question, QUERIED)) for question in asked.questions]
         assert set(await two.submit_answers(TASTE, answers)) == {AnswerOutcome.ACCEPTED}
         assert set(await one.submit_answers(TASTE, answers)) == {AnswerOutcome.DUPLICATE}
         more = await asyncio.gather(
@@ -365,11 +382,11 @@ def test_a_study_created_anew_is_not_taken_for_the_old_one() -> None:
         old = await one.next_questions(TASTE, count=2, request_id="r1")
         await two.delete_study(TASTE)
         with pytest.raises(NotFoundError):
-            await one.submit_answers(TASTE, [(old.questions[0].question_id, given(old.questions[0], PLAIN))])
+            await one.submit_answers(TASTE, [answer_to(old.questions[0])])
         await opened(two)
         new = await two.next_questions(TASTE, count=2, request_id="r1")
         assert {q.question_id for q in new.questions}.isdisjoint(q.question_id for q in old.questions)
-        batch = [(part.questions[0].question_id, given(part.questions[0], PLAIN)) for part in (old, new)]
+        batch = [answer_to(part.questions[0]) for part in (old, new)]
         results = await one.submit_answers(TASTE, batch)
         assert isinstance(results[0], NotFoundError)
         assert results[1] is AnswerOutcome.ACCEPTED
@@ -392,7 +409,8 @@ def test_a_log_that_lost_its_end_is_folded_anew() -> None:
         other = await studies.next_questions(TASTE, count=3, request_id="other")
         assert (other.asked, len(other.questions)) == (5, 3)
         results = await studies.submit_answers(
-            TASTE, [(part.questions[0].question_id, given(part.questions[0], PLAIN)) for part in (kept, lost, other)]
+            TASTE,
+            [answer_to(part.questions[0]) for part in (kept, lost, other)],
         )
         assert [isinstance(result, TopkBanditError) for result in results] == [False, True, False]
 
@@ -538,8 +556,9 @@ def test_telemetry_hears_of_answers_and_designs() -> None:
         assert heard.designs == ["abandoned", "ready"]
         one, two = (await studies.next_questions(TASTE, count=2, request_id="r")).questions
         good, other = given(one, PLAIN), GivenRanking(tuple(reversed(given(one, PLAIN).item_ids)))
-        batch = [(one.question_id, good), (one.question_id, good), (one.question_id, other), ("nil", good)]
-        await studies.submit_answers(TASTE, [*batch, (two.question_id, GivenRanking(()))])
+        said = [(one.question_id, good), (one.question_id, good), (one.question_id, other), ("nil", good)]
+        batch = [SubmittedAnswer(*answer) for answer in said]
+        await studies.submit_answers(TASTE, [*batch, SubmittedAnswer(two.question_id, GivenRanking(()))])
         with pytest.raises(NotFoundError):
             await studies.submit_answers(StudyName("shop", "none"), batch)
         assert heard.answers == {"accepted": 1, "duplicate": 1, "conflict": 1, "not_found": 5, "invalid": 1}

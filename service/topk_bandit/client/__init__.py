@@ -223,6 +223,7 @@ __all__ = [
     "Recommendation",
     "Refusal",
     "ResourceExhausted",
+    "Respondent",
     "RetryPolicy",
     "RewardOutcome",
     "RewardPoint",

@@ -247,14 +247,20 @@ class AsyncStudies(BaseClient):
         return await self._run(self._studies.next_questions(study, count, request_id=request_id), timeout)
 
     async def submit_answers(
-        self, study: str, answers: Mapping[str, GivenAnswer], *, timeout: float | None = None
+        self, study: str, answers: Mapping[str, GivenAnswer], *, respondent: str = "", timeout: float | None = None
     ) -> AnswersOutcome:
         """Submit answers by question id; return what became of each.
 
         They go in calls of up to 1,000, each with its own `timeout`. When a call fails, its error is raised, and
         submitting everything again does no harm.
+
+        Parameters
+        ----------
+        respondent
+            Who gave all of these, the same name in all calls; empty for nobody in particular.
         """
-        return merged_answers([await self._run(part, timeout) for part in self._studies.submit_answers(study, answers)])
+        parts = self._studies.submit_answers(study, answers, respondent=respondent)
+        return merged_answers([await self._run(part, timeout) for part in parts])
 
     async def import_answers(
         self,

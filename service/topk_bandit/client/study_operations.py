@@ -31,6 +31,7 @@ from topk_bandit.client.study_values import (
     QueryPreferences,
     Question,
     Questions,
+    Respondent,
     Study,
     StudyLink,
     Tiers,
@@ -80,11 +81,12 @@ _QUESTION = Form(Question, pb.Question, names={"id": "question_id", "query": "qu
 _QUESTIONS = Form(Questions, pb.NextQuestionsResponse, parts={"questions": _QUESTION})
 _ITEM_PREFERENCE = Form(ItemPreference, pb.ItemPreference, names={"id": "item_id"})
 _OF_QUERY = Form(QueryPreferences, pb.QueryPreferences, names={"query": "query_id"}, parts={"items": _ITEM_PREFERENCE})
+_RESPONDENT = Form(Respondent, pb.Respondent, names={"name": "respondent"})
 _PREFERENCES = Form(
     Preferences,
     pb.GetPreferencesResponse,
     names={"queries": "preferences"},
-    parts={"queries": _OF_QUERY, "model": _MODEL, "scores": MODEL_SCORE},
+    parts={"queries": _OF_QUERY, "model": _MODEL, "scores": MODEL_SCORE, "respondents": _RESPONDENT},
 )
 _LINK = Form(
     StudyLink,
@@ -189,14 +191,20 @@ class StudyOperations:
         )
         return Operation(PreferenceServiceStub, "NextQuestions", request, _QUESTIONS.read)
 
-    def submit_answers(self, study: str, answers: Mapping[str, GivenAnswer]) -> Iterator[Operation[AnswersOutcome]]:
+    def submit_answers(
+        self, study: str, answers: Mapping[str, GivenAnswer], *, respondent: str
+    ) -> Iterator[Operation[AnswersOutcome]]:
         """Submit answers, as many to a call as the service takes."""
         ids = list(answers)
         for start in range(0, len(ids), _MAX_BATCH):
-            yield self._batch(study, {one: answers[one] for one in ids[start : start + _MAX_BATCH]})
+            part = {one: answers[one] for one in ids[start : start + _MAX_BATCH]}
+            yield self._batch(study, part, respondent=respondent)
 
-    def _batch(self, study: str, answers: Mapping[str, GivenAnswer]) -> Operation[AnswersOutcome]:
+    def _batch(self, study: str, answers: Mapping[str, GivenAnswer], *, respondent: str) -> Operation[AnswersOutcome]:
         given = [_answer(question_id, answer) for question_id, answer in answers.items()]
+        named = message(pb.Answer, respondent=respondent)
+        for one in given:
+            one.MergeFrom(named)
         request = pb.SubmitAnswersRequest(study=self._name(study), answers=given)
         return Operation(
             PreferenceServiceStub, "SubmitAnswers", request, lambda response: _answers_outcome(answers, response)
@@ -376,7 +384,8 @@ def _rating(path: str, item_id: str, value: float) -> pb.ItemRating:
 def _past_answer(past: PastAnswer) -> pb.PastAnswer:
     said = _answer("", past.answer)
     answer = {field.name: value for field, value in said.ListFields() if field.name != "question_id"}
-    return message(pb.PastAnswer, query_id=past.query, item_ids=texts("item_ids", past.shown), **answer)
+    shown = texts("item_ids", past.shown)
+    return message(pb.PastAnswer, query_id=past.query, item_ids=shown, respondent=past.respondent, **answer)
 
 
 def _count_imported(count: int, response: pb.ImportAnswersResponse) -> ImportedAnswers:

@@ -43,6 +43,7 @@ __all__ = [
     "QueryPreferences",
     "Question",
     "Questions",
+    "Respondent",
     "Study",
     "StudyLink",
     "StudyList",
@@ -267,11 +268,14 @@ class PastAnswer:
         Item ids, in any order; not needed for rankings and ratings, and for tiers that name all items.
     query
         Id of what the items were seen for; empty in a study without queries.
+    respondent
+        Who answered, the same name in all answers of one person; empty for nobody in particular.
     """
 
     answer: GivenAnswer
     shown: Sequence[str] = ()
     query: str = ""
+    respondent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +314,15 @@ class QueryPreferences:
 
 
 @dataclass(frozen=True, slots=True)
+class Respondent:
+    """Somebody who is named with answers: how many they are, and how probably they were given at random."""
+
+    name: str
+    answered_count: int
+    careless_probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class Preferences:
     """What a study learned.
 
@@ -333,6 +346,8 @@ class Preferences:
     agreement, agreement_count
         The share of pairs of answers that order the same two items alike, 1/2 where people guess, and how many pairs
         there are.
+    respondents, respondent_count
+        Who is named with answers, at most 1,000, the one first who answers most probably at random; how many there are.
     """
 
     queries: tuple[QueryPreferences, ...]
@@ -345,6 +360,8 @@ class Preferences:
     none_of_these_count: int = 0
     agreement: float = 0.0
     agreement_count: int = 0
+    respondents: tuple[Respondent, ...] = ()
+    respondent_count: int = 0
 
     @property
     def items(self) -> tuple[ItemPreference, ...]:

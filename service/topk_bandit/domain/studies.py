@@ -24,6 +24,7 @@ __all__ = [
     "MAX_GIVEN_LISTS",
     "MAX_LINK_DAYS",
     "MAX_LIST_SIZE",
+    "MAX_RESPONDENTS",
     "MAX_STUDY_MAGNITUDE",
     "MODELS_OF",
     "SMALLEST_STREAM_RATE",
@@ -70,6 +71,7 @@ __all__ = [
     "QuestionsAsked",
     "RankingAnswer",
     "RatingsAnswer",
+    "Respondent",
     "StudyCreated",
     "StudyDesign",
     "StudyEvent",
@@ -79,6 +81,7 @@ __all__ = [
     "StudyQuery",
     "StudySettings",
     "StudyShape",
+    "SubmittedAnswer",
     "TiersAnswer",
 ]
 
@@ -90,6 +93,9 @@ MAX_GIVEN_LISTS = 100_000
 
 BYTES_PER_NUMBER = 4
 """Of an item or a query in `StudySettings.lists`."""
+
+MAX_RESPONDENTS = 1000
+"""So many respondents are listed with preferences at most."""
 
 MAX_STUDY_MAGNITUDE = 1e6
 """So far from zero is a feature of an item or a query, or a rating, at most."""
@@ -404,10 +410,11 @@ class QuestionsAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered:
-    """A question was answered."""
+    """A question was answered; `respondent` is empty where nobody is named, and where a device of a link answered."""
 
     question: int
     answer: Answer
+    respondent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +423,7 @@ class PastAnswer:
 
     shown: QuestionList
     answer: Answer
+    respondent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -634,6 +642,15 @@ GivenAnswer: TypeAlias = GivenRatings | GivenRanking | GivenChoice | GivenTiers 
 
 
 @dataclass(frozen=True, slots=True)
+class SubmittedAnswer:
+    """An answer to a question of the study as it arrives; `respondent` is empty where nobody is named."""
+
+    question_id: str
+    answer: GivenAnswer | None
+    respondent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GivenPastAnswer:
     """An answer that was given elsewhere as it arrives.
 
@@ -643,11 +660,14 @@ class GivenPastAnswer:
         Empty in a study without queries.
     item_ids
         The items that were shown, in any order; of ratings and a ranking empty means those that the answer names.
+    respondent
+        Empty where nobody is named.
     """
 
     query_id: str
     item_ids: tuple[str, ...]
     answer: GivenAnswer | None
+    respondent: str = ""
 
 
 class AnswerOutcome(StrEnum):
@@ -693,6 +713,15 @@ class ModelScore:
 
 
 @dataclass(frozen=True, slots=True)
+class Respondent:
+    """Somebody who is named with answers: how many they are, and how probably they were given at random."""
+
+    respondent: str
+    answered: int
+    careless: float
+
+
+@dataclass(frozen=True, slots=True)
 class Preferences:
     """What was learned, for some of the queries.
 
@@ -714,6 +743,10 @@ class Preferences:
         How many answers were declined, and why.
     agreement, agreements
         The share of pairs of answers that order the same two items alike, and how many pairs there are.
+    respondents
+        Those that are named, at most `MAX_RESPONDENTS`, the most careless ones first.
+    respondents_named
+        How many there are.
     """
 
     answered: int
@@ -727,3 +760,5 @@ class Preferences:
     none_of_these: int = 0
     agreement: float = 0.0
     agreements: int = 0
+    respondents: tuple[Respondent, ...] = ()
+    respondents_named: int = 0

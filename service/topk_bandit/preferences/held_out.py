@@ -26,6 +26,7 @@ import numpy as np
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import ModelScore, PreferenceModel
 from topk_bandit.preferences.study_models import RatedLists, fit
+from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
     from topk_bandit.preferences.answers import IntArray
@@ -119,7 +120,7 @@ def _predict(
         if isinstance(part, RatedLists):
             found[left_out] = _score_ratings(mean, part, learned=others)
         else:
-            unit = others.find_unit(mean) if model in _OWN_UNIT else 1.0
+            unit = others.find_unit(mean) if model in _OWN_UNIT and isinstance(others, TieredAnswers) else 1.0
             found[left_out] = part.score(unit * mean)
     return found
 

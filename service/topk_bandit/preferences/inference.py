@@ -117,7 +117,7 @@ def learn_utilities(
     if isinstance(answers, Orderings):
         return _learn(_Ordered(rows, numbers, answers), own_variances)
     found = _learn(_Rated(rows, numbers, answers, rater_ratio=0.0), own_variances)
-    if answers.raters is None:
+    if answers.raters is None or (answers.raters < 0).all():
         return found
     prior = found.prior_variance, found.own_variance
     problems = [_Rated(rows, numbers, answers, rater_ratio=ratio) for ratio in RATER_VARIANCES]

@@ -16,17 +16,23 @@ observers of two kinds, and multiple imputation in place of EM.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from topk_bandit.domain.studies import Respondent
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from topk_bandit.preferences.answers import IntArray, Ratings
 
-__all__ = ["Carelessness", "weigh_ratings"]
+__all__ = ["Carelessness", "RespondentNames", "weigh_ratings"]
 
 FloatArray = NDArray[np.float64]
 
@@ -34,6 +40,38 @@ _CARELESS, _CAREFUL = 1.0, 9.0
 """The prior of the share of respondents who answer at random, as so many seen before."""
 
 _LEAST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class RespondentNames:
+    """Who gave each answer.
+
+    Attributes
+    ----------
+    named
+        The name with each answer, A names; empty where nobody is named.
+    """
+
+    named: Sequence[str]
+
+    @cached_property
+    def distinct(self) -> tuple[str, ...]:
+        """The P names, in the order of their first answers."""
+        return tuple(name for name in dict.fromkeys(self.named) if name)
+
+    @property
+    def numbers(self) -> IntArray | None:
+        """The number of each answer's name among `distinct`, shape (A,), -1 for none; None where nobody is named."""
+        if not self.distinct:
+            return None
+        number_of = {"": -1} | {name: number for number, name in enumerate(self.distinct)}
+        return np.array([number_of[name] for name in self.named], dtype=np.int64)
+
+    def describe(self, careless: FloatArray) -> tuple[Respondent, ...]:
+        """Return who is named, the one first who answers most probably at random; probabilities have shape (P,)."""
+        counts = Counter(self.named)
+        found = map(Respondent, self.distinct, (counts[name] for name in self.distinct), careless.tolist())
+        return tuple(sorted(found, key=lambda one: -one.careless))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -100,10 +100,6 @@ class RatedLists:
         """Ratings need no order."""
         return False
 
-    def find_unit(self, utilities: FloatArray) -> float:  # noqa: ARG002 - as `TieredAnswers` has it
-        """Utilities are in the unit of ratings."""
-        return 1.0
-
     def weigh(self, utilities: FloatArray) -> FloatArray:
         """Return by how many nats the ratings of each list are more probable under utilities than at random, (A,)."""
         lists = np.repeat(np.arange(len(self)), [len(one) for one in self.lists])
@@ -215,7 +211,7 @@ def _impute(pool: QuestionPool, answers: StudyAnswers) -> tuple[list[_Whole], Fl
         learned = _of_posterior(pool, pool.learn(found[-1].told)).utilities
         utilities = rng.normal(learned.mean, learned.standard_deviation)
         if known is not None:
-            known = known.after(answers.weigh(part.find_unit(learned.mean) * learned.mean))
+            known = known.after(answers.weigh(learned.mean))
         careless.append(np.zeros(0) if known is None else known.careless)
     return found[_BURN_IN:], np.asarray(np.mean(careless[_BURN_IN:], axis=0))
 

@@ -57,6 +57,8 @@ class _Flat(NamedTuple):
 
 
 _LARGEST_LOG_UNIT = 5.0
+_FARTHEST = 600.0
+"""Items that are worse than the best one by more are as improbable as if it were so much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,7 @@ class TieredAnswers:
 
     def score(self, utilities: FloatArray) -> FloatArray:
         """Return the log-probability of each answer under utilities of the items, shape (A,), in nats."""
-        return np.asarray(score_tiers(utilities, *self._flat, MOST_TIED))
+        return np.asarray(score_tiers(_bound(utilities), *self._flat, MOST_TIED))
 
     def find_unit(self, utilities: FloatArray) -> float:
         """Return what utilities have to be multiplied by so that the answers are most probable."""
@@ -135,7 +137,7 @@ class TieredAnswers:
 
     def draw_orderings(self, utilities: FloatArray, rng: np.random.Generator) -> Orderings:
         """Return the answers that order anything, with ties in an order drawn given the answers and utilities."""
-        drawn = draw_orders(utilities, *self._flat, MOST_TIED, rng.random(len(self._flat.items)))
+        drawn = draw_orders(_bound(utilities), *self._flat, MOST_TIED, rng.random(len(self._flat.items)))
         return self._order(drawn)
 
     def to_orderings(self) -> Orderings:
@@ -165,6 +167,11 @@ class TieredAnswers:
         kept = places > 0
         starts = _add_up(lengths[kept])
         return Orderings(items[np.repeat(kept, lengths)], starts, places[kept])
+
+
+def _bound(utilities: FloatArray) -> FloatArray:
+    """Return utilities of which none is so far below the best that its exponential is zero beside it."""
+    return np.asarray(np.maximum(utilities, utilities.max(initial=0.0) - _FARTHEST))
 
 
 def _add_up(lengths: Sequence[int] | IntArray) -> IntArray:

@@ -35,7 +35,8 @@ def import_request(request: pb.ImportAnswersRequest) -> tuple[StudyName, RowsOfA
 
 def _row(place: int, row: pb.PastAnswer) -> GivenPastAnswer:
     try:
-        return GivenPastAnswer(row.query_id, tuple(row.item_ids), given_answer(row))
+        respondent = fields.respondent("respondent", row.respondent)
+        return GivenPastAnswer(row.query_id, tuple(row.item_ids), given_answer(row), respondent)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None
 

@@ -122,6 +122,11 @@ def opaque_id(path: str, text: str) -> str:
     return text
 
 
+def respondent(path: str, text: str) -> str:
+    """Return who answers; empty for nobody in particular."""
+    return text and secret_id(path, text)
+
+
 def secret_id(path: str, text: str) -> str:
     """Return an id that no error quotes, such as a visitor's."""
     try:

@@ -92,6 +92,8 @@ def page_to_proto(page: LinkPage) -> pb.GetLinkQuestionsResponse:
 def link_answer(request: pb.SubmitLinkAnswerRequest) -> tuple[LinkCall, tuple[str, GivenAnswer | None]]:
     """Return who answers, and what."""
     name = fields.study_name("study", request.study)
+    if request.answer.respondent:
+        raise InvalidArgumentError("answer.respondent", "must be empty: the device is named beside the answer")
     question_id = fields.opaque_id("answer.question_id", request.answer.question_id)
     try:
         given = given_answer(request.answer)

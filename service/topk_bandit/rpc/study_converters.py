@@ -36,6 +36,7 @@ from topk_bandit.domain.studies import (
     StudyItem,
     StudyQuery,
     StudySettings,
+    SubmittedAnswer,
 )
 from topk_bandit.rpc import fields, study_texts
 from topk_bandit.rpc.converters import PageRequest
@@ -360,16 +361,18 @@ def question_count(request: pb.NextQuestionsRequest) -> int:
 
 def submitted_answers(
     request: pb.SubmitAnswersRequest,
-) -> tuple[StudyName, list[tuple[str, GivenAnswer | None] | InvalidArgumentError]]:
-    """Return whose answers a SubmitAnswers submits, and for each the answer or what is wrong with it."""
+) -> tuple[StudyName, list[SubmittedAnswer | InvalidArgumentError]]:
+    """Return what a SubmitAnswers submits: for each answer its question and who gave it, or what is wrong with it."""
     name = fields.study_name("study", request.study)
     fields.size("answers", len(request.answers), most=MAX_ANSWERS)
     return name, [_entry(index, answer) for index, answer in enumerate(request.answers)]
 
 
-def _entry(index: int, answer: pb.Answer) -> tuple[str, GivenAnswer | None] | InvalidArgumentError:
+def _entry(index: int, answer: pb.Answer) -> SubmittedAnswer | InvalidArgumentError:
     try:
-        return fields.opaque_id("question_id", answer.question_id), given_answer(answer)
+        question_id = fields.opaque_id("question_id", answer.question_id)
+        respondent = fields.respondent("respondent", answer.respondent)
+        return SubmittedAnswer(question_id, given_answer(answer), respondent)
     except InvalidArgumentError as error:
         return below_answer(index, error)
 

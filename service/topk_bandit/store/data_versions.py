@@ -35,14 +35,14 @@ __all__ = [
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = _LINKS = _LISTS = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = _LINKS = _LISTS = _RESPONDENTS = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
 designs are for features alone, or that have a model of their own, and with answers in tiers or declined. And with
 rules of slates, in settings and requests, those that were relaxed, and the promised exposures that were paid. And with
-links of studies, titles and pictures of their items, and lists that studies are given.
+links of studies, titles and pictures of their items, lists that studies are given, and named respondents.
 """
 
 NEWEST = 2
@@ -105,8 +105,10 @@ def check_links(version: int) -> None:
     _check_in_force("a link", _LINKS, version)
 
 
-def check_answer(answer: Answer, version: int) -> None:
+def check_answer(answer: Answer, version: int, *, respondent: str = "") -> None:
     """Refuse an answer that a data version can't say, as `check_data_version` does."""
+    if respondent:
+        _check_in_force("respondent", _RESPONDENTS, version)
     match answer:
         case TiersAnswer():
             _check_in_force("an answer in tiers", _TIERS, version)

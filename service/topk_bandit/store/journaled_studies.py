@@ -15,7 +15,7 @@ from topk_bandit.store.study_archives import StudyRequest
 from topk_bandit.store.study_log import StudyStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from topk_bandit.domain.studies import (
         Answer,
@@ -113,14 +113,18 @@ class JournaledStudies(StudyStore):
         return outcome
 
     async def record_answers(
-        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+        self,
+        record: StudyRecord,
+        answers: Sequence[tuple[int, Answer]],
+        *,
+        respondents: Mapping[int, str] | None = None,
     ) -> Sequence[AnswerStatus]:
         """See `StudyStore.record_answers`."""
         questions = dict.fromkeys(question for question, _ in answers)
         statuses, _ = await self._decide(
             record.name,
             SoughtStudy(questions=tuple(questions)),
-            lambda known: studies.answer(known, record, answers),
+            lambda known: studies.answer(known, record, answers, respondents or {}),
         )
         return statuses
 

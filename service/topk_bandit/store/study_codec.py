@@ -304,15 +304,21 @@ _ANSWERS: tuple[Callable[..., Answer], ...] = (
 
 
 def _past_answer_document(past: PastAnswer) -> Document:
-    return {"list": _list_document(past.shown), "answer": _answer_document(past.answer)}
+    whole: Document = {"list": _list_document(past.shown), "answer": _answer_document(past.answer)}
+    return whole | _respondent_document(past.respondent)
+
+
+def _respondent_document(respondent: str) -> Document:
+    return {"respondent": respondent} if respondent else {}
 
 
 class _PastAnswer(Layout):
     list: _List
     answer: _Answer
+    respondent: str = ""
 
     def read(self) -> PastAnswer:
-        return PastAnswer(_read_list(self.list), self.answer.read())
+        return PastAnswer(_read_list(self.list), self.answer.read(), self.respondent)
 
 
 def _event_document(event: StudyEvent) -> object:
@@ -321,8 +327,9 @@ def _event_document(event: StudyEvent) -> object:
             return {"settings": _settings_document(settings)}
         case DesignChosen(attempt, design):
             return {"attempt": attempt, "design": _design_document(design)}
-        case QuestionAnswered(question, answer):
-            return {"question": question, "answer": _answer_document(answer)}
+        case QuestionAnswered(question, answer, respondent):
+            whole: Document = {"question": question, "answer": _answer_document(answer)}
+            return whole | _respondent_document(respondent)
         case AnswersImported(import_id, first_row, answers):
             past = [_past_answer_document(one) for one in answers]
             return {"import_id": import_id, "first_row": first_row, "answers": past}
@@ -349,6 +356,16 @@ _TAGS: dict[type[StudyEvent], str] = {
     LinkCreated: "link_created",
     LinkRevoked: "link_revoked",
 }
+
+
+def _make_answered(question: int, answer: Answer, respondent: str | None) -> QuestionAnswered:
+    return QuestionAnswered(question, answer, respondent or "")
+
+
+_MAKERS: dict[type[StudyEvent], Callable[..., StudyEvent]] = {QuestionAnswered: _make_answered}
 _decode_event: Decoder[StudyEvent] = decoder(
-    any_of(derive(kind, EventLayout, tag=tag, parts=_PARTS) for kind, tag in _TAGS.items())
+    any_of(
+        derive(kind, EventLayout, tag=tag, of=_MAKERS.get(kind), parts=_PARTS, left_out=["respondent"])
+        for kind, tag in _TAGS.items()
+    )
 )

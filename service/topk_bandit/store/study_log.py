@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from topk_bandit.domain.studies import (
         Answer,
@@ -253,9 +253,15 @@ class StudyStore(Protocol):
         ...
 
     async def record_answers(
-        self, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+        self,
+        record: StudyRecord,
+        answers: Sequence[tuple[int, Answer]],
+        *,
+        respondents: Mapping[int, str] | None = None,
     ) -> Sequence[AnswerStatus]:
         """Append `QuestionAnswered` for each answer, by question, that is the first to its question.
+
+        Who answers a question is named in `respondents`, or not at all.
 
         An equal answer to an answered question is DUPLICATE, another one a CONFLICT, and an answer to a question that
         was not asked UNKNOWN. `NotFoundError` when the study is gone or was created anew.

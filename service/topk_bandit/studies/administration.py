@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from topk_bandit.domain.quotas import Quotas
     from topk_bandit.domain.studies import (
         Answer,
-        GivenAnswer,
         ModelScore,
         PreferenceModel,
         Preferences,
         StudySettings,
+        SubmittedAnswer,
     )
     from topk_bandit.preferences.agreement import Agreement
     from topk_bandit.preferences.study_models import LearnedUtilities
@@ -204,9 +204,9 @@ class Studies:
         raise UnavailableError(f"others ask {name} for questions faster than they can be chosen")
 
     async def submit_answers(
-        self, name: StudyName, answers: Sequence[tuple[str, GivenAnswer | None]]
+        self, name: StudyName, answers: Sequence[SubmittedAnswer]
     ) -> Sequence[AnswerOutcome | TopkBanditError]:
-        """Record answers by question id; return for each its outcome, or the error for which it was refused.
+        """Record answers by question id, with who gave each; return its outcome, or the error for which it was refused.
 
         An `InvalidArgumentError` names a field below the answer.
         """
@@ -236,7 +236,7 @@ class Studies:
         async with self._cache.use(name) as entry:
             part, event = await self._in_thread(partial(read_import, entry.model.settings, sent))
             for one in event.answers:
-                check_answer(one.answer, self._store.data_version)
+                check_answer(one.answer, self._store.data_version, respondent=one.respondent)
             return await self._store.record_import(entry.record, part, event)
 
     async def find_import(self, name: StudyName, import_id: str) -> ImportProgress:
@@ -325,18 +325,21 @@ class Studies:
         )
 
     async def _record_answers(
-        self, name: StudyName, answers: Sequence[tuple[str, GivenAnswer | None]]
+        self, name: StudyName, answers: Sequence[SubmittedAnswer]
     ) -> list[AnswerOutcome | TopkBanditError]:
         async with self._cache.use(name, newest=False) as entry:
-            if any(question_id not in entry.model.numbers for question_id, _ in answers):
+            if any(sent.question_id not in entry.model.numbers for sent in answers):
                 await entry.fold_new_events()
             version = self._store.data_version
-            read = [_read(entry, name, question_id, given, version) for question_id, given in answers]
+            read = [_read(entry, name, sent, version) for sent in answers]
             good = [one for one in read if not isinstance(one, TopkBanditError)]
-            statuses = iter(await self._store.record_answers(entry.record, good))
+            both = zip(reversed(read), reversed(answers), strict=True)
+            # Of several answers to one question the first counts, with its name.
+            respondents = {one[0]: sent.respondent for one, sent in both if not isinstance(one, TopkBanditError)}
+            statuses = iter(await self._store.record_answers(entry.record, good, respondents=respondents))
         return [
-            one if isinstance(one, TopkBanditError) else _interpret(next(statuses), name, question_id)
-            for one, (question_id, _) in zip(read, answers, strict=True)
+            one if isinstance(one, TopkBanditError) else _interpret(next(statuses), name, sent.question_id)
+            for one, sent in zip(read, answers, strict=True)
         ]
 
     async def _learn(
@@ -382,17 +385,17 @@ def _check_model(entry: CachedStudy, model: PreferenceModel | None) -> None:
 
 
 def _read(
-    entry: CachedStudy, name: StudyName, question_id: str, given: GivenAnswer | None, version: int
+    entry: CachedStudy, name: StudyName, sent: SubmittedAnswer, version: int
 ) -> tuple[int, Answer] | TopkBanditError:
     """Return the question's number with the answer as the log keeps it, or the error in it."""
     model = entry.model
-    number = model.numbers.get(question_id)
+    number = model.numbers.get(sent.question_id)
     if number is None:
-        return NotFoundError(f"{name}/questions/{question_id}")
+        return NotFoundError(f"{name}/questions/{sent.question_id}")
     shown = model.question(number).item_ids
     try:
-        answer = read_answer(given, shown, kind=model.settings.answer_kind)
-        check_answer(answer, version)
+        answer = read_answer(sent.answer, shown, kind=model.settings.answer_kind)
+        check_answer(answer, version, respondent=sent.respondent)
     except (InvalidArgumentError, NotReadyError) as error:
         return error
     return number, answer

@@ -27,6 +27,7 @@ from topk_bandit.preferences.agreement import measure_agreement
 from topk_bandit.preferences.designs.optimal import SubsetDesign
 from topk_bandit.preferences.held_out import compare_models
 from topk_bandit.preferences.questions import choose_next_lists, count_answers
+from topk_bandit.preferences.respondents import RespondentNames
 from topk_bandit.preferences.study_models import RatedLists, fit
 from topk_bandit.preferences.tiers import TieredAnswers
 from topk_bandit.studies.pool import rows_of
@@ -148,9 +149,18 @@ class StudyAnalysis:
         shown = [self._rows[number] for number in self._answered_lists]
         shown += rows_of((past.shown for past in imported), n_items=self.pool.n_items)
         answers = [*_without_declined(self.model.answers.merge()).values(), *(past.answer for past in imported)]
+        respondents = self.respondents.numbers
         if self.model.settings.answer_kind is AnswerKind.RATINGS:
-            return RatedLists(shown, [_expect(answer, RatingsAnswer).values for answer in answers], n_rows)
-        return TieredAnswers.of(list(map(_tiers_of, answers, shown)), n_items=n_rows)
+            values = [_expect(answer, RatingsAnswer).values for answer in answers]
+            return RatedLists(shown, values, n_rows, respondents)
+        return TieredAnswers.of(list(map(_tiers_of, answers, shown)), n_items=n_rows, respondents=respondents)
+
+    @cached_property
+    def respondents(self) -> RespondentNames:
+        """Who gave each answer, without declined ones."""
+        named = self.model.respondents.merge()
+        own = [named.get(number, "") for number in _without_declined(self.model.answers.merge())]
+        return RespondentNames(own + [past.respondent for past in _learned_from(self.model)])
 
 
 def _tiers_of(answer: Answer, rows: Sequence[int]) -> Tiers:

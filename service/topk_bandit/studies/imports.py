@@ -79,7 +79,7 @@ def _read_row(
             raise InvalidArgumentError(f"{path}[{place}]", "names an item a second time")
     in_order = sorted(shown, key=items.__getitem__)
     listed = QuestionList(_query(row.query_id, queries), tuple(items[item_id] for item_id in in_order))
-    return PastAnswer(listed, read_answer(row.answer, in_order, kind=kind))
+    return PastAnswer(listed, read_answer(row.answer, in_order, kind=kind), row.respondent)
 
 
 def _find_shown(row: GivenPastAnswer) -> tuple[str, Sequence[str]]:

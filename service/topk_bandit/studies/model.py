@@ -94,6 +94,8 @@ class StudyModel:
         Number of each question, by its id.
     answers
         By the number of their question, in the order in which they came.
+    respondents
+        Who gave an answer, by the number of its question; those that nobody is named with are left out.
     imported
         Answers that were given elsewhere, by their number, from 1 for the first that came.
     skipped, none_of_these
@@ -111,6 +113,7 @@ class StudyModel:
     questions: GrowingMap[int, AskedQuestion] = field(default_factory=GrowingMap)
     numbers: GrowingMap[str, int] = field(default_factory=GrowingMap)
     answers: GrowingMap[int, Answer] = field(default_factory=GrowingMap)
+    respondents: GrowingMap[int, str] = field(default_factory=GrowingMap)
     imported: GrowingMap[int, PastAnswer] = field(default_factory=GrowingMap)
     skipped: int = 0
     none_of_these: int = 0
@@ -206,8 +209,9 @@ def _apply(model: StudyModel, logged: LoggedStudyEvent) -> StudyModel:
         case QuestionsAsked(request_id, lists):
             counted = _count_link_answer(replace(model, last=logged), request_id)
             return _add_questions(counted, request_id, lists)
-        case QuestionAnswered(question, answer):
-            return _count_declined(_add_answer(replace(model, last=logged), question, answer), [answer])
+        case QuestionAnswered(question, answer, respondent):
+            answered = _add_answer(replace(model, last=logged), question, answer)
+            return _count_declined(_name_respondent(answered, question, respondent), [answer])
         case AnswersImported(answers=answers):
             counted = _count_declined(replace(model, last=logged), [one.answer for one in answers])
             return _add_imported(counted, answers)
@@ -235,7 +239,14 @@ def _count_link_answer(model: StudyModel, request_id: str) -> StudyModel:
         return model
     respondents = link.respondents + (place.number == 1)
     link = replace(link, answered=link.answered + 1, respondents=respondents, last_answer_ms=model.last.at_ms)
-    return replace(model, links={**model.links, link.link_id: link})
+    counted = replace(model, links={**model.links, link.link_id: link})
+    return _name_respondent(counted, len(model.questions) + 1, place.respondent)
+
+
+def _name_respondent(model: StudyModel, question: int, respondent: str) -> StudyModel:
+    if not respondent:
+        return model
+    return replace(model, respondents=model.respondents.add({question: respondent}))
 
 
 def _add_questions(model: StudyModel, request_id: str, lists: Sequence[int]) -> StudyModel:

@@ -12,7 +12,7 @@ import numpy as np
 
 from topk_bandit.domain.bandits import ItemUtility, Prior
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.studies import ItemPreference, Preferences, QueryPreferences
+from topk_bandit.domain.studies import MAX_RESPONDENTS, ItemPreference, Preferences, QueryPreferences
 from topk_bandit.studies.pool import features_of_items
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def make_preferences(
         none_of_these=model.none_of_these,
         agreement=agreement.share,
         agreements=agreement.pairs,
+        respondents=analysis.respondents.describe(learned.careless)[:MAX_RESPONDENTS],
+        respondents_named=len(analysis.respondents.distinct),
     )
 
 

@@ -284,7 +284,7 @@ class SubmitAnswersRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("question_id", "ratings", "ranking", "chosen_item_id", "tiers", "best_worst", "declined")
+    __slots__ = ("question_id", "ratings", "ranking", "chosen_item_id", "tiers", "best_worst", "declined", "respondent")
     QUESTION_ID_FIELD_NUMBER: _ClassVar[int]
     RATINGS_FIELD_NUMBER: _ClassVar[int]
     RANKING_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +292,7 @@ class Answer(_message.Message):
     TIERS_FIELD_NUMBER: _ClassVar[int]
     BEST_WORST_FIELD_NUMBER: _ClassVar[int]
     DECLINED_FIELD_NUMBER: _ClassVar[int]
+    RESPONDENT_FIELD_NUMBER: _ClassVar[int]
     question_id: str
     ratings: RatingsAnswer
     ranking: RankingAnswer
@@ -299,7 +300,8 @@ class Answer(_message.Message):
     tiers: TiersAnswer
     best_worst: BestWorstAnswer
     declined: DeclinedAnswer
-    def __init__(self, question_id: _Optional[str] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ..., tiers: _Optional[_Union[TiersAnswer, _Mapping]] = ..., best_worst: _Optional[_Union[BestWorstAnswer, _Mapping]] = ..., declined: _Optional[_Union[DeclinedAnswer, _Mapping]] = ...) -> None: ...
+    respondent: str
+    def __init__(self, question_id: _Optional[str] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ..., tiers: _Optional[_Union[TiersAnswer, _Mapping]] = ..., best_worst: _Optional[_Union[BestWorstAnswer, _Mapping]] = ..., declined: _Optional[_Union[DeclinedAnswer, _Mapping]] = ..., respondent: _Optional[str] = ...) -> None: ...
 
 class TiersAnswer(_message.Message):
     __slots__ = ("tiers",)
@@ -504,7 +506,7 @@ class ImportAnswersRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., import_id: _Optional[str] = ..., first_row: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[PastAnswer, _Mapping]]] = ...) -> None: ...
 
 class PastAnswer(_message.Message):
-    __slots__ = ("query_id", "item_ids", "ratings", "ranking", "chosen_item_id", "tiers", "best_worst", "declined")
+    __slots__ = ("query_id", "item_ids", "ratings", "ranking", "chosen_item_id", "tiers", "best_worst", "declined", "respondent")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     RATINGS_FIELD_NUMBER: _ClassVar[int]
@@ -513,6 +515,7 @@ class PastAnswer(_message.Message):
     TIERS_FIELD_NUMBER: _ClassVar[int]
     BEST_WORST_FIELD_NUMBER: _ClassVar[int]
     DECLINED_FIELD_NUMBER: _ClassVar[int]
+    RESPONDENT_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     item_ids: _containers.RepeatedScalarFieldContainer[str]
     ratings: RatingsAnswer
@@ -521,7 +524,8 @@ class PastAnswer(_message.Message):
     tiers: TiersAnswer
     best_worst: BestWorstAnswer
     declined: DeclinedAnswer
-    def __init__(self, query_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ..., tiers: _Optional[_Union[TiersAnswer, _Mapping]] = ..., best_worst: _Optional[_Union[BestWorstAnswer, _Mapping]] = ..., declined: _Optional[_Union[DeclinedAnswer, _Mapping]] = ...) -> None: ...
+    respondent: str
+    def __init__(self, query_id: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ..., ratings: _Optional[_Union[RatingsAnswer, _Mapping]] = ..., ranking: _Optional[_Union[RankingAnswer, _Mapping]] = ..., chosen_item_id: _Optional[str] = ..., tiers: _Optional[_Union[TiersAnswer, _Mapping]] = ..., best_worst: _Optional[_Union[BestWorstAnswer, _Mapping]] = ..., declined: _Optional[_Union[DeclinedAnswer, _Mapping]] = ..., respondent: _Optional[str] = ...) -> None: ...
 
 class ImportAnswersResponse(_message.Message):
     __slots__ = ("next_row", "outcome")
@@ -560,7 +564,7 @@ class GetPreferencesRequest(_message.Message):
     def __init__(self, study: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., compare: bool = ...) -> None: ...
 
 class GetPreferencesResponse(_message.Message):
-    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered", "model", "scores", "compared_count", "skipped_count", "none_of_these_count", "agreement", "agreement_count")
+    __slots__ = ("preferences", "next_page_token", "answered_count", "gathered", "model", "scores", "compared_count", "skipped_count", "none_of_these_count", "agreement", "agreement_count", "respondents", "respondent_count")
     PREFERENCES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -572,6 +576,8 @@ class GetPreferencesResponse(_message.Message):
     NONE_OF_THESE_COUNT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RESPONDENTS_FIELD_NUMBER: _ClassVar[int]
+    RESPONDENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     preferences: _containers.RepeatedCompositeFieldContainer[QueryPreferences]
     next_page_token: str
     answered_count: int
@@ -583,7 +589,19 @@ class GetPreferencesResponse(_message.Message):
     none_of_these_count: int
     agreement: float
     agreement_count: int
-    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., scores: _Optional[_Iterable[_Union[ModelScore, _Mapping]]] = ..., compared_count: _Optional[int] = ..., skipped_count: _Optional[int] = ..., none_of_these_count: _Optional[int] = ..., agreement: _Optional[float] = ..., agreement_count: _Optional[int] = ...) -> None: ...
+    respondents: _containers.RepeatedCompositeFieldContainer[Respondent]
+    respondent_count: int
+    def __init__(self, preferences: _Optional[_Iterable[_Union[QueryPreferences, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., answered_count: _Optional[int] = ..., gathered: _Optional[float] = ..., model: _Optional[_Union[PreferenceModel, str]] = ..., scores: _Optional[_Iterable[_Union[ModelScore, _Mapping]]] = ..., compared_count: _Optional[int] = ..., skipped_count: _Optional[int] = ..., none_of_these_count: _Optional[int] = ..., agreement: _Optional[float] = ..., agreement_count: _Optional[int] = ..., respondents: _Optional[_Iterable[_Union[Respondent, _Mapping]]] = ..., respondent_count: _Optional[int] = ...) -> None: ...
+
+class Respondent(_message.Message):
+    __slots__ = ("respondent", "answered_count", "careless_probability")
+    RESPONDENT_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CARELESS_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    respondent: str
+    answered_count: int
+    careless_probability: float
+    def __init__(self, respondent: _Optional[str] = ..., answered_count: _Optional[int] = ..., careless_probability: _Optional[float] = ...) -> None: ...
 
 class ModelScore(_message.Message):
     __slots__ = ("model", "log_probability", "standard_error", "behind", "behind_standard_error")

@@ -108,6 +108,22 @@ def test_only_lists_of_a_file_are_asked_about(tmp_path: Path, capsys: pytest.Cap
         assert f"--lists: expected lists of {size} items, got 3" in capsys.readouterr().err
 
 
+def test_who_answers_at_random_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shop, rng = Shop(tmp_path), np.random.default_rng(3)
+    assert main(["study", "ask", *shop.words, "--size=4", "--count=80", f"--out={tmp_path}"]) == 0
+    header, *answers = shop.rankings(rows(tmp_path / "questions.csv"))
+    both = zip(["ann", "bob", "cal", "rnd"] * 20, answers, strict=True)
+    said = [[name, *(rng.permutation(row[1:]) if name == "rnd" else row[1:])] for name, row in both]
+    path = save(tmp_path / "answers.csv", [["respondent", *header[1:]], *said])
+    capsys.readouterr()
+    assert main(["study", "learn", *shop.words, f"--answers={path}", f"--out={tmp_path}"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 of 4 respondents probably answered at random, so that their answers hardly count: rnd.\n" in printed
+    header, first, *others = rows(tmp_path / "respondents.csv")
+    assert (header, first[:2]) == (["respondent", "answers", "careless"], ["rnd", "20"])
+    assert sorted(row[0] for row in others) == ["ann", "bob", "cal"]
+
+
 def test_items_that_are_not_asked_about_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["study", "ask", *Shop(tmp_path).words, f"--out={tmp_path}"]
     assert main(words) == 0

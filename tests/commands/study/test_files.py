@@ -122,7 +122,7 @@ def test_columns_are_found_by_their_names_in_any_order_beside_others(tmp_path: P
     for header, rows in (
         ("item_1,item_2,item_3", "cocoa,tea,coffee\ntea,coffee,cocoa"),
         ("item_3,item_1,item_2", "coffee,cocoa,tea\ncocoa,tea,coffee"),
-        ("respondent,item_1,item_2,item_3", "tea,cocoa,tea,coffee\n2,tea,coffee,cocoa"),
+        ("shop,item_1,item_2,item_3", "tea,cocoa,tea,coffee\n2,tea,coffee,cocoa"),
         (",item_1,item_2,item_3,,", "1,cocoa,tea,coffee,,\n2,tea,coffee,cocoa,,"),
         ("item_1; item_2; item_3", "cocoa; tea; coffee\ntea; coffee; cocoa"),
     ):

@@ -62,7 +62,7 @@ class AnswerColumns(Cells):
         else:
             known |= {"best_item", "worst_item", "places", *(f"place_{number}" for number in numbers)}
             known |= set() if kind is AnswerKind.RANKING else {"chosen"}
-        known |= {"declined"}
+        known |= {"declined", "respondent"}
         return cls(flags=flags, known=known, required=(items,), kind=kind, size=size)
 
     def check_columns(self, columns: Collection[str]) -> list[str]:
@@ -92,9 +92,10 @@ class AnswerColumns(Cells):
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
         named = self.take(values)
         query = self.convert("query", named.get("query"), read_label) or ""
+        respondent = self.convert("respondent", named.get("respondent"), read_label) or ""
         declined = self.convert("declined", named.get("declined"), _read_reason)
         if self.kind is AnswerKind.RATINGS and declined is None:
-            return PastAnswer(self._ratings(named), query=query)
+            return PastAnswer(self._ratings(named), query=query, respondent=respondent)
         items = [self.text("item", named["item"])] if "item" in named else self._items(named)
         if not items:
             raise self.error("items", "is missing")
@@ -103,8 +104,8 @@ class AnswerColumns(Cells):
             raise self.error("items", f"expected at least {fewest} items, got {len(items)}{list_hint(items)}")
         self._check_different(items)
         if declined is not None:
-            return PastAnswer(Declined(declined), items, query)
-        return PastAnswer(*self._answer(values, named, items), query)
+            return PastAnswer(Declined(declined), items, query, respondent)
+        return PastAnswer(*self._answer(values, named, items), query, respondent)
 
     def _items(self, named: Mapping[str, Any]) -> list[str]:
         items = self.parts(named, "items", "item", self.size)

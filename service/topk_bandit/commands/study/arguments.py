@@ -48,6 +48,7 @@ declined                 skipped, or none_of_these: counted, and not learned fro
 chosen                   of a choice or pair the item that was chosen; without it the first one was
 rating_1, rating_2, ...  of ratings those of the items; or ratings, a list; or item and rating, for one item a row
 query                    what the items were seen for, in a study with queries
+respondent               who answered, the same name in all rows of one person
 
 In CSV the parts of a list are separated by |, or it is a list of JSON. A file of PrefLib (.soc, .soi, .toc, .toi) has
 orders and how many people gave each. Other columns are passed over and named; one whose name is nearly that of a

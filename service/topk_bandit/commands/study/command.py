@@ -17,6 +17,7 @@ from topk_bandit.commands.study.files import (
     read_lists,
     write_lists,
     write_preferences,
+    write_respondents,
 )
 from topk_bandit.commands.study.pictures import describe_best, draw, scores_table, table
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
@@ -25,6 +26,7 @@ from topk_bandit.preferences.agreement import measure_agreement
 from topk_bandit.preferences.designs.optimal import Feedback
 from topk_bandit.preferences.held_out import FEWEST_COMPARED, compare_models
 from topk_bandit.preferences.questions import QuestionPool, choose_next_lists, count_answers
+from topk_bandit.preferences.respondents import RespondentNames
 from topk_bandit.preferences.study_models import RatedLists, fit
 from topk_bandit.preferences.tiers import TieredAnswers
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.commands.study.files import Answered
-    from topk_bandit.domain.studies import PreferenceModel
+    from topk_bandit.domain.studies import PreferenceModel, Respondent
     from topk_bandit.preferences.designs.optimal import Progress as DesignProgress
     from topk_bandit.preferences.designs.optimal import SubsetDesign
     from topk_bandit.preferences.study_models import StudyAnswers
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["ask", "learn", "run"]
 
 _USUAL_SIZE = 3
+
+_DOUBTFUL, _NAMED = 0.9, 5
+"""From this probability on a respondent is said to answer at random, and so many of them are named."""
 
 _SHOWN = 3
 """How many queries have their utilities on the screen."""
@@ -145,6 +150,7 @@ class _Study:
             self._write("preferences.png", lambda path: draw(path, utilities, self._items.ids, titles=titles))
         except ConfigurationError as error:
             self._console.print(f"no figure: {error}", highlight=False, markup=False, soft_wrap=True)
+        self._describe_respondents(_names_of(answers).describe(found.careless))
         for of_query, title in list(zip(utilities, titles, strict=True))[:_SHOWN]:
             self._console.print(table(of_query, self._items.ids, title=title))
 
@@ -241,10 +247,23 @@ class _Study:
         return [[first + item for item in tier] for tier in answer.tiers]
 
     def _as_arrays(self, answers: Sequence[Answered]) -> StudyAnswers:
-        count = len(self._pool.groups)
+        count, respondents = len(self._pool.groups), _names_of(answers).numbers
         if self._kind is AnswerKind.RATINGS:
-            return RatedLists(self._rows(answers), [answer.ratings for answer in answers], count)
-        return TieredAnswers.of([self._tiers(answer) for answer in answers], n_items=count)
+            return RatedLists(self._rows(answers), [answer.ratings for answer in answers], count, respondents)
+        tiers = [self._tiers(answer) for answer in answers]
+        return TieredAnswers.of(tiers, n_items=count, respondents=respondents)
+
+    def _describe_respondents(self, respondents: Sequence[Respondent]) -> None:
+        """Write who answered, and name those who seem to have answered at random."""
+        if not respondents:
+            return
+        self._write("respondents.csv", lambda path: write_respondents(path, respondents))
+        doubtful = [one.respondent for one in respondents if one.careless >= _DOUBTFUL]
+        line = f"{len(doubtful)} of {len(respondents)} respondents probably answered at random"
+        if doubtful:
+            names = ", ".join(doubtful[:_NAMED]) + (", ..." if len(doubtful) > _NAMED else "")
+            line += f", so that their answers hardly count: {names}"
+        self._console.print(f"{line}.", highlight=False, markup=False, soft_wrap=True)
 
     def _write(self, name: str, write: Callable[[Path], None]) -> None:
         path = self._given.out / name
@@ -253,3 +272,7 @@ class _Study:
         except OSError as error:
             raise InvalidArgumentError("--out", f"{path} can't be written: {error.strerror}") from None
         self._console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+def _names_of(answers: Sequence[Answered]) -> RespondentNames:
+    return RespondentNames([answer.respondent for answer in answers])

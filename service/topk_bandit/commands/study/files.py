@@ -8,6 +8,7 @@ answers         as `topk-bandit study import` takes them; ``question`` is passed
 questions       ``question``, ``query`` if there are queries, ``item_1``, ``item_2``, ...
 lists           as questions, without ``question`` if you like: each row a list to choose among
 design          as questions, with ``weight``, the share of the questions, in place of ``question``
+respondents     ``respondent``, ``answers``, ``careless``, the probability that these were given at random
 preferences     ``query`` if there are queries, ``item``, ``utility``, ``standard_deviation``, ``rank``
 ==============  ===============================================================================
 """
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from topk_bandit.client import PastAnswer
     from topk_bandit.commands.imports.cells import Named
     from topk_bandit.commands.imports.reading import Found
+    from topk_bandit.domain.studies import Respondent
     from topk_bandit.preferences.utilities import Utilities
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "read_lists",
     "write_lists",
     "write_preferences",
+    "write_respondents",
 ]
 
 _ITEM_COLUMN = re.compile(r"item_[1-9][0-9]*", re.ASCII)
@@ -79,6 +82,7 @@ class Answered:
     tiers: tuple[tuple[int, ...], ...]
     ratings: tuple[float, ...] = ()
     declined: DeclineReason | None = None
+    respondent: str = ""
 
 
 def read_described(path: Path, *, kind: str) -> Described:
@@ -209,17 +213,18 @@ class _ItemIndices:
 
     def find(self, place: str, answer: PastAnswer) -> Answered:
         """Return an answer by indices."""
-        query, said = self._query(place, answer.query), answer.answer
+        query, said, name = self._query(place, answer.query), answer.answer, answer.respondent
         if isinstance(said, dict):
-            return Answered(query, (self._items(place, said),), tuple(said.values()))
+            return Answered(query, (self._items(place, said),), tuple(said.values()), respondent=name)
         if isinstance(said, Declined):
-            return Answered(query, (self._items(place, answer.shown),), declined=DeclineReason(said.reason))
+            shown = (self._items(place, answer.shown),)
+            return Answered(query, shown, declined=DeclineReason(said.reason), respondent=name)
         tiers = _tiers_of(said)
         named = {item for tier in tiers for item in tier}
         between = [item for item in answer.shown if item not in named]
         if between:
             tiers.insert(1 if isinstance(said, BestWorst) else len(tiers), between)
-        return Answered(query, tuple(self._items(place, tier) for tier in tiers))
+        return Answered(query, tuple(self._items(place, tier) for tier in tiers), respondent=name)
 
     def _items(self, place: str, items: Iterable[str]) -> tuple[int, ...]:
         return tuple(self._item(place, item) for item in items)
@@ -271,6 +276,12 @@ def write_lists(
         for cell, (query, shown) in zip(first[1], lists, strict=True)
     )
     _write(path, header, rows)
+
+
+def write_respondents(path: Path, respondents: Sequence[Respondent]) -> None:
+    """Write who answered, and how carefully."""
+    rows = ([one.respondent, str(one.answered), f"{one.careless:.4g}"] for one in respondents)
+    _write(path, ["respondent", "answers", "careless"], rows)
 
 
 def write_preferences(

@@ -226,9 +226,12 @@ def ask(
 
 
 def answer(
-    known: KnownStudy, record: StudyRecord, answers: Sequence[tuple[int, Answer]]
+    known: KnownStudy, record: StudyRecord, answers: Sequence[tuple[int, Answer]], respondents: Mapping[int, str]
 ) -> StudyDecision[list[AnswerStatus]]:
-    """Decide what becomes of answers, each on its own; see `StudyStore.record_answers`."""
+    """Decide what becomes of answers, each on its own; see `StudyStore.record_answers`.
+
+    The same answer of somebody else to the same question is a repeated one: the first counts.
+    """
     _check_same(known, record)
     statuses: list[AnswerStatus] = []
     events: list[StudyEvent] = []
@@ -241,7 +244,7 @@ def answer(
             statuses.append(AnswerStatus.UNKNOWN)
         else:
             taken[question] = packed
-            events.append(QuestionAnswered(question, given))
+            events.append(QuestionAnswered(question, given, respondents.get(question, "")))
             statuses.append(AnswerStatus.ACCEPTED)
     after = replace(known.record, answered=known.record.answered + len(taken))
     return StudyDecision(statuses, StudyCommit(tuple(events), record=after, answers=taken))
