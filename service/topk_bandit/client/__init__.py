@@ -87,6 +87,7 @@ from topk_bandit.client.study_values import (
     QueryPreferences,
     Question,
     Questions,
+    Respondent,
     Study,
     StudyLink,
     StudyList,

@@ -34,6 +34,7 @@ __all__ = [
     "page_size",
     "page_token",
     "quote_text",
+    "respondent",
     "reward_value",
     "secret_id",
     "sentence",
