@@ -426,11 +426,13 @@ def check_order(browser: Chrome, target: str) -> None:
     until(lambda: "no two" in facts().get("Answers that agree", ""), what="one answer agrees with none")
     with Client(target, tenant="acme", timeout=PATIENCE, key=shown("acme")) as client:
         for question in client.next_questions("pair", 25).questions:
-            client.submit_answers("pair", {question.id: min(question.items, key=ITEMS.index)})
+            answer = {question.id: min(question.items, key=ITEMS.index)}
+            client.submit_answers("pair", answer, respondent="ann")
         learned = client.get_preferences("pair")
     assert learned.agreement_count >= 20
     said = f"{100 * learned.agreement:.1f} % of {learned.agreement_count} pairs"
     until(lambda: facts().get("Answers that agree") == said, what="the answers agree")
+    assert facts()["Respondents who seem to answer at random"] == "0 of 2"  # ann, and a device
     rows = browser.find_elements(By.CSS_SELECTOR, "#utilities svg circle")
     assert len(rows) == len(ITEMS)
     assert "still worth asking" in " ".join(facts())

@@ -12,6 +12,7 @@ from scipy.stats import kendalltau, multivariate_normal
 from topk_bandit.domain.studies import PreferenceModel
 from topk_bandit.preferences.answers import Ratings
 from topk_bandit.preferences.designs.optimal import Feedback
+from topk_bandit.preferences.held_out import compare_models
 from topk_bandit.preferences.inference import RATER_VARIANCES, learn_utilities
 from topk_bandit.preferences.questions import QuestionPool
 from topk_bandit.preferences.respondents import Carelessness, RespondentNames
@@ -136,6 +137,18 @@ def test_every_model_leaves_out_who_answers_at_random(model: PreferenceModel) ->
     alone = fit(model, pool, TieredAnswers.of(careful, n_items=6))
     tolerance = 0.15 * np.ptp(alone.utilities.mean)
     np.testing.assert_allclose(learned.utilities.mean, alone.utilities.mean, atol=tolerance)
+
+
+def test_models_are_compared_by_answers_of_the_careful() -> None:
+    rng = np.random.default_rng(1)
+    pool = QuestionPool.of(np.eye(5), None, feedback=Feedback.RANKING)
+    orders = [[[int(row)] for row in sorted(rng.choice(5, 3, replace=False))] for _ in range(60)]
+    orders += [[[int(row)] for row in rng.choice(5, 3, replace=False)] for _ in range(30)]
+    people = np.append(np.repeat(np.arange(6), 10), np.full(30, 6))
+    models = (PLACKETT_LUCE, PreferenceModel.AGGREGATION_LOGISTIC)
+    named = compare_models(models, pool, TieredAnswers.of(orders, n_items=5, respondents=people))
+    assert named == compare_models(models, pool, TieredAnswers.of(orders[:60], n_items=5))
+    assert named[1] == 60
 
 
 def test_odds_are_those_of_the_answers_and_of_the_share() -> None:

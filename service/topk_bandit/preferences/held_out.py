@@ -25,7 +25,7 @@ import numpy as np
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import ModelScore, PreferenceModel
-from topk_bandit.preferences.study_models import RatedLists, fit
+from topk_bandit.preferences.study_models import RatedLists, fit, leave_out_careless
 from topk_bandit.preferences.tiers import TieredAnswers
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def compare_models(
 ) -> tuple[tuple[ModelScore, ...], int]:
     """Return the score of each model, best first, and how many answers were predicted.
 
-    Models that are too slow for the answers are left out. With fewer than `FEWEST_COMPARED` there are no scores.
+    Answers of respondents who rather answer at random are left out, and so are models that are too slow. With fewer
+    than `FEWEST_COMPARED` there are no scores.
 
     Raises
     ------
@@ -69,6 +70,7 @@ def compare_models(
     """
     if pool.n_items > MOST_ITEMS_COMPARED:
         raise InvalidArgumentError("compare", f"models are compared for at most {MOST_ITEMS_COMPARED} items")
+    answers = leave_out_careless(pool, answers)
     most = _find_most(pool, answers)
     if len(answers) > most:
         answers = answers.take(np.linspace(0, len(answers) - 1, most).astype(np.int64))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from topk_bandit.preferences.questions import QuestionPool
     from topk_bandit.preferences.utilities import FloatArray
 
-__all__ = ["IMPUTED", "LearnedUtilities", "RatedLists", "StudyAnswers", "fit"]
+__all__ = ["IMPUTED", "LearnedUtilities", "RatedLists", "StudyAnswers", "fit", "leave_out_careless"]
 
 _RIDGE_RATIO = 0.1
 """The ridge of weights over that of residuals, as `aggregation.fit` has it by default."""
@@ -59,6 +59,8 @@ _BOUNDS = {
 }
 IMPUTED = 5
 """From so many data sets a model learns where answers have ties, or respondents are named."""
+
+_RATHER = 0.5
 
 _BURN_IN = 5
 """So many are drawn before, until their utilities no longer depend on the first."""
@@ -177,6 +179,15 @@ def fit(
         return _fit_whole(model, pool, _Whole(answers, whole), rate)
     data_sets, careless = _impute(pool, answers)
     return replace(_combine([_fit_whole(model, pool, one, rate) for one in data_sets]), careless=careless)
+
+
+def leave_out_careless(pool: QuestionPool, answers: StudyAnswers) -> StudyAnswers:
+    """Return the answers of those who are rather careful than not, by no names; without names all."""
+    if answers.respondents is None:
+        return answers
+    _, careless = _impute(pool, answers)
+    kept = np.append(careless, 0.0)[answers.respondents] < _RATHER
+    return replace(answers.take(np.flatnonzero(kept)), respondents=None)
 
 
 class _Whole(NamedTuple):

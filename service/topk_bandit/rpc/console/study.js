@@ -29,10 +29,19 @@ export class Studies {
   }
 }
 
-const MOST_ITEMS = 40, MOST_NAMED = 5;
+const MOST_ITEMS = 40, MOST_NAMED = 5, DOUBTFUL = 0.9;
+
+// Who seems to answer at random: such answers hardly count.
+function doubtful({ respondents, respondentCount }) {
+  if (!Number(respondentCount)) return "nobody is named";
+  const found = respondents.filter(({ carelessProbability }) => carelessProbability >= DOUBTFUL).map(({ respondent }) => respondent);
+  const named = found.length ? `: ${found.slice(0, MOST_NAMED).join(", ")}${found.length > MOST_NAMED ? ", …" : ""}` : "";
+  return `${count(found.length)} of ${count(respondentCount)}${named}`;
+}
 
 // How sure the order is, and where another answer helps: neighbours that are as near to each other as they are uncertain.
-function order({ preferences: [first], agreement, agreementCount, gathered }) {
+function order(learned) {
+  const { preferences: [first], agreement, agreementCount, gathered } = learned;
   const { queryId, items } = first;
   const gaps = items.slice(1).map((below, at) => {
     const above = items[at];
@@ -45,6 +54,7 @@ function order({ preferences: [first], agreement, agreementCount, gathered }) {
   return [
     facts([
       ["Answers that agree", pairs ? `${share(agreement)} of ${count(pairs)} pairs` : "no two are about the same items"],
+      ["Respondents who seem to answer at random", doubtful(learned)],
       ["Gathered", share(gathered)],
       ["Neighbours still worth asking about", near.length ? `${count(near.length)} of ${count(gaps.length)}: ${named}` : "none"],
     ]),
