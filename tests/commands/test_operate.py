@@ -314,6 +314,7 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
         "--reward-range=0:5",
         "--reward-aggregation=max",
         "--near-share=0.2",
+        "--shares-fall-after=0",
         "--durability=memory",
     )
     made = ask("bandits", "create", "acme/made", *sizes, *chosen, "--requires-activation", f"--item-schema={schema}")
@@ -322,6 +323,7 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     names = ("slate_size", "item_capacity", "context_dimension", "reward_wait", "near_share", "reward_aggregation")
     assert [settings[name] for name in names] == ["2", "9", "1", "0:01:30", "0.2", "max"]
     assert (settings["requires_activation"], settings["uniform_share"]) == ("True", "0.1")
+    assert settings["shares_fall_after"] == "0"
     assert [line.split()[1:] for line in made if line.startswith("durability")] == [["False"], ["0"]]
 
     changes = (
@@ -330,11 +332,12 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
         "--item-capacity=12",
         "--reward-wait=60",
         "--provisional-after=1.5",
+        "--shares-fall-after=70",
     )
     changed = dict(line.split(None, 1) for line in ask("bandits", "update", "acme/made", *changes))
     named = ("default_reward", "item_capacity", "reward_wait", "provisional_after", "near_share")
     assert [changed[name] for name in named] == ["0.0", "12", "0:01:00", "0:00:01.500000", "0.2"]
-    assert changed["default_item_value"] == "-0.5"
+    assert (changed["default_item_value"], changed["shares_fall_after"]) == ("-0.5", "70")
     rules = tmp_path / "rules.json"
     often = '{"frequency": {"atMost": 2, "withinSeconds": 3600}}'
     cheap = '{"filter": "price < 2", "mayRelax": true}'

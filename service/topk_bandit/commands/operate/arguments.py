@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_columns
 from topk_bandit.commands.names import add_bandit
-from topk_bandit.commands.numbers import count, number, position
+from topk_bandit.commands.numbers import count, natural, number, position
 from topk_bandit.domain.bandits import Aggregation
 from topk_bandit.domain.stages import Stage
 
@@ -210,6 +210,8 @@ def add_changeable(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--near-share", type=number, metavar="P", help="share of slates drawn from those near the best"
     )
+    text = "both shares fall once so many rewards are learned; 0: never"
+    command.add_argument("--shares-fall-after", type=natural, metavar="N", help=text)
     text = "a slate counts only once it is said to have been shown"
     command.add_argument("--requires-activation", action="store_true", default=None, help=text)
     text = "what each slate keeps: the rules of a Bandit as JSON"

@@ -160,6 +160,7 @@ _SETTINGS: Mapping[str, Callable[[argparse.Namespace], Any]] = {
             "context_dimension",
             "uniform_share",
             "near_share",
+            "shares_fall_after",
             "learned_per_second",
             "default_reward",
             "default_item_value",
