@@ -112,6 +112,10 @@ def test_lists_may_be_given_to_choose_among(client: EitherClient) -> None:
     with pytest.raises(InvalidArgument) as refused:
         client.create_study("other", ITEMS, answer_kind="ranking", budget=3, lists=[StudyList(("i0", 1))])  # type: ignore[list-item]
     assert refused.value.field == "lists[0].items[1]"
+    for wrong, field in (([], "lists"), ([("i0", "i1")], "lists[0]")):
+        with pytest.raises(InvalidArgument) as refused:
+            client.create_study("other", ITEMS, answer_kind="ranking", budget=3, lists=wrong)  # type: ignore[arg-type]
+        assert refused.value.field == field
 
 
 def test_a_study_from_start_to_end(client: EitherClient) -> None:

@@ -432,7 +432,7 @@ def check_order(browser: Chrome, target: str) -> None:
     assert learned.agreement_count >= 20
     said = f"{100 * learned.agreement:.1f} % of {learned.agreement_count} pairs"
     until(lambda: facts().get("Answers that agree") == said, what="the answers agree")
-    assert facts()["Respondents who seem to answer at random"] == "0 of 2"  # ann, and a device
+    assert facts()["Respondents who answer as if at random"] == "0 of 2"  # ann, and a device
     rows = browser.find_elements(By.CSS_SELECTOR, "#utilities svg circle")
     assert len(rows) == len(ITEMS)
     assert "still worth asking" in " ".join(facts())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from google.longrunning import operations_pb2
 from google.longrunning.operations_pb2_grpc import OperationsStub
 
-from topk_bandit.client.arguments import choice, message, number, numbers, texts
+from topk_bandit.client.arguments import choice, message, number, numbers, several, texts
 from topk_bandit.client.errors import error_of_status, invalid_argument
 from topk_bandit.client.features import feature_values, schema_message
 from topk_bandit.client.imports import timestamp_of
@@ -34,6 +34,7 @@ from topk_bandit.client.study_values import (
     Respondent,
     Study,
     StudyLink,
+    StudyList,
     Tiers,
 )
 from topk_bandit.v1 import preference_service_pb2 as pb
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from topk_bandit.client.errors import ClientError
-    from topk_bandit.client.study_values import GivenAnswer, PastAnswer, StudyList
+    from topk_bandit.client.study_values import GivenAnswer, PastAnswer
     from topk_bandit.domain.features import Feature
 
 __all__ = ["StudyOperations", "merged_answers", "merged_imports", "merged_preferences"]
@@ -147,7 +148,7 @@ class StudyOperations:
             features_alone=features_alone,
             model=_model_number(model),
             stream_rate=stream_rate,
-            lists=[_list(f"lists[{number}]", one) for number, one in enumerate(lists or ())],
+            lists=_lists(lists),
         )
         return Operation(PreferenceServiceStub, "CreateStudy", pb.CreateStudyRequest(study=made), _design)
 
@@ -331,7 +332,18 @@ def _query(query_id: str, row: Iterable[float]) -> pb.StudyQuery:
     return message(pb.StudyQuery, f'queries["{query_id}"]', query_id=query_id, features=values)
 
 
+def _lists(lists: Iterable[StudyList] | None) -> list[pb.StudyList]:
+    if lists is None:
+        return []
+    found = [_list(f"lists[{number}]", one) for number, one in enumerate(several("lists", lists))]
+    if not found:  # on the wire as good as none, the opposite of what is meant
+        raise invalid_argument("lists", "is empty: leave it out to choose among all lists")
+    return found
+
+
 def _list(at: str, one: StudyList) -> pb.StudyList:
+    if not isinstance(one, StudyList):
+        raise invalid_argument(at, f"expected a StudyList, got {one!r:.60}")
     return message(pb.StudyList, at, query_id=one.query, item_ids=texts(f"{at}.items", one.items))
 
 

@@ -118,7 +118,7 @@ class Study:
     stream_rate
         Of a model that is a stream; None for the service's own, and in lists of studies.
     given_list_count
-        How many lists it chooses questions among; 0 for all there are, and in lists of studies.
+        How many lists it chooses questions among; 0 for all there are, in lists of studies, and of a design's result.
     """
 
     name: str

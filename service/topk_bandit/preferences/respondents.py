@@ -1,14 +1,15 @@
 """Respondents: how probable it is that each answers at random.
 
 A respondent either is careful, and answers as utilities say, or answers whatever is asked without a look at the items:
-orders are all as probable then, and ratings have the spread that ratings have. Given utilities u and the share s of
-respondents who answer at random, the odds that respondent r does are
+orders are all as probable then, and ratings have the spread that ratings have. One of fifty careful ones prefers the
+opposite of the others, u' = -u. Given utilities u that others taught, and the share s of respondents who answer at
+random, the odds that respondent r does are
 
-    odds_r = s / (1 - s) prod over answers a of r: p(a at random) / p(a | u).
+    odds_r = s / (1 - s) / (0.98 prod p(a | u) / p(a at random) + 0.02 prod p(a | -u) / p(a at random))
 
-Whoever prefers the opposite of most others is found as well: chance explains such answers better. Few answers hardly
-move the odds. The share has a Beta(1, 9) prior. `study_models` learns from data sets in which each respondent is
-careful or not by a draw, so that what is not certain widens the spread of utilities.
+with products over the answers of r. The share has a Beta(1, 9) prior. Somebody whose taste has nothing to do with that
+of the others looks as if at random. `study_models` learns from data sets in which each respondent is careful or not by
+a draw, so that what is not certain widens the spread of utilities.
 
 Source: Dawid and Skene, Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm (1979), with
 observers of two kinds, and multiple imputation in place of EM.
@@ -32,12 +33,18 @@ if TYPE_CHECKING:
 
     from topk_bandit.preferences.answers import IntArray, Ratings
 
-__all__ = ["Carelessness", "RespondentNames", "weigh_ratings"]
+__all__ = ["FOLDS", "Carelessness", "RespondentNames", "weigh_ratings"]
 
 FloatArray = NDArray[np.float64]
 
 _CARELESS, _CAREFUL = 1.0, 9.0
 """The prior of the share of respondents who answer at random, as so many seen before."""
+
+_CONTRARY = 0.02
+"""So many of those who look at the items prefer the opposite of the others: they contradict, and are no guessers."""
+
+FOLDS = 5
+"""Respondents are judged by what those of other folds teach: nobody's answers speak for themselves."""
 
 _LEAST_VARIANCE = 1e-12
 
@@ -82,58 +89,78 @@ class Carelessness:
     ----------
     respondents
         The number of the one that gave each answer, from 0 on, shape (A,); -1 for one that is not named.
-    careless
-        The probability that each answers at random, shape (P,).
+    nats
+        By how much all answers of each are more probable under utilities that others taught than at random, shape (P,).
     share
-        The share of respondents who do.
+        The share of respondents who answer at random.
     """
 
     respondents: IntArray
-    careless: FloatArray
+    nats: FloatArray
     share: float
 
     @classmethod
     def before(cls, respondents: IntArray) -> Carelessness:
         """Return what is known of the respondents before their answers are looked at."""
         share = _CARELESS / (_CARELESS + _CAREFUL)
-        return cls(respondents, np.full(int(respondents.max(initial=-1)) + 1, share), share)
+        return cls(respondents, np.zeros(int(respondents.max(initial=-1)) + 1), share)
 
-    def after(self, evidence: FloatArray) -> Carelessness:
-        """Return what is known when each answer is more probable by so many nats if it is careful, shape (A,)."""
-        named = self.respondents >= 0
-        nats = np.bincount(self.respondents[named], evidence[named], minlength=len(self.careless))
-        careless = np.asarray(expit(logit(self.share) - nats))
-        share = (_CARELESS + careless.sum()) / (_CARELESS + _CAREFUL + len(careless))
-        return Carelessness(self.respondents, careless, float(share))
+    @property
+    def careless(self) -> FloatArray:
+        """The probability that each answers at random, shape (P,)."""
+        return np.asarray(expit(logit(self.share) - self.nats))
 
     def draw_careful(self, rng: np.random.Generator) -> IntArray:
         """Return the answers of those who are careful in one draw, at least of the most probable one."""
-        is_careless = np.append(rng.random(len(self.careless)) < self.careless, False)
-        if len(self.careless):
+        is_careless = np.append(rng.random(len(self.nats)) < self.careless, False)
+        if len(self.nats):
             is_careless[int(np.argmin(self.careless))] = False
         return np.flatnonzero(~is_careless[self.respondents])
+
+    def leave_out(self, answers: IntArray, turn: int) -> IntArray:
+        """Return those of some answers that are not of the respondents who are judged in a turn."""
+        return np.asarray(answers[~np.append(self._judged(turn), False)[self.respondents[answers]]])
+
+    def judge(self, agrees: FloatArray, contradicts: FloatArray, turn: int) -> Carelessness:
+        """Return what is known after a turn.
+
+        Parameters
+        ----------
+        agrees, contradicts
+            By how many nats each answer is more probable than at random under utilities that others taught, and under
+            their opposites, shape (A,).
+        """
+        named, judged = self.respondents >= 0, self._judged(turn)
+        for_each = (np.bincount(self.respondents[named], one[named], len(self.nats)) for one in (agrees, contradicts))
+        careful, contrary = for_each
+        mixed = np.logaddexp(np.log(1.0 - _CONTRARY) + careful, np.log(_CONTRARY) + contrary)
+        nats = np.where(judged, mixed, self.nats)
+        careless = expit(logit(self.share) - nats)
+        share = (_CARELESS + careless.sum()) / (_CARELESS + _CAREFUL + len(nats))
+        return Carelessness(self.respondents, nats, float(share))
+
+    def _judged(self, turn: int) -> NDArray[np.bool_]:
+        """Return who is judged in a turn: each once in as many turns as there are folds."""
+        return np.asarray(np.arange(len(self.nats)) % FOLDS == turn % FOLDS)
 
 
 def weigh_ratings(ratings: Ratings, mean: FloatArray) -> FloatArray:
     """Return by how many nats each rating is more probable under utilities of the items than at random, shape (A,).
 
-    Either way a rater's level is that which fits best, and the variance that of all ratings.
+    Either way a rater's level is that which fits best, so that n ratings of one rater count as n - 1, and the variance
+    is that of all ratings.
     """
+    numbers = np.zeros(len(ratings.values), dtype=np.int64) if ratings.raters is None else ratings.raters + 1
     careful, random = (
-        _log_normal(_square_about_level(values, ratings.raters))
-        for values in (ratings.values - mean[ratings.items], ratings.values)
+        _log_normal(values, numbers) for values in (ratings.values - mean[ratings.items], ratings.values)
     )
     return careful - random
 
 
-def _square_about_level(values: FloatArray, raters: IntArray | None) -> FloatArray:
-    """Return the squares of values about the mean of their rater; those that are not named are one."""
-    numbers = np.zeros(len(values), dtype=np.int64) if raters is None else raters + 1
-    means = np.bincount(numbers, values) / np.maximum(np.bincount(numbers), 1)
-    return np.asarray(np.square(values - means[numbers]))
-
-
-def _log_normal(squares: FloatArray) -> FloatArray:
-    """Return the log density of normal numbers with these squares, but for a constant, at the variance they have."""
-    variance = max(float(squares.mean()), _LEAST_VARIANCE)
-    return np.asarray(-0.5 * (squares / variance + np.log(variance)))
+def _log_normal(values: FloatArray, numbers: IntArray) -> FloatArray:
+    """Return the log density of normal values about the mean of their rater, but for a constant, rater by number."""
+    counts = np.maximum(np.bincount(numbers), 1)
+    squares = np.square(values - (np.bincount(numbers, values) / counts)[numbers])
+    shares = 1.0 - 1.0 / counts[numbers]
+    variance = max(float(squares.sum() / max(shares.sum(), 1.0)), _LEAST_VARIANCE)
+    return np.asarray(-0.5 * (squares / variance + shares * np.log(variance)))

@@ -216,13 +216,17 @@ def _impute(pool: QuestionPool, answers: StudyAnswers) -> tuple[list[_Whole], Fl
     rng, utilities = np.random.default_rng(0), np.zeros(answers.n_items)
     known = None if answers.respondents is None else Carelessness.before(answers.respondents)
     found, careless = list[_Whole](), list["FloatArray"]()
-    for _ in range(_BURN_IN + IMPUTED):
-        part = answers if known is None else answers.take(known.draw_careful(rng))
+    for turn in range(_BURN_IN + IMPUTED):
+        chosen = np.arange(len(answers)) if known is None else known.draw_careful(rng)
+        part = answers if known is None else answers.take(chosen)
         found.append(_Whole(part, part.complete(utilities, rng)))
-        learned = _of_posterior(pool, pool.learn(found[-1].told)).utilities
+        teaches = found[-1].told
+        if known is not None:
+            teaches = answers.take(known.leave_out(chosen, turn)).complete(utilities, rng)
+        learned = _of_posterior(pool, pool.learn(teaches)).utilities
         utilities = rng.normal(learned.mean, learned.standard_deviation)
         if known is not None:
-            known = known.after(answers.weigh(learned.mean))
+            known = known.judge(answers.weigh(learned.mean), answers.weigh(-learned.mean), turn)
         careless.append(np.zeros(0) if known is None else known.careless)
     return found[_BURN_IN:], np.asarray(np.mean(careless[_BURN_IN:], axis=0))
 

@@ -118,7 +118,7 @@ def test_who_answers_at_random_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     capsys.readouterr()
     assert main(["study", "learn", *shop.words, f"--answers={path}", f"--out={tmp_path}"]) == 0
     printed = capsys.readouterr().out
-    assert "1 of 4 respondents probably answered at random, so that their answers hardly count: rnd.\n" in printed
+    assert "1 of 4 respondents answered as if at random, so that their answers hardly count: rnd.\n" in printed
     header, first, *others = rows(tmp_path / "respondents.csv")
     assert (header, first[:2]) == (["respondent", "answers", "careless"], ["rnd", "20"])
     assert sorted(row[0] for row in others) == ["ann", "bob", "cal"]

@@ -208,7 +208,8 @@ def test_questions_can_be_read_back_as_answers(tmp_path: Path, items: Described,
         ("item_1,item_2\ntea,cocoa\ntea,coca\n", "line 3, column 'item_2': there is no item 'coca': is it 'cocoa'?"),
         ("item_1,item_2\ntea,\n", "line 2, column 'item_2': is missing"),
         ("item_1,item_2\ntea,tea\n", "line 2: has an item twice"),
-        ("item_1,item\ntea,cocoa\n", "line 1, header: expected columns item_1 to item_2 at least; got item_1, item"),
+        ("item_1,item\ntea,cocoa\n", "line 1, header: expected the columns item_1 to item_2, as all lists"),
+        ("item_1,item_3\ntea,cocoa\n", "line 1, header: expected the columns item_1 to item_2, as all lists"),
         ("query,item_1,item_2\nsummer,tea,cocoa\n", "line 2, column 'query': needs a file of queries"),
         ("item_1,item_2\n", "has no rows"),
     ],
@@ -218,6 +219,13 @@ def test_a_wrong_list_is_named_by_line_and_column(tmp_path: Path, items: Describ
     with pytest.raises(InvalidArgumentError) as caught:
         read_lists(path, fewest=2, items=items, queries=None)
     assert problem in str(caught.value)
+
+
+def test_a_longer_list_is_no_shorter_one(tmp_path: Path, items: Described) -> None:
+    rows = '{"item_1": "tea", "item_2": "cocoa"}\n{"item_1": "tea", "item_2": "cocoa", "item_3": "coffee"}\n'
+    path = written(tmp_path, "lists.jsonl", rows)
+    with pytest.raises(InvalidArgumentError, match="line 2, header: expected the columns item_1 to item_2, as all"):
+        read_lists(path, fewest=2, items=items, queries=None)
 
 
 def test_lists_of_a_study_with_queries_name_theirs(tmp_path: Path, items: Described, queries: Described) -> None:
@@ -361,3 +369,10 @@ def test_a_first_column_that_only_numbers_the_rows_is_no_feature(tmp_path: Path,
         "sweetness,item,price\n0,tea,1\n1,coffee,2\n2,cocoa,2.5\n",
     ):
         assert read_described(written(tmp_path, "items.csv", text), kind="item").features.shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["x" * 129, "a\\nb"])
+def test_a_name_that_no_call_takes_is_refused(tmp_path: Path, items: Described, name: str) -> None:
+    path = written(tmp_path, "answers.jsonl", f'{{"item_1": "tea", "item_2": "cocoa", "respondent": "{name}"}}\n')
+    with pytest.raises(InvalidArgumentError, match="respondent"):
+        answers(path, items)

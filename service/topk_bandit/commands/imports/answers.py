@@ -11,6 +11,7 @@ from topk_bandit.commands.imports.cells import Cells
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MAX_STUDY_MAGNITUDE
 from topk_bandit.domain.values import list_hint, read_bounded, read_label
+from topk_bandit.rpc import fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -92,7 +93,7 @@ class AnswerColumns(Cells):
         """Return the answer in a row, or raise `InvalidArgumentError` naming the column."""
         named = self.take(values)
         query = self.convert("query", named.get("query"), read_label) or ""
-        respondent = self.convert("respondent", named.get("respondent"), read_label) or ""
+        respondent = self.convert("respondent", named.get("respondent"), _read_respondent) or ""
         declined = self.convert("declined", named.get("declined"), _read_reason)
         if self.kind is AnswerKind.RATINGS and declined is None:
             return PastAnswer(self._ratings(named), query=query, respondent=respondent)
@@ -224,6 +225,14 @@ def _words_of(column: str) -> frozenset[str]:
     """Return the words in the name of a column that say which item people preferred."""
     words = frozenset(word.lower() for word in _WORD.findall(column))
     return words & (_CHOSEN | _ORDERED) or (words & _SAID if len(words) == 1 else frozenset())
+
+
+def _read_respondent(value: Any) -> str | None:  # noqa: ANN401, whatever a file has
+    name = read_label(value)
+    try:
+        return name and fields.respondent("respondent", name)
+    except InvalidArgumentError as error:
+        raise ValueError(error.problem) from None
 
 
 def _read_reason(value: Any) -> DeclineReason | None:  # noqa: ANN401, whatever a file has

@@ -256,10 +256,11 @@ class _Study:
     def _describe_respondents(self, respondents: Sequence[Respondent]) -> None:
         """Write who answered, and name those who seem to have answered at random."""
         if not respondents:
+            (self._given.out / "respondents.csv").unlink(missing_ok=True)  # of other answers
             return
         self._write("respondents.csv", lambda path: write_respondents(path, respondents))
         doubtful = [one.respondent for one in respondents if one.careless >= _DOUBTFUL]
-        line = f"{len(doubtful)} of {len(respondents)} respondents probably answered at random"
+        line = f"{len(doubtful)} of {len(respondents)} respondents answered as if at random"
         if doubtful:
             names = ", ".join(doubtful[:_NAMED]) + (", ..." if len(doubtful) > _NAMED else "")
             line += f", so that their answers hardly count: {names}"

@@ -180,9 +180,10 @@ def read_lists(
     for row in read_rows(path):
         if isinstance(row.values, InvalidArgumentError):
             raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
-        columns = columns or [name for name in row.values if _ITEM_COLUMN.fullmatch(name)]
-        if len(columns) < fewest:
-            wanted = f"expected columns item_1 to item_{fewest} at least"
+        there = {name for name in row.values if _ITEM_COLUMN.fullmatch(name)}
+        columns = columns or [f"item_{number}" for number in range(1, max(len(there), fewest) + 1)]
+        if there != set(columns):
+            wanted = f"expected the columns {columns[0]} to {columns[-1]}, as all lists have as many items"
             raise InvalidArgumentError(
                 f"{row.named_at or row.place}, header", f"{wanted}; got {', '.join(row.values):.300}"
             )

@@ -54,7 +54,7 @@ function order(learned) {
   return [
     facts([
       ["Answers that agree", pairs ? `${share(agreement)} of ${count(pairs)} pairs` : "no two are about the same items"],
-      ["Respondents who seem to answer at random", doubtful(learned)],
+      ["Respondents who answer as if at random", doubtful(learned)],
       ["Gathered", share(gathered)],
       ["Neighbours still worth asking about", near.length ? `${count(near.length)} of ${count(gaps.length)}: ${named}` : "none"],
     ]),
