@@ -65,9 +65,11 @@ def test_unlike_services_share_a_log(folder: Path) -> None:
         clients = [stack.enter_context(service.client()) for service in services]
         clients[0].create_bandit("home", slate_size=3, context_dimension=4, item_capacity=30)
         clients[0].upsert_items("home", [f"i{number}" for number in range(30)])
-        # All have a model from the first event on, so that none starts from a snapshot of an unlike one.
-        shop(clients, range(320))
-        here, there, here_too = stats_at_one_version(clients)
+        # All have a model from the first event on, and none lags so far that the log is trimmed beyond its model: none
+        # starts from a snapshot of an unlike one.
+        for first in range(0, 320, 80):
+            shop(clients, range(first, first + 80))
+            here, there, here_too = stats_at_one_version(clients)
         assert here.observation_count == 320
         assert here.snapshot_position > 0
         assert here.log_digest == there.log_digest == here_too.log_digest
