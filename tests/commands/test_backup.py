@@ -245,7 +245,7 @@ def test_studies_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFi
     with serving(tmp_path / "data", LONG_STORE_CALLS) as service, client_of(service, "lab") as client:
         ask = Ask(service, capsys)
         ask_people(client, "taste", 6, kind="pair")
-        past = [PastAnswer("i6", shown=("i1", "i6"))] * 3
+        past = [PastAnswer("i6", shown=("i5", "i6"))] * 3
         client.import_answers("taste", past, import_id="last-year")
         ask_people(client, "home", 2, kind="choice", list_size=3)
         client.create_bandit("home", slate_size=1, item_capacity=2)
