@@ -17,6 +17,7 @@ hundred and fifty times less probable than the best ones are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -40,8 +41,8 @@ PRIOR_VARIANCES = (0.04, 0.2, 1.0, 5.0, 25.0)
 OWN_VARIANCES = (0.0, 0.03, 0.055, 0.1, 0.17, 0.3, 0.55, 1.0, 1.7, 3.0, 5.5, 10.0, 17.0, 30.0)
 """Values of w tried; for ratings, in units of the noise variance."""
 
-RATER_VARIANCES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Values of the variance of raters' levels tried, in units of the noise variance."""
+RATER_VARIANCES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Values of the variance of raters' levels tried beside 0, in units of the noise variance."""
 
 _FEATURES_TELL_ALL = 1.1
 """The weight of w = 0 beforehand, where that of another value is its root: as much as those up to 0.17 together."""
@@ -116,13 +117,14 @@ def learn_utilities(
     own_variances = OWN_VARIANCES if own_parts else OWN_VARIANCES[:1]
     if isinstance(answers, Orderings):
         return _learn(_Ordered(rows, numbers, answers), own_variances)
-    found = _learn(_Rated(rows, numbers, answers, rater_ratio=0.0), own_variances)
+    alike = _Rated(rows, numbers, answers)
+    found = _learn(alike, own_variances)
     if answers.raters is None or (answers.raters < 0).all():
         return found
     prior = found.prior_variance, found.own_variance
-    problems = [_Rated(rows, numbers, answers, rater_ratio=ratio) for ratio in RATER_VARIANCES]
+    problems = [alike, *(alike.with_levels(answers.raters, ratio) for ratio in RATER_VARIANCES)]
     best = max(problems, key=lambda problem: problem.learn(*prior, None).log_marginal_likelihood)
-    return _learn(best, own_variances)
+    return found if best is alike else _learn(best, own_variances)
 
 
 def _learn(problem: _Ordered | _Rated, own_variances: tuple[float, ...]) -> UtilityPosterior:
@@ -252,19 +254,18 @@ class _Rated:
     are about their mean, so that utilities are the ratings that are expected of the raters of the study.
     """
 
-    def __init__(self, rows: FloatArray, items: IntArray, answers: Ratings, *, rater_ratio: float) -> None:
+    rater_ratio = 0.0
+
+    def __init__(self, rows: FloatArray, items: IntArray, answers: Ratings) -> None:
         self.rank, self.n_items = rows.shape[1], int(items.max(initial=-1)) + 1
         self.level = float(answers.values.mean()) if len(answers.values) else 0.0
         if len(answers.items) and not 0 <= answers.items.min() <= answers.items.max() < len(rows):
             raise InvalidArgumentError("ratings", f"an item has no features: there are {len(rows)} rows")
         self.asked, own = np.unique(items[answers.items], return_inverse=True)
         self._above = answers.values - self.level
-        self.rater_ratio = rater_ratio
-        shown = np.hstack([rows[answers.items], np.eye(len(self.asked))[own]])
-        self._products, self._told = shown.T @ shown, shown.T @ self._above
+        self._shown = np.hstack([rows[answers.items], np.eye(len(self.asked))[own]])
+        self._products, self._told = self._shown.T @ self._shown, self._shown.T @ self._above
         self._square, self._spread_of_raters = float(self._above @ self._above), 0.0
-        if rater_ratio and answers.raters is not None:
-            self._average_over_raters(shown, answers.raters, rater_ratio)
         self._noise: dict[tuple[float, float], float] = {}
 
     def learn(self, ratio: float, own_ratio: float, near: _Learned | None) -> _Learned:  # noqa: ARG002 - it is exact
@@ -284,8 +285,8 @@ class _Rated:
         self._noise[ratio, own_ratio] = noise
         return _Learned(ratio, own_ratio, mean, noise * inverse, evidence)
 
-    def _average_over_raters(self, shown: FloatArray, raters: IntArray, ratio: float) -> None:
-        """Take out of all products what raters' levels explain.
+    def with_levels(self, raters: IntArray, ratio: float) -> _Rated:
+        """Return the same ratings with what raters' levels explain taken out of all products.
 
         Ratings have the covariance M = I + ratio (Z Z' - z z' / P), Z having a column of ones for each of P raters and
         z being their sum: levels are about the mean of the study's raters. M is M0 = I + ratio Z Z', whose inverse is
@@ -293,17 +294,21 @@ class _Rated:
         """
         named = raters >= 0
         numbers, of = np.unique(raters[named], return_inverse=True)
-        sums, above = np.zeros((len(numbers), shown.shape[1])), np.bincount(of, self._above[named])
-        np.add.at(sums, of, shown[named])
+        sums, above = np.zeros((len(numbers), self._shown.shape[1])), np.bincount(of, self._above[named])
+        np.add.at(sums, of, self._shown[named])
         counts, each = np.bincount(of), ratio / len(numbers)
         left = 1.0 / (1.0 + ratio * counts)
         remaining = 1.0 - each * float(counts @ left)
         across, mean = sums.T @ left, float(above @ left)
         again = each / remaining
-        self._products += again * np.outer(across, across) - (sums * (ratio * left)[:, None]).T @ sums
-        self._told += again * mean * across - sums.T @ (ratio * left * above)
-        self._square += again * mean**2 - ratio * float(left @ above**2)
-        self._spread_of_raters = float(np.log(remaining) - np.log(left).sum())
+        found = copy(self)
+        found.rater_ratio, found._noise = ratio, {}  # noqa: SLF001 - its own kind
+        explained = (sums * (ratio * left)[:, None]).T @ sums
+        found._products = self._products + (again * np.outer(across, across) - explained)  # noqa: SLF001
+        found._told = self._told + (again * mean * across - sums.T @ (ratio * left * above))  # noqa: SLF001
+        found._square = self._square + (again * mean**2 - ratio * float(left @ above**2))  # noqa: SLF001
+        found._spread_of_raters = float(np.log(remaining) - np.log(left).sum())  # noqa: SLF001
+        return found
 
     def own_prior(self, one: _Learned) -> float:
         """Return the variance of an own part that no answer is about."""

@@ -39,7 +39,16 @@ if TYPE_CHECKING:
     from topk_bandit.preferences.inference import UtilityPosterior
     from topk_bandit.preferences.utilities import FloatArray, Utilities
 
-__all__ = ["MOST_OWN_PARTS", "RELATIVE_GAP", "GivenLists", "QuestionPool", "choose_next_lists", "count_answers"]
+__all__ = [
+    "MOST_OWN_PARTS",
+    "RELATIVE_GAP",
+    "GivenLists",
+    "QuestionPool",
+    "choose_next_lists",
+    "count_answers",
+    "name_rows",
+    "number_rows",
+]
 
 IntArray = NDArray[np.int64]
 
@@ -258,6 +267,16 @@ class QuestionPool:
         """Return the utilities of all items for each query."""
         rows = self.span.coordinates.reshape(self.n_queries, self.n_items, -1)
         return tuple(learned.utilities(of_query) for of_query in rows)
+
+
+def number_rows(lists: IntArray, n_items: int) -> IntArray:
+    """Return the rows q N + i of lists that have their query and then their items, shape (L, 1 + K); shape (L, K)."""
+    return np.asarray(lists[:, :1] * n_items + lists[:, 1:])
+
+
+def name_rows(rows: IntArray, n_items: int) -> list[tuple[int, list[int]]]:
+    """Return the query and the items of lists of rows, shape (L, K): the other way round."""
+    return [(int(one[0]) // n_items, (one % n_items).tolist()) for one in rows]
 
 
 def count_answers(

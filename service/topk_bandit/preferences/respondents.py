@@ -12,7 +12,7 @@ of the others looks as if at random. `study_models` learns from data sets in whi
 a draw, so that what is not certain widens the spread of utilities.
 
 Source: Dawid and Skene, Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm (1979), with
-observers of two kinds, and multiple imputation in place of EM.
+observers of three kinds, and multiple imputation in place of EM.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.preferences.answers import IntArray, Ratings
 
-__all__ = ["FOLDS", "Carelessness", "RespondentNames", "weigh_ratings"]
+__all__ = ["Carelessness", "RespondentNames", "weigh_ratings"]
 
 FloatArray = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ _CARELESS, _CAREFUL = 1.0, 9.0
 _CONTRARY = 0.02
 """So many of those who look at the items prefer the opposite of the others: they contradict, and are no guessers."""
 
-FOLDS = 5
+_FOLDS = 5
 """Respondents are judged by what those of other folds teach: nobody's answers speak for themselves."""
 
 _LEAST_VARIANCE = 1e-12
@@ -131,8 +131,9 @@ class Carelessness:
             their opposites, shape (A,).
         """
         named, judged = self.respondents >= 0, self._judged(turn)
-        for_each = (np.bincount(self.respondents[named], one[named], len(self.nats)) for one in (agrees, contradicts))
-        careful, contrary = for_each
+        careful, contrary = (
+            np.bincount(self.respondents[named], one[named], len(self.nats)) for one in (agrees, contradicts)
+        )
         mixed = np.logaddexp(np.log(1.0 - _CONTRARY) + careful, np.log(_CONTRARY) + contrary)
         nats = np.where(judged, mixed, self.nats)
         careless = expit(logit(self.share) - nats)
@@ -141,7 +142,7 @@ class Carelessness:
 
     def _judged(self, turn: int) -> NDArray[np.bool_]:
         """Return who is judged in a turn: each once in as many turns as there are folds."""
-        return np.asarray(np.arange(len(self.nats)) % FOLDS == turn % FOLDS)
+        return np.asarray(np.arange(len(self.nats)) % _FOLDS == turn % _FOLDS)
 
 
 def weigh_ratings(ratings: Ratings, mean: FloatArray) -> FloatArray:

@@ -108,7 +108,7 @@ class RatedLists:
         nats = weigh_ratings(self.to_ratings(), utilities)
         return np.bincount(lists, nats, minlength=len(self)).astype(np.float64)
 
-    def complete(self, utilities: FloatArray, rng: np.random.Generator) -> Ratings:  # noqa: ARG002 - as above
+    def complete(self, utilities: FloatArray, rng: np.random.Generator) -> Ratings:  # noqa: ARG002 - as `TieredAnswers` has it
         """Return all ratings by themselves."""
         return self.to_ratings()
 
@@ -168,9 +168,7 @@ def fit(
         Naming ``model``: it does not learn from such answers, or from so many about so many items. Else as
         `inference.learn_utilities` does.
     """
-    if isinstance(answers, RatedLists) and model not in MODELS_OF[AnswerKind.RATINGS]:
-        raise InvalidArgumentError("model", f"{model} does not learn from such answers")
-    if isinstance(answers, TieredAnswers) and model not in MODELS_OF[AnswerKind.RANKING]:
+    if model not in MODELS_OF[AnswerKind.RATINGS if isinstance(answers, RatedLists) else AnswerKind.RANKING]:
         raise InvalidArgumentError("model", f"{model} does not learn from such answers")
     rate = DEFAULT_STREAM_RATE if stream_rate is None else stream_rate
     takes_orders = model is PreferenceModel.PLACKETT_LUCE or model in _BOUNDS

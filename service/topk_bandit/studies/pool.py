@@ -13,7 +13,7 @@ import numpy as np
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import AnswerKind, QuestionList, StudyDesign
 from topk_bandit.preferences.designs.optimal import Feedback
-from topk_bandit.preferences.questions import QuestionPool
+from topk_bandit.preferences.questions import QuestionPool, name_rows, number_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,7 +53,7 @@ def build_pool(settings: StudySettings) -> QuestionPool:
 def _given_rows(settings: StudySettings) -> NDArray[np.int64]:
     """Return the rows of the pool that stand for the items of given lists, shape (L, K)."""
     lists = np.frombuffer(settings.lists, dtype="<i4").reshape(-1, 1 + settings.list_size).astype(np.int64)
-    return lists[:, :1] * len(settings.items) + lists[:, 1:]
+    return number_rows(lists, len(settings.items))
 
 
 def rows_of(lists: Iterable[QuestionList], *, n_items: int) -> list[list[int]]:
@@ -94,10 +94,7 @@ def design_study(
 def _name_items(found: SubsetDesign, *, n_items: int, target_gap: float) -> StudyDesign:
     """Return a design of the pool's rows as one of queries and items."""
     return StudyDesign(
-        lists=tuple(
-            QuestionList(int(rows[0] // n_items), tuple((rows % n_items).tolist()))
-            for rows in np.asarray(found.subsets)
-        ),
+        lists=tuple(QuestionList(query, tuple(items)) for query, items in name_rows(found.subsets, n_items)),
         weights=tuple(np.asarray(found.weights, dtype=np.float64).tolist()),
         log_det=float(found.log_det),
         gap=float(found.gap),

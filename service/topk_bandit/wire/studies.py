@@ -70,12 +70,12 @@ LINK_PAGE = Form(
     beside={"link"},
 )
 _OF_QUERY = Form(QueryPreferences, pb.QueryPreferences, parts={"items": Form(ItemPreference, pb.ItemPreference)})
-RESPONDENT = Form(Respondent, pb.Respondent, names={"answered": "answered_count", "careless": "careless_probability"})
+_RESPONDENT = Form(Respondent, pb.Respondent, names={"answered": "answered_count", "careless": "careless_probability"})
 MODEL_SCORE = Form(ModelScore, pb.ModelScore, parts={"model": MODELS})
 PREFERENCES = Form(
     Preferences,
     pb.GetPreferencesResponse,
     names={"queries": "preferences", "respondents_named": "respondent_count"},
-    parts={"queries": _OF_QUERY, "model": MODELS, "scores": MODEL_SCORE, "respondents": RESPONDENT},
+    parts={"queries": _OF_QUERY, "model": MODELS, "scores": MODEL_SCORE, "respondents": _RESPONDENT},
     beside={"total"},
 )

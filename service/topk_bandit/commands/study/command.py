@@ -25,7 +25,7 @@ from topk_bandit.domain.studies import MODELS_OF, STREAMS, AnswerKind
 from topk_bandit.preferences.agreement import measure_agreement
 from topk_bandit.preferences.designs.optimal import Feedback
 from topk_bandit.preferences.held_out import FEWEST_COMPARED, compare_models
-from topk_bandit.preferences.questions import QuestionPool, choose_next_lists, count_answers
+from topk_bandit.preferences.questions import QuestionPool, choose_next_lists, count_answers, name_rows, number_rows
 from topk_bandit.preferences.respondents import RespondentNames
 from topk_bandit.preferences.study_models import RatedLists, fit
 from topk_bandit.preferences.tiers import TieredAnswers
@@ -102,7 +102,7 @@ class _Study:
         if path is None:
             return None
         lists = read_lists(path, fewest=self._fewest, items=self._items, queries=self._queries)
-        return np.array([[query * len(self._items.ids) + item for item in shown] for query, shown in lists])
+        return number_rows(np.array([(query, *shown) for query, shown in lists]), len(self._items.ids))
 
     @property
     def _fewest(self) -> int:
@@ -210,8 +210,7 @@ class _Study:
             self._console.print(f"So far {share:.0%} of what {len(answers) + count} such questions can tell is known.")
 
     def _write_lists(self, name: str, lists: IntArray, *, first: tuple[str, Iterable[str]]) -> None:
-        of = self._pool.n_items
-        shown = [(int(rows[0]) // of, (rows % of).tolist()) for rows in lists]
+        shown = name_rows(lists, self._pool.n_items)
         self._write(name, lambda path: write_lists(path, shown, first=first, items=self._items, queries=self._queries))
 
     def _describe_items_asked(self, design: SubsetDesign) -> None:
