@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,7 @@ from tests.faults.service import COMMAND, clean_environment, serving
 from tests.long_forms import usual_or_long
 from tests.waiting import PATIENCE, until
 
+from topk_bandit.client import NotFound
 from topk_bandit.commands.operate.archives import LINES_AT_ONCE, ArchiveFile, archive_lines, examine
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ KILLS = usual_or_long(2, long=24)
 ITEMS = [f"i{number}" for number in range(8)]
 HISTORY = "year"
 ROUNDS = usual_or_long(800, long=6000)
+SOON = 10.0
+"""Seconds after which a command gives up whose service is gone; one that did is begun again."""
 
 
 @pytest.fixture
@@ -108,13 +113,13 @@ def test_a_history_ends_in_the_posterior_of_one_that_nothing_was_killed_in(servi
     with service.client() as client:
         make(client, "whole")
 
-    def words(bandit: str) -> list[str]:
+    def words(bandit: str, timeout: float = PATIENCE) -> list[str]:
         return [
             "import",
             f"shop/{bandit}",
             str(path),
             f"--import-id={HISTORY}",
-            "--timeout=10",
+            f"--timeout={timeout:g}",
             f"--address={service.address}",
         ]
 
@@ -127,7 +132,7 @@ def test_a_history_ends_in_the_posterior_of_one_that_nothing_was_killed_in(servi
     while kills < KILLS:  # an import may end before all has been killed
         with service.client() as client:
             make(client, "killed")
-        kills = run_killed(service, lambda: words("killed"), progress, kills=kills)
+        kills = run_killed(service, lambda: words("killed", SOON), progress, kills=kills)
         killed = stats(service, "killed")
         assert killed.imported_count == whole.imported_count == ROWS
         assert (killed.log_position, killed.posterior_digest) == (whole.log_position, whole.posterior_digest)
@@ -155,6 +160,10 @@ def arrived(service: Service, archive: ArchiveFile) -> int:
         return client.import_events("killed", (), import_id=archive.digest, first_line=0).next_line
 
 
+def arrived_or_ended(service: Service, archive: ArchiveFile, command: subprocess.Popen[str]) -> bool:
+    return command.poll() is not None or arrived(service, archive) > 0
+
+
 def contents(client: Client, bandit: str) -> Counter[str]:
     """Count the lines that a bandit is exported as, but for its name, and for those about the whole of them."""
     first, *lines = archive_lines(client, bandit)
@@ -170,16 +179,17 @@ def test_a_bandit_that_arrives_is_the_one_that_left_whatever_is_killed(service: 
 
     archive = export(service, path)
 
-    def words() -> list[str]:
-        return ["events", "import", str(path), "--as=shop/killed", "--timeout=10", f"--address={service.address}"]
+    def words(timeout: float) -> list[str]:
+        names = ["events", "import", str(path), "--as=shop/killed"]
+        return [*names, f"--timeout={timeout:g}", f"--address={service.address}"]
 
     left, kills = stats(service, "home"), 0
     with service.client() as client:
         lines = contents(client, "home")
     while kills < KILLS:
-        kills = run_killed(service, words, lambda: arrived(service, archive), kills=kills)
+        kills = run_killed(service, lambda: words(SOON), lambda: arrived(service, archive), kills=kills)
         # Once more finds that it is done.
-        assert subprocess.run([COMMAND, *words()], env=clean_environment(), check=False).returncode == 0
+        assert subprocess.run([COMMAND, *words(PATIENCE)], env=clean_environment(), check=False).returncode == 0
         assert stats(service, "killed") == left
         with service.client() as client:
             assert contents(client, "killed") == lines
@@ -187,16 +197,16 @@ def test_a_bandit_that_arrives_is_the_one_that_left_whatever_is_killed(service: 
 
 
 def begun(service: Service, words: list[str], archive: ArchiveFile) -> subprocess.Popen[str]:
-    """Run a command until some lines have arrived, and hold it; once more if it was done before that was seen."""
+    """Run a command until some lines have arrived, and hold it; once more if it had ended before that was seen."""
     while True:
         command = subprocess.Popen([COMMAND, *words], stderr=subprocess.PIPE, text=True, env=clean_environment())
-        until(lambda: arrived(service, archive), what="the first lines have arrived")
+        until(partial(arrived_or_ended, service, archive, command), what="the first lines have arrived")
         command.send_signal(signal.SIGSTOP)
-        if arrived(service, archive) < archive.lines:
+        if 0 < arrived(service, archive) < archive.lines and command.poll() is None:
             return command
         command.send_signal(signal.SIGCONT)
         command.communicate(timeout=PATIENCE)
-        with service.client() as client:
+        with service.client() as client, suppress(NotFound):
             client.delete_bandit("killed")
 
 
@@ -219,6 +229,6 @@ def test_a_command_whose_service_is_gone_ends_in_its_time_and_says_what_has_arri
     assert certain, told
     # Of the last part nobody but the store knows whether it had arrived.
     assert 0 <= arrived(service, archive) - int(certain[1]) <= LINES_AT_ONCE
-    words[-1] = f"--address={service.address}"
+    words[-2:] = [f"--timeout={PATIENCE:g}", f"--address={service.address}"]
     assert subprocess.run([COMMAND, *words], env=clean_environment(), check=False).returncode == 0
     assert stats(service, "killed") == stats(service, "home")

@@ -149,8 +149,8 @@ def slates_given(service: Service) -> int:
         text = service.page("/metrics")[1]
     except OSError:
         return 0
-    found = re.findall(r'^grpc_server_handled_total\{.*grpc_method="Recommend".*\} (\S+)$', text, re.MULTILINE)
-    return sum(int(float(count)) for count in found)
+    lines = re.findall(r'^grpc_server_handled_total\{(.*grpc_method="Recommend".*)\} (\S+)$', text, re.MULTILINE)
+    return sum(int(float(count)) for labels, count in lines if 'grpc_code="OK"' in labels)
 
 
 def places(front: Front, client: Client) -> dict[str, int]:
