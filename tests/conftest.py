@@ -8,6 +8,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 from tests.long_forms import examples
 from tests.programs import summarize
+from tests.time_limits import TimeLimit, summarize_left
 
 from topk_bandit.process.threads import use_one_thread
 
@@ -31,6 +32,16 @@ def _is_slow(path: Path) -> bool:
     return path.name.startswith("test_") and path.stem not in QUICK and any(one in path.parents for one in SLOW)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--minutes", type=float, help="begin no test later than this after the first")
+    parser.addoption("--order", default="", help="which order the files have where --minutes is given")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (minutes := config.getoption("--minutes")) is not None:
+        config.pluginmanager.register(TimeLimit(minutes, config.getoption("--order")))
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out what is slow where nothing slow is run: to import it takes each process some seconds."""
     wanted = config.option.markexpr
@@ -48,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line what this machine lacks, and how to get it."""
+    """Say in a line each what this machine lacks, and how to get it, and what there was no time for."""
     reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())]
-    if line := summarize(reasons):
+    for line in filter(None, (summarize(reasons), summarize_left(reasons))):
         terminalreporter.write_line(line, yellow=True)

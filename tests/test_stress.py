@@ -118,13 +118,15 @@ def test_when_it_is_ended_it_prints_what_it_has_seen_and_leaves_nothing(tmp_path
 
 
 @pytest.mark.slow
-def test_a_limit_that_leaves_no_test_is_a_failure(tmp_path: Path) -> None:
+def test_its_limit_begins_with_the_first_test(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(HANGS)
     command = stress(file, "--busy", "0", "--minutes", "0", workers=0)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.endswith("It was ended before all rounds were complete.\n0 rounds, 0 tests, 0 failed\n")
+    *_, ended, _, failed, _, last = done.stdout.splitlines()
+    assert failed.endswith("::test_fails")
+    assert (ended, last) == ("It was ended before all rounds were complete.", "1 rounds, 1 tests, 1 failed")
 
 
 @pytest.mark.slow

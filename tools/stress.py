@@ -237,7 +237,8 @@ class Stress:
         self._draw = random.Random(asked.seed)  # noqa: S311 - no secret
         self._pauses = asked.pauses
         self._out = asked.out
-        self._end = time.monotonic() + 60 * asked.minutes
+        self._minutes = asked.minutes
+        self._end = float("inf")
         self._asked = False
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._ask)
@@ -271,14 +272,17 @@ class Stress:
             )
             try:
                 with Pauses(process.pid, self._draw, folder / "locks") if self._pauses else contextlib.nullcontext():
-                    self._wait(process, shown)
+                    self._wait(process, shown, folder / "reports")
             finally:
                 was_ended = end(process)
             show(shown)
         return None if was_ended else process.returncode
 
-    def _wait(self, process: subprocess.Popen[bytes], printed: IO[bytes]) -> None:
+    def _wait(self, process: subprocess.Popen[bytes], printed: IO[bytes], reports: Path) -> None:
+        """Wait for pytest or the limit, which begins with the first test: to collect takes long on a slow machine."""
         while process.poll() is None and not self.is_over:
+            if self._end == float("inf") and reports.exists() and reports.stat().st_size > 0:
+                self._end = time.monotonic() + 60 * self._minutes
             time.sleep(0.1)
             show(printed)
 
@@ -369,7 +373,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="how often all tests run (default: 1)")
     parser.add_argument("--busy", type=int, default=4, help="busy processes for each core (default: 4)")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="of all draws; it is printed")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="a limit, when the round is ended")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="a limit from the first test on")
     parser.add_argument("--no-pauses", dest="pauses", action="store_false", help="stop no process")
     parser.add_argument(
         "--out", type=Path, default=ROOT / "build/stress", metavar="FOLDER", help="what failing rounds print"
