@@ -297,7 +297,7 @@ class AsyncStudies(BaseClient):
         *,
         model: PreferenceModel | str | None = None,
         compare: bool = False,
-        timeout: float | None = None,
+        timeout: float = 60.0,
     ) -> Preferences:
         """Return what the answers say of each item, for each query; `timeout` is for each page of it.
 
