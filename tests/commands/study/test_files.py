@@ -11,6 +11,7 @@ import pytest
 
 from topk_bandit.client import AnswerKind
 from topk_bandit.commands.imports.cells import Named
+from topk_bandit.commands.study.answer_files import AnswerFile
 from topk_bandit.commands.study.files import (
     Answered,
     read_answers,
@@ -105,7 +106,7 @@ def ranked(query: int, *items: int) -> Answered:
 def answers(
     path: Path, items: Described, queries: Described | None = None, kind: AnswerKind = AnswerKind.RANKING
 ) -> list[Answered]:
-    return read_answers(path, Named(), kind=kind, items=items, queries=queries)[0]
+    return read_answers(AnswerFile(path, Named()), kind=kind, items=items, queries=queries)[0]
 
 
 def test_answers_are_read_best_first(tmp_path: Path, items: Described, queries: Described) -> None:
@@ -297,9 +298,9 @@ def test_a_column_that_seems_to_say_what_was_chosen_is_never_passed_over_unasked
         with pytest.raises(InvalidArgumentError) as caught:
             answers(path, items, kind=kind)
         assert f"column {name!r}: {said}: {remedy}, or pass it over: --ignore {name}" in str(caught.value)
-    read = partial(read_answers, path, items=items, queries=None)
-    assert read(Named.of([f"chosen={name}"]), kind=AnswerKind.PAIR)[0] == [ranked(0, 2, 0)]
-    assert read(Named.of([], [name]), kind=AnswerKind.PAIR)[0] == [ranked(0, 0, 2)]
+    read = partial(read_answers, kind=AnswerKind.PAIR, items=items, queries=None)
+    assert read(AnswerFile(path, Named.of([f"chosen={name}"])))[0] == [ranked(0, 2, 0)]
+    assert read(AnswerFile(path, Named.of([], [name])))[0] == [ranked(0, 0, 2)]
     chosen = written(tmp_path, "answers.csv", f"item_1,item_2,{name},chosen\ntea,cocoa,tea,cocoa\n")
     assert answers(chosen, items, kind=AnswerKind.PAIR) == [ranked(0, 2, 0)]
 
@@ -329,7 +330,7 @@ def test_answers_that_were_counted_are_never_taken_for_one(
         path = written(tmp_path, "answers.csv", f"item_1,item_2,{name}\ntea,cocoa,20\n")
     with pytest.raises(InvalidArgumentError, match=f"column '{name}': seems to say how many people answered so"):
         answers(path, items, kind=kind)
-    assert read_answers(path, Named.of([], [name]), items=items, queries=None, kind=kind)[0]
+    assert read_answers(AnswerFile(path, Named.of([], [name])), items=items, queries=None, kind=kind)[0]
 
 
 def test_features_are_those_of_all_rows(tmp_path: Path) -> None:
@@ -343,7 +344,7 @@ def test_orders_of_preflib_are_complete_where_the_file_says_so(tmp_path: Path, i
     whole = written(tmp_path, "votes.soc", f"{names}2: 3,1,2\n")
     assert answers(whole, items) == [ranked(0, 2, 0, 1)] * 2
     some = written(tmp_path, "votes.soi", f"# NUMBER VOTERS: 7\n{names}4: 2\n2: 3,1\n1: 1\n")
-    found, read = read_answers(some, Named(), kind=AnswerKind.RANKING, items=items, queries=None)
+    found, read = read_answers(AnswerFile(some, Named()), kind=AnswerKind.RANKING, items=items, queries=None)
     assert found == [ranked(0, 2, 0)] * 2
     assert list(read.remarks("an answer")) == ["5 rows say nothing, because they order one item: they are left out"]
     for text, problem in (
@@ -353,6 +354,8 @@ def test_orders_of_preflib_are_complete_where_the_file_says_so(tmp_path: Path, i
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
             answers(written(tmp_path, "votes.soc", text), items)
+    with pytest.raises(InvalidArgumentError, match="line 4, column 'items': names the item 'cocoa' a second time"):
+        answers(written(tmp_path, "votes.soi", f"{names}1: 3,3\n"), items)
 
 
 @pytest.mark.parametrize("name", ["Unnamed: 0", "index", "X", "row_id", "id"])

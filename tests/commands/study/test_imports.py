@@ -345,3 +345,19 @@ def test_orders_of_preflib_are_answers_as_often_as_they_were_given(
         assert "7 answers " in printed
     assert client.get_study("ranking").imported_count == 7
     assert client.get_preferences("ranking").items[0].id == "i3"
+
+
+def test_a_run_of_trec_is_imported_to_the_depth_that_is_asked_for(
+    server: RunningServer, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "input.mine"
+    scores = {"i1": 4, "i3": 3, "i4": 2, **{f"j{number}": 1 for number in range(20)}}
+    path.write_text("".join(f"7 Q0 {item} 1 {score} mine\n" for item, score in scores.items()), encoding="utf-8")
+    flags = ("--format", "trec-run", "--ignore", "query")
+    assert called(server, path, "ranking", *flags) == 1
+    assert "has 23 parts; there are 12 at most" in capsys.readouterr().err
+    assert called(server, path, "ranking", *flags, "--depth", "3") == 0
+    assert client.get_study("ranking").imported_count == 1
+    assert client.get_preferences("ranking").items[0].id == "i1"
+    assert called(server, path, "ranking", "--depth", "3") == 1
+    assert "--depth: needs --format" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.decision_log import DecisionLog
 from topk_bandit.commands.imports.dry_run import DryRunReader, JudgeOfObservations
-from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, read_rows
+from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, read_json_lines, read_rows
 from topk_bandit.commands.imports.open_bandit import Feedback
 from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
@@ -58,7 +58,7 @@ def _reading(given: argparse.Namespace, settings: Bandit) -> Reading[PastObserva
         open_rows = partial(_slates_of, feedback, open_rows)
     if given.format == DECISION_LOG:
         log = DecisionLog.of(flags, schema=settings.context_schema)
-        return Reading(given.file.name, lambda: log.once(read_rows(given.file, json_lines=True)), log)
+        return Reading(given.file.name, lambda: log.once(read_rows(given.file, read=read_json_lines)), log)
     columns = Columns.of(
         flags,
         schema=settings.context_schema,

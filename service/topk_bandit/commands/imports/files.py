@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["DECISION_LOG", "OBP", "digest_of", "read_rows"]
+__all__ = ["DECISION_LOG", "OBP", "digest_of", "read_json_lines", "read_rows"]
 
 DECISION_LOG, OBP = "vw-dsjson", "obp"
 """The formats that no ending tells."""
@@ -57,12 +57,18 @@ def digest_of(path: Path, how: Sequence[str]) -> str:
 
 
 def read_rows(
-    path: Path, *, json_lines: bool = False, orders: bool = False, ignored: Collection[str] = ()
+    path: Path,
+    *,
+    read: Callable[[Path], Iterator[FileRow]] | None = None,
+    orders: bool = False,
+    ignored: Collection[str] = (),
 ) -> Iterator[FileRow]:
-    """Return the rows of a file in the format that its ending names, or of JSON Lines whatever its name.
+    """Return the rows of a file in the format that its ending names.
 
     Parameters
     ----------
+    read
+        Reads it instead, whatever its ending.
     orders
         Whether it may also be a file of PrefLib.
     ignored
@@ -75,16 +81,8 @@ def read_rows(
     InvalidArgumentError
         It has another ending, is packed, no text in UTF-8, no whole table, or no Parquet, or it has no rows.
     """
-    readers = _TABLES | _ORDERS if orders else _TABLES
     _check_no_folder(path)
-    read = _json_lines if json_lines else readers.get(path.suffix.lower())
-    if path.suffix.lower() == _PARQUET and not json_lines:
-        read = partial(read_parquet, ignored=ignored)
-    if read is None:
-        endings = ", ".join((*_TABLES, _PARQUET, *(_ORDERS if orders else ())))
-        hint = _OTHER_ENDINGS.get(path.suffix.lower(), _RENAME)
-        raise InvalidArgumentError("FILE", f"expected one that ends in {endings}; got {path.name!r}: {hint}")
-    count = 0
+    read, count = read or _reader_of(path, orders=orders, ignored=ignored), 0
     try:
         _check_unpacked(path)
         for row in read(path):
@@ -97,6 +95,15 @@ def read_rows(
         raise InvalidArgumentError(place, f"is no text in UTF-8: {error.reason}; save it as UTF-8") from None
     if not count:
         raise InvalidArgumentError(path.name, "has no rows")
+
+
+def _reader_of(path: Path, *, orders: bool, ignored: Collection[str]) -> Callable[[Path], Iterator[FileRow]]:
+    """Return what reads a file by its ending, or raise `InvalidArgumentError` where nothing does."""
+    readers = _TABLES | {_PARQUET: partial(read_parquet, ignored=ignored)} | (_ORDERS if orders else {})
+    if path.suffix.lower() in readers:
+        return readers[path.suffix.lower()]
+    hint = _OTHER_ENDINGS.get(path.suffix.lower(), _RENAME)
+    raise InvalidArgumentError("FILE", f"expected one that ends in {', '.join(readers)}; got {path.name!r}: {hint}")
 
 
 def _check_no_folder(path: Path) -> None:
@@ -124,7 +131,8 @@ def _find_line(path: Path) -> int:
     return number
 
 
-def _json_lines(path: Path) -> Iterator[FileRow]:
+def read_json_lines(path: Path) -> Iterator[FileRow]:
+    """Return the rows of a file of JSON Lines."""
     with path.open(encoding="utf-8-sig") as file:
         is_first = True
         for number, line in enumerate(file, start=1):
@@ -150,7 +158,7 @@ def _object(line: str) -> Mapping[str, Any] | InvalidArgumentError:
 
 
 _TABLES: dict[str, Callable[[Path], Iterator[FileRow]]] = {
-    ".jsonl": _json_lines,
+    ".jsonl": read_json_lines,
     ".csv": read_csv,
     ".tsv": partial(read_csv, delimiter="\t"),
 }

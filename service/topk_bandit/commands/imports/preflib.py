@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.commands.imports.rows import FileRow, check_end
+from topk_bandit.commands.imports.rows import FileRow, check_end, says_nothing
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def read_preflib(path: Path) -> Iterator[FileRow]:
                 contents.take_comment(place, line)
             elif line.strip():
                 count, row = contents.take_order(place, line)
-                is_silent = isinstance(row, dict) and len(set(row["places" if "places" in row else "items"])) == 1
+                is_silent = isinstance(row, dict) and says_nothing(row)
                 yield from (FileRow(place, row, is_silent) for _ in range(count))
     if number:
         check_end(path, number)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FileRow", "check_end", "check_names", "read_value", "require_value"]
+__all__ = ["FileRow", "check_end", "check_names", "read_value", "require_value", "says_nothing"]
 
 _Read = TypeVar("_Read")
 
@@ -48,6 +48,11 @@ def check_end(path: Path, line: int) -> None:
         if file.read(1) not in {b"\n", b"\r"}:
             problem = "the last line has no end, so that the file may be cut: add a line break if it is whole"
             raise InvalidArgumentError(f"{path.name}, line {line}", problem)
+
+
+def says_nothing(order: Mapping[str, Any]) -> bool:
+    """Return whether an order, with the places of its items where some are tied, is of one item or ties them all."""
+    return len(order["items"]) == 1 or len(set(order.get("places", ()))) == 1
 
 
 def check_names(place: str, names: Sequence[str]) -> None:

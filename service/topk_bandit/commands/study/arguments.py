@@ -7,6 +7,7 @@ from pathlib import Path
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_check, add_columns
+from topk_bandit.commands.imports.published import PUBLISHED
 from topk_bandit.commands.names import add_study
 from topk_bandit.commands.numbers import count, natural, real, whole
 from topk_bandit.domain.studies import (
@@ -51,9 +52,11 @@ query                    what the items were seen for, in a study with queries
 respondent               who answered, the same name in all rows of one person
 
 In CSV the parts of a list are separated by |, or it is a list of JSON. A file of PrefLib (.soc, .soi, .toc, .toi) has
-orders and how many people gave each. Other columns are passed over and named; one whose name is nearly that of a
-missing one is an error. The same file again changes nothing, and an import that was interrupted goes on where it
-stopped.
+orders and how many people gave each. With --format nectar the items are the models that answered a prompt. With
+--format trec-qrels or trec-run they are the documents of a query, by relevance or by score.
+
+Other columns are passed over and named; one whose name is nearly that of a missing one is an error. The same file again
+changes nothing, and an import that was interrupted goes on where it stopped.
 """
 
 
@@ -134,6 +137,7 @@ def _add_import(word: argparse.ArgumentParser) -> None:
     word.add_argument("file", type=Path, metavar="FILE", help=endings)
     add_connection(word)
     add_columns(word)
+    _add_format(word)
     add_check(word)
     word.add_argument(
         "--import-id",
@@ -141,6 +145,12 @@ def _add_import(word: argparse.ArgumentParser) -> None:
         help="go on with this import, whose rows so far are passed over (default: one that the file's content gives)",
     )
     word.set_defaults(run=_import)
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    help_text = "rankings as Nectar publishes them, or TREC's judgements or runs (default: what the ending says)"
+    parser.add_argument("--format", choices=PUBLISHED, help=help_text)
+    parser.add_argument("--depth", type=count, metavar="COUNT", help="with --format: take so many items of each list")
 
 
 def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bool) -> None:
@@ -158,6 +168,7 @@ def _add_common(parser: argparse.ArgumentParser, *, answers: bool, questions: bo
     if answers:
         parser.add_argument("--answers", type=Path, required=True, metavar="FILE", help="what people answered")
         add_columns(parser)
+        _add_format(parser)
         parser.add_argument(
             "--model",
             type=PreferenceModel,

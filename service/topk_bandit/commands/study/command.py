@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from topk_bandit.commands.imports.cells import Named
+from topk_bandit.commands.study.answer_files import AnswerFile
 from topk_bandit.commands.study.files import (
     read_answers,
     read_described,
@@ -118,8 +118,8 @@ class _Study:
 
     def read_answers(self, path: Path) -> Sequence[Answered]:
         """Return the answers of a file."""
-        flags = Named.of(self._given.columns, self._given.ignored)
-        answers, found = read_answers(path, flags, kind=self._kind, items=self._items, queries=self._queries)
+        file = AnswerFile.of(path, self._given)
+        answers, found = read_answers(file, kind=self._kind, items=self._items, queries=self._queries)
         for line in found.remarks("an answer"):
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
         declined = Counter(answer.declined for answer in answers if answer.declined)

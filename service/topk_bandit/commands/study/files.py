@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.client import AnswerKind, BestWorst, Declined, DeclineReason, Tiers
-from topk_bandit.commands.imports.answers import AnswerColumns, read_study_number
+from topk_bandit.commands.imports.answers import read_study_number
 from topk_bandit.commands.imports.files import read_rows
-from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.client import PastAnswer
-    from topk_bandit.commands.imports.cells import Named
     from topk_bandit.commands.imports.reading import Found
+    from topk_bandit.commands.study.answer_files import AnswerFile
     from topk_bandit.domain.studies import Respondent
     from topk_bandit.preferences.utilities import Utilities
 
@@ -136,7 +135,7 @@ def _check_no_row_numbers(path: Path, name: str, column: Sequence[float]) -> Non
 
 
 def read_answers(
-    path: Path, flags: Named, *, kind: AnswerKind, items: Described, queries: Described | None
+    file: AnswerFile, *, kind: AnswerKind, items: Described, queries: Described | None
 ) -> tuple[list[Answered], Found]:
     """Return the answers of a file, and what else there is in it.
 
@@ -147,10 +146,7 @@ def read_answers(
     ConfigurationError
         The file can't be read.
     """
-    size = 2 if kind is AnswerKind.PAIR else len(items.ids)
-    columns = AnswerColumns.of(flags, kind, size=size)
-    columns.check_flags("an answer")
-    reading = Reading(path.name, lambda: read_rows(path, orders=True, ignored=flags.ignored), columns)
+    reading = file.reading(kind, size=2 if kind is AnswerKind.PAIR else len(items.ids))
     found = reading.look_through(skips=False)
     indices = _ItemIndices.of(items, queries)
     answers = [indices.find(row.place, reading.read(row)) for row in reading.rows()]

@@ -11,14 +11,11 @@ from rich.console import Console
 from topk_bandit.client import InvalidArgument, PastAnswer
 from topk_bandit.client.imports import ROWS_PER_CALL
 from topk_bandit.commands.connection import connect
-from topk_bandit.commands.imports.answers import AnswerColumns
-from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.dry_run import DryRunReader, JudgeOfAnswers
-from topk_bandit.commands.imports.files import digest_of, read_rows
 from topk_bandit.commands.imports.places import check_goes_on, explain
-from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.imports.report import ROWS_SHOWN, BadRows, SeenColumns, first_answers_table
 from topk_bandit.commands.names import study_named
+from topk_bandit.commands.study.answer_files import AnswerFile
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.studies import MAX_LIST_SIZE
 from topk_bandit.store.study_log import MOST_IMPORTED
@@ -26,10 +23,9 @@ from topk_bandit.store.study_log import MOST_IMPORTED
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from topk_bandit.client import Client, Study
-    from topk_bandit.commands.imports.reading import Found
+    from topk_bandit.commands.imports.reading import Found, Reading
     from topk_bandit.commands.imports.rows import FileRow
 
 __all__ = ["run"]
@@ -38,22 +34,22 @@ __all__ = ["run"]
 def run(given: argparse.Namespace) -> int:
     """Import a file; return the exit status."""
     name = study_named(given.study)
-    import_id = given.import_id or digest_of(given.file, [*given.columns, *given.ignored])
+    file = AnswerFile.of(given.file, given)
+    import_id = given.import_id or file.digest()
     with connect(given, name.tenant) as client:
         study = client.get_study(name.study)
-        columns = AnswerColumns.of(Named.of(given.columns, given.ignored), study.answer_kind, size=MAX_LIST_SIZE)
-        columns.check_flags("an answer")
-        importing = _Import(client, study, import_id, columns, given.file)
+        reading = file.reading(study.answer_kind, size=MAX_LIST_SIZE)
+        importing = _Import(client, study, import_id, reading)
         return importing.check() if given.check else importing.run()
 
 
 class _Import:
     """One file on its way into one study."""
 
-    def __init__(self, client: Client, study: Study, import_id: str, columns: AnswerColumns, path: Path) -> None:
+    def __init__(self, client: Client, study: Study, import_id: str, reading: Reading[PastAnswer]) -> None:
         self._client, self._study, self._import_id = client, study.name, import_id
         self._imported, self._judge = study.imported_count, JudgeOfAnswers.of(study)
-        self._reading = Reading(path.name, lambda: read_rows(path, orders=True, ignored=columns.flags.ignored), columns)
+        self._reading = reading
         self._console = Console()
 
     def check(self) -> int:
