@@ -16,10 +16,10 @@ from topk_bandit.client import AnswerKind
 from topk_bandit.commands.imports.answers import AnswerColumns
 from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.columns import Columns
-from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.features import Categorical, Feature
+from topk_bandit.tables.files import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

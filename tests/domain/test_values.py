@@ -27,7 +27,6 @@ from topk_bandit.client.imports import requests
 from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.decision_log import DecisionLog
-from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.study.files import read_described
 from topk_bandit.compat.personalizer.errors import PersonalizerError
@@ -51,6 +50,7 @@ from topk_bandit.rpc.imports import import_request
 from topk_bandit.rpc.json_messages import with_json
 from topk_bandit.rpc.json_parsing import values_in
 from topk_bandit.rpc.services import DESCRIPTORS
+from topk_bandit.tables.files import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

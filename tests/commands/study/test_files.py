@@ -320,6 +320,33 @@ def test_a_choice_is_never_passed_over_where_people_rank(tmp_path: Path, items: 
         answers(path, items, kind=AnswerKind.RANKING)
 
 
+@pytest.mark.parametrize(
+    ("columns", "missing", "kind"),
+    [
+        ("place_1,place_2,place_3", "place_1", AnswerKind.RANKING),
+        ("places", "places", AnswerKind.RANKING),
+        ("best_item,worst_item", "best_item", AnswerKind.RANKING),
+        ("best_item", "best_item", AnswerKind.CHOICE),
+        ("worst_item", "worst_item", AnswerKind.CHOICE),
+        ("chosen", "chosen", AnswerKind.CHOICE),
+        ("chosen,declined", "chosen", AnswerKind.CHOICE),
+    ],
+)
+def test_a_row_that_nobody_answered_is_no_answer(
+    tmp_path: Path, items: Described, columns: str, missing: str, kind: AnswerKind
+) -> None:
+    empty = "," * columns.count(",")
+    path = written(tmp_path, "answers.csv", f"item_1,item_2,item_3,{columns}\ncocoa,tea,coffee,{empty}\n")
+    with pytest.raises(InvalidArgumentError, match=f"answers.csv, line 2, column '{missing}': is missing"):
+        answers(path, items, kind=kind)
+
+
+def test_places_of_nothing_are_no_answer(tmp_path: Path, items: Described) -> None:
+    path = written(tmp_path, "answers.jsonl", '{"items": ["tea", "cocoa"], "places": []}')
+    with pytest.raises(InvalidArgumentError, match=r"answers\.jsonl, line 1, column 'places': is missing"):
+        answers(path, items)
+
+
 @pytest.mark.parametrize("name", ["votes", "Count", "weight", "n"])
 @pytest.mark.parametrize("kind", AnswerKind)
 def test_answers_that_were_counted_are_never_taken_for_one(

@@ -10,10 +10,10 @@ import pytest
 
 from topk_bandit.client import AnswerKind, PastAnswer, Tiers
 from topk_bandit.commands.imports.cells import Named
-from topk_bandit.commands.imports.published import PUBLISHED
 from topk_bandit.commands.study.answer_files import AnswerFile
 from topk_bandit.commands.study.files import Answered, Described, read_answers
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.tables.published import PUBLISHED
 
 if TYPE_CHECKING:
     from pathlib import Path

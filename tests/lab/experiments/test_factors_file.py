@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import re
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -61,8 +64,8 @@ def test_a_folder_holds_a_file_of_each(tmp_path: Path) -> None:
         ({"U": USERS, "V": ITEMS[None]}, r"V has shape \(1, 50, 3\), expected a table"),
         ({"U": USERS[:, :0], "V": ITEMS}, r"U has shape \(6, 0\), expected a table"),
         ({"U": USERS[:, :2], "V": ITEMS}, r"U has shape \(6, 2\) and V \(50, 3\): expected as many columns"),
-        ({"U": USERS, "V": np.where(ITEMS[7, 1] == ITEMS, np.nan, ITEMS)}, "V: row 7, column 1 is nan"),
-        ({"U": np.where(USERS[2, 0] == USERS, np.inf, USERS), "V": ITEMS}, "U: row 2, column 0 is inf"),
+        ({"U": USERS, "V": np.where(ITEMS[7, 1] == ITEMS, np.nan, ITEMS)}, "V: row 8, column 2 is nan"),
+        ({"U": np.where(USERS[2, 0] == USERS, np.inf, USERS), "V": ITEMS}, "U: row 3, column 1 is inf"),
         ({"U": USERS.astype(str), "V": ITEMS}, "U holds <U32, expected numbers"),
         ({"U": USERS.astype(complex), "V": ITEMS}, "U holds complex128, expected numbers"),
         ({"U": USERS > 0, "V": ITEMS}, "U holds bool, expected numbers"),
@@ -91,12 +94,17 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("users", "items", "problem"),
     [
-        ("1,2\n3,x\n", lines(ITEMS), "users.csv, line 2: expected numbers"),
-        ("a,b\n1,2\n", lines(ITEMS), "users.csv, line 1: expected numbers"),
+        ("1,2\n3,x\n", lines(ITEMS), "users.csv, line 2: expected a finite number, got 'x'"),
+        ("a,b\n1,2\n", lines(ITEMS), "users.csv, line 1: expected a finite number, got 'a'"),
+        ("1,2\n1_0,2\n", lines(ITEMS), "users.csv, line 2: expected a finite number, got '1_0'"),
+        ("1,2\n1e-400,2\n", lines(ITEMS), "users.csv, line 2: expected a finite number, got '1e-400'"),
+        ("1,2\n\n1,\n", lines(ITEMS), "users.csv, line 3: number 2 is missing"),
+        ("1,2\n1,2.5", lines(ITEMS), "users.csv, line 2: the last line has no end"),
+        (lines(USERS) + "1e101,1,2\n", lines(ITEMS), r"users.csv: row 7, column 1 is 1e\+101, expected numbers up to"),
         (lines(USERS), "1,2,3\n1,2\n", "items.csv, line 2: expected 3 numbers, as in line 1, got 2"),
         (lines(USERS), lines(ITEMS[:, :2]), r"users.csv has shape \(6, 3\) and items.csv \(50, 2\)"),
         ("", lines(ITEMS), r"users.csv has shape \(0,\), expected a table"),
-        (lines(USERS) + "nan,1,2\n", lines(ITEMS), "users.csv: row 6, column 0 is nan"),
+        (lines(USERS) + "nan,1,2\n", lines(ITEMS), "users.csv, line 7: number 1 is missing"),
     ],
 )
 def test_what_a_folder_lacks_is_reported_by_line(tmp_path: Path, users: str, items: str, problem: str) -> None:
@@ -116,6 +124,38 @@ def test_what_is_no_npz_is_refused(tmp_path: Path) -> None:
     spoilt.write_bytes(whole[:200] + b"!" + whole[201:])
     with pytest.raises(InvalidArgumentError, match=r"spoilt\.npz: array U can't be read: Bad CRC"):
         load(spoilt)
+
+
+def test_a_damaged_array_is_refused_before_anything_is_made_of_it(tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    np.save(whole, USERS)
+    header, rest = whole.getvalue()[:128], whole.getvalue()[128:]
+    claims = header.replace(b"(6, 3)", b"(10000000000000, 3)").replace(b" " * 13, b"", 1)
+    for content, problem in (
+        (claims[:10] + claims[10:].ljust(118) + rest, "it is cut: shape (10000000000000, 3) is more than there is"),
+        (header.replace(b"(6, 3)", b"((((((")[:128] + rest, "array U can't be read"),
+        (whole.getvalue()[:90], "array U can't be read"),
+        (whole.getvalue()[:200], "array U can't be read"),
+        (b"", "array U can't be read"),
+    ):
+        with ZipFile(tmp_path / "bad.npz", "w") as archive:
+            archive.writestr("U.npy", content)
+            archive.writestr("V.npy", whole.getvalue())
+        with pytest.raises(InvalidArgumentError, match=re.escape(problem)):
+            load(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize(("at", "number"), [(6, 1), (8, 1), (8, 9)])
+def test_an_archive_with_a_password_or_of_another_kind_is_refused(tmp_path: Path, at: int, number: int) -> None:
+    """A bit of its entries says that a member has a password, and a number how it is packed: 9 is Windows's."""
+    path = saved(tmp_path, U=USERS, V=ITEMS)
+    content = bytearray(path.read_bytes())
+    for start, offset in ((b"PK\x03\x04", at), (b"PK\x01\x02", at + 2)):
+        for found in re.finditer(re.escape(start), bytes(content)):
+            content[found.start() + offset] = number
+    path.write_bytes(content)
+    with pytest.raises(InvalidArgumentError, match=r"mine\.npz: array U can't be read"):
+        load(path)
 
 
 def test_what_is_not_there_is_reported_by_its_path(tmp_path: Path) -> None:

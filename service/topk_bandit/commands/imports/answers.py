@@ -119,6 +119,8 @@ class AnswerColumns(Cells):
         has_places = "places" in named or bool(self.numbered(named, "place", self.size))
         if len([form for form in (ends, has_places, "chosen" in named) if form]) > 1:
             raise self.error(ends[0] if ends else "places", "is there beside another answer: say it in one way")
+        if not (ends or has_places or "chosen" in named):
+            self._check_nothing_missing(values)
         if has_places:
             return self._tiers(named, items), items
         if ends:
@@ -128,9 +130,13 @@ class AnswerColumns(Cells):
         chosen = self.convert("chosen", named.get("chosen"), read_label)
         if chosen is not None and chosen not in items:
             raise self.error("chosen", f"{chosen!r:.60} is none of the row's items: write the id of one of them")
-        if chosen is None and self.has_column(values, "chosen"):
-            raise self.error("chosen", "is missing")
         return chosen or items[0], items
+
+    def _check_nothing_missing(self, values: Mapping[str, Any]) -> None:
+        """Raise for a row that has nothing where it would have its answer: the order of its items is none."""
+        for name in ("chosen", "best_item", "worst_item", "places", "place_1"):
+            if name in self.known and self.has_column(values, name):
+                raise self.error(name, "is missing: a row that nobody answered has a reason in 'declined'")
 
     def _tiers(self, named: Mapping[str, Any], items: list[str]) -> Tiers:
         """Return items by their places: those of one place are tied, and those without are below all."""
@@ -140,6 +146,8 @@ class AnswerColumns(Cells):
             by_number = {
                 number: place for number, place in enumerate(whole, start=1) if place is not None and place != ""
             }
+            if not by_number:
+                raise self.error("places", "is missing: it has no place")
         if beyond := [number for number in by_number if number > len(items)]:
             raise self.error(f"place_{beyond[0]}", f"is there, but item_{beyond[0]} is missing")
         tiers: dict[float, list[str]] = {}

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.connection import add_connection
-from topk_bandit.commands.imports.files import DECISION_LOG, OBP
 from topk_bandit.commands.names import add_bandit
+from topk_bandit.tables.files import DECISION_LOG, OBP
 
 if TYPE_CHECKING:
     import argparse

@@ -9,10 +9,10 @@ from itertools import repeat
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import is_missing, read_label, read_list, read_number, read_time
+from topk_bandit.tables.rows import read_value, require_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

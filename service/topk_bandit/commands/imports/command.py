@@ -18,7 +18,6 @@ from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.columns import Columns
 from topk_bandit.commands.imports.decision_log import DecisionLog
 from topk_bandit.commands.imports.dry_run import DryRunReader, JudgeOfObservations
-from topk_bandit.commands.imports.files import DECISION_LOG, OBP, digest_of, read_json_lines, read_rows
 from topk_bandit.commands.imports.open_bandit import Feedback
 from topk_bandit.commands.imports.places import check_goes_on, explain
 from topk_bandit.commands.imports.reading import Reading
@@ -26,6 +25,7 @@ from topk_bandit.commands.imports.report import ROWS_SHOWN, Ages, BadRows, SeenC
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.store.data_versions import check_item_values
+from topk_bandit.tables.files import DECISION_LOG, OBP, digest_of, read_json_lines, read_rows
 
 if TYPE_CHECKING:
     import argparse
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import Bandit, Client, ImportReport
     from topk_bandit.commands.imports.reading import Found
-    from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.tables.rows import FileRow
 
 __all__ = ["run"]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from topk_bandit.client.imports import PastObservation
 from topk_bandit.commands.imports.cells import check_there
 from topk_bandit.commands.imports.namespaces import Namespaces, feature_error, find_all, with_texts
-from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.compat.personalizer.features import fit_features, flatten
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import read_boolean, read_number, read_text, read_time, shorten
+from topk_bandit.tables.rows import read_value, require_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from topk_bandit.commands.imports.cells import Named
-    from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.domain.features import FeatureSchema
+    from topk_bandit.tables.rows import FileRow
 
 __all__ = ["DecisionLog"]
 

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topk_bandit.commands.imports.cells import check_there
-from topk_bandit.commands.imports.rows import FileRow, read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import is_missing, read_label, read_number
+from topk_bandit.tables.rows import FileRow, read_value, require_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from topk_bandit.domain.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from topk_bandit.commands.imports.rows import FileRow
+    from topk_bandit.tables.rows import FileRow
 
 __all__ = ["Found", "Reading", "RowReader"]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from topk_bandit.commands.imports.cells import Cells, Named
-from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import read_label
+from topk_bandit.tables.files import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

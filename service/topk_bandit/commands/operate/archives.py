@@ -31,6 +31,7 @@ from topk_bandit.store.memory.bandits import MemoryStore
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.study_archives import ArchivedStudy, read_study_line
 from topk_bandit.studies.restores import StudyRestores
+from topk_bandit.tables.files import PARQUET, check_reads_twice
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -185,6 +186,8 @@ def examine(path: Path, kind: ArchiveKind = BANDIT) -> ArchiveFile:
         if count:
             digest = chain(digest, last)
         count, first, last = count + 1, first or text, text
+    if change := _find_change(first, last):
+        raise CorruptDataError(f"{path}: {change}: {not_whole}")
     try:
         head, end = kind.read(first), kind.read(last)
     except CorruptDataError as error:
@@ -327,7 +330,8 @@ def _place(field: str, source: str, first: int) -> str:
 
 
 def _read(path: Path, not_whole: str = "it is no export") -> Iterator[str]:
-    if path.suffix == ".parquet":
+    check_reads_twice(path)
+    if path.suffix.lower() == PARQUET:
         yield from read_parquet(path)
         return
     try:
@@ -338,3 +342,14 @@ def _read(path: Path, not_whole: str = "it is no export") -> Iterator[str]:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CorruptDataError(f"{path}: is no text in UTF-8: {not_whole}") from error
+
+
+def _find_change(first: str, last: str) -> str:
+    """Return what a program changed that wrote the file again; empty if nothing of it is seen in these lines."""
+    if not first and not last:
+        return "is empty"
+    if first.startswith("\ufeff"):
+        return "begins with a byte order mark, which an export has not"
+    if first.endswith("\r"):
+        return "its lines end in CR LF, and those of an export in LF"
+    return "" if last else "ends with an empty line, which an export has not"

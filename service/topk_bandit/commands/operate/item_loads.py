@@ -11,7 +11,6 @@ from topk_bandit.client.errors import is_final
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.dry_run import DryRunReader, JudgeOfItems
-from topk_bandit.commands.imports.files import read_rows
 from topk_bandit.commands.imports.item_columns import ItemColumns
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.commands.names import bandit_named
@@ -20,14 +19,15 @@ from topk_bandit.commands.printing import progress
 from topk_bandit.domain.bandits import ItemMask
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
+from topk_bandit.tables.files import read_rows
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from topk_bandit.client import Client
-    from topk_bandit.commands.imports.rows import FileRow
     from topk_bandit.commands.operate.item_diffs import CatalogueDiff
+    from topk_bandit.tables.rows import FileRow
 
 __all__ = ["load_items"]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.client.rules import in_words, rule_of
 from topk_bandit.commands.connection import connect
-from topk_bandit.commands.imports.rows import require_value
 from topk_bandit.commands.names import bandit_named
 from topk_bandit.commands.tables import facts, flatten
 from topk_bandit.domain.bandits import Aggregation, RewardRange
@@ -19,6 +18,7 @@ from topk_bandit.domain.stages import Stage
 from topk_bandit.domain.values import read_label, read_number, shorten
 from topk_bandit.rpc.features import schema_from_json
 from topk_bandit.rpc.rules import rules_from_json
+from topk_bandit.tables.rows import require_value
 
 if TYPE_CHECKING:
     import argparse

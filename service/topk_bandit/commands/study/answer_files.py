@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from topk_bandit.client import AnswerKind
 from topk_bandit.commands.imports.answers import AnswerColumns
 from topk_bandit.commands.imports.cells import Named
-from topk_bandit.commands.imports.files import digest_of, read_rows
-from topk_bandit.commands.imports.published import Published
 from topk_bandit.commands.imports.reading import Reading
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.tables.files import digest_of, read_rows
+from topk_bandit.tables.published import Published
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from topk_bandit.client import PastAnswer
-    from topk_bandit.commands.imports.rows import FileRow
+    from topk_bandit.tables.rows import FileRow
 
 __all__ = ["AnswerFile"]
 

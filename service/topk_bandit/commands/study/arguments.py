@@ -7,7 +7,6 @@ from pathlib import Path
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_check, add_columns
-from topk_bandit.commands.imports.published import PUBLISHED
 from topk_bandit.commands.names import add_study
 from topk_bandit.commands.numbers import count, natural, real, whole
 from topk_bandit.domain.studies import (
@@ -20,6 +19,7 @@ from topk_bandit.domain.studies import (
     AnswerKind,
     PreferenceModel,
 )
+from topk_bandit.tables.published import PUBLISHED
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 

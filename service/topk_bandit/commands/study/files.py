@@ -24,11 +24,12 @@ import numpy as np
 
 from topk_bandit.client import AnswerKind, BestWorst, Declined, DeclineReason, Tiers
 from topk_bandit.commands.imports.answers import read_study_number
-from topk_bandit.commands.imports.files import read_rows
-from topk_bandit.commands.imports.rows import read_value, require_value
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import read_label
+from topk_bandit.tables.files import read_rows
+from topk_bandit.tables.row_numbers import check_no_row_numbers
+from topk_bandit.tables.rows import read_value, require_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,12 +55,6 @@ __all__ = [
 ]
 
 _ITEM_COLUMN = re.compile(r"item_[1-9][0-9]*", re.ASCII)
-
-
-_ROW_NUMBER = re.compile(
-    r"unnamed: ?[0-9]+|index|level_0|row|row[ _]?(?:names?|ids?|num|numbers?)|x|\.\.\.1|_c0|id|nr|no|number"
-)
-"""What programs call a column with the numbers of rows, in lower case."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,15 +118,8 @@ def read_described(path: Path, *, kind: str) -> Described:
         ]
     numbers = np.array(list(rows.values())) if features else np.eye(len(rows))
     if features and features[0] == first:
-        _check_no_row_numbers(path, first, numbers[:, 0].tolist())
+        check_no_row_numbers(path, first, numbers[:, 0].tolist())
     return Described(tuple(rows), numbers)
-
-
-def _check_no_row_numbers(path: Path, name: str, column: Sequence[float]) -> None:
-    """Raise `InvalidArgumentError` for a first column that only numbers the rows, as programs write it."""
-    counts = [float(number) for number in range(len(column) + 1)]
-    if _ROW_NUMBER.fullmatch(name.lower()) and list(column) in (counts[:-1], counts[1:]):
-        raise InvalidArgumentError(f"{path.name}, column {name!r}", "only numbers the rows: delete it, or rename it")
 
 
 def read_answers(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.client import Client, Study
     from topk_bandit.commands.imports.reading import Found, Reading
-    from topk_bandit.commands.imports.rows import FileRow
+    from topk_bandit.tables.rows import FileRow
 
 __all__ = ["run"]
 

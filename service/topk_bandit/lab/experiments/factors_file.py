@@ -7,21 +7,27 @@ line of comma-separated numbers for each user and each item, without a head. The
 from __future__ import annotations
 
 import hashlib
-import zlib
+import math
+from tokenize import TokenError
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
+from topk_bandit.domain.values import read_number
 from topk_bandit.lab.experiments import least_squares, ratings_file
+from topk_bandit.lab.experiments.ratings_file import DAMAGED
 from topk_bandit.lab.simulation.factors import synthetic
 from topk_bandit.learning.environments import Factors
+from topk_bandit.tables.rows import check_end
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
+    from zipfile import ZipFile
+
+    from numpy.lib.npyio import NpzFile
 
 __all__ = ["LEAST_ITEMS", "LEAST_USERS", "factors_of", "load"]
 
@@ -29,6 +35,9 @@ FloatArray = NDArray[np.float64]
 
 LEAST_USERS, LEAST_ITEMS = 5, 50
 """What the largest of the experiments needs."""
+
+_LARGEST = 1e100
+"""Larger numbers have no inner products."""
 
 _ARRAYS = (("U", "V"), ("users", "items"))
 _FILES = ("users.csv", "items.csv")
@@ -108,11 +117,24 @@ def _npz(path: Path) -> dict[str, NDArray[np.generic]]:
     raise InvalidArgumentError("--factors", f"{path.name}: expected arrays U and V, or users and items; it has {held}")
 
 
-def _member(path: Path, arrays: Mapping[str, NDArray[np.generic]], name: str) -> NDArray[np.generic]:
+def _member(path: Path, arrays: NpzFile, name: str) -> NDArray[np.generic]:
     try:
+        if arrays.zip is not None:
+            _check_extent(arrays.zip, name)
         return np.asarray(arrays[name])
-    except (BadZipFile, EOFError, ValueError, zlib.error) as error:
+    except (*DAMAGED, OverflowError, SyntaxError, TokenError, ValueError) as error:
         raise InvalidArgumentError("--factors", f"{path.name}: array {name} can't be read: {error}") from None
+
+
+def _check_extent(archive: ZipFile, name: str) -> None:
+    """Raise `ValueError` for an array that says that it has more than the archive holds of it."""
+    member = f"{name}.npy" if f"{name}.npy" in archive.namelist() else name
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+    if math.prod(shape) * kind.itemsize > archive.getinfo(member).file_size:
+        raise ValueError(f"it is cut: shape {shape} is more than there is")
 
 
 def _folder(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -121,15 +143,31 @@ def _folder(path: Path) -> dict[str, NDArray[np.generic]]:
 
 def _csv(path: Path) -> FloatArray:
     rows: list[list[float]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), start=1):
+    number = 1
+    with path.open(encoding="utf-8-sig") as file:
         try:
-            rows.append([float(word) for word in line.split(",")])
-        except ValueError:
-            raise InvalidArgumentError("--factors", f"{path.name}, line {number}: expected numbers") from None
-        if len(rows[-1]) != len(rows[0]):
-            problem = f"expected {len(rows[0])} numbers, as in line 1, got {len(rows[-1])}"
-            raise InvalidArgumentError("--factors", f"{path.name}, line {number}: {problem}")
+            for line in file:
+                if line.strip():
+                    rows.append(_numbers(line, len(rows[0]) if rows else None))
+                number += 1
+        except ValueError as error:  # a text that is not in UTF-8 is one, too
+            raise InvalidArgumentError("--factors", f"{path.name}, line {number}: {error}") from None
+    try:
+        if rows:
+            check_end(path, number - 1)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError("--factors", str(error)) from None
     return np.array(rows)
+
+
+def _numbers(line: str, width: int | None) -> list[float]:
+    words = line.split(",")
+    if width is not None and len(words) != width:
+        raise ValueError(f"expected {width} numbers, as in line 1, got {len(words)}")
+    numbers = [read_number(word.strip()) for word in words]
+    if None in numbers:
+        raise ValueError(f"number {numbers.index(None) + 1} is missing")
+    return [number for number in numbers if number is not None]
 
 
 def _table(path: Path, name: str, values: NDArray[np.generic]) -> FloatArray:
@@ -138,9 +176,9 @@ def _table(path: Path, name: str, values: NDArray[np.generic]) -> FloatArray:
     if not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
         raise InvalidArgumentError("--factors", f"{path.name}: {name} holds {values.dtype}, expected numbers")
     table = values.astype(np.float64)
-    if not np.isfinite(table).all():
-        row, column = np.argwhere(~np.isfinite(table))[0]
-        problem = f"row {row}, column {column} is {table[row, column]}, expected finite numbers"
+    if (wrong := ~(np.abs(table) <= _LARGEST)).any():  # NaN is in no interval
+        row, column = np.argwhere(wrong)[0]
+        problem = f"row {row + 1}, column {column + 1} is {table[row, column]}, expected numbers up to {_LARGEST:g}"
         raise InvalidArgumentError("--factors", f"{path.name}: {name}: {problem}")
     return table
 

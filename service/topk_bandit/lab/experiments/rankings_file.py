@@ -1,4 +1,4 @@
-"""People's own rankings with features, from CSV or Parquet.
+"""People's own rankings with features, from JSON Lines, CSV or Parquet.
 
 One line is one item of one list, in any order of lines. The columns, by their names in the head of the file:
 
@@ -12,17 +12,19 @@ One line is one item of one list, in any order of lines. The columns, by their n
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
-from topk_bandit.domain.optional import import_extra
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.values import read_label, read_number
 from topk_bandit.preferences.answers import Orderings
+from topk_bandit.tables.files import read_rows
+from topk_bandit.tables.row_numbers import check_no_row_numbers
+from topk_bandit.tables.rows import require_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,124 +97,94 @@ class RankedLists:
 
 
 def load(path: Path) -> RankedLists:
-    """Read a file whose name ends in .csv or .parquet; the module says which columns it has.
+    """Read a file; the module says which columns it has.
 
     Raises
     ------
     ConfigurationError
         The file can't be read, or pyarrow is needed for it and not installed.
     InvalidArgumentError
-        Naming ``--data``: a column is missing or comes twice; or a line, by its number, holds in some column what it
-        must not: no number, an item twice in a list, or a list of one item.
+        Naming ``--data``, the file, and the line and the column where there is one: a column is missing, comes twice,
+        or only numbers the rows; a cell is no number, an item is twice in a list, or a list has one item.
     """
-    readers = {".csv": _csv, ".parquet": _parquet}
-    if path.suffix not in readers:
-        raise InvalidArgumentError("--data", f"expected a file ending in .csv or .parquet, got {path.name!r}")
     try:
-        columns, first_line = readers[path.suffix](path)
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from None
-    return _make_lists(columns, first_line)
+        columns: list[str] = []
+        lines = list(_lines(path, columns))
+        names = tuple(name for name in columns if name not in _KEYS)
+        if columns[0] == names[0]:
+            check_no_row_numbers(path, names[0], [line.features[0] for line in lines])
+        return _make_lists(names, lines)
+    except InvalidArgumentError as error:
+        problem = error.problem if error.field == "FILE" else str(error)
+        raise InvalidArgumentError("--data", problem) from None
 
 
-def _csv(path: Path) -> tuple[dict[str, Sequence[object]], int]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            names, *lines = list(csv.reader(file)) or [[]]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidArgumentError("--data", f"{path.name} is no CSV in UTF-8: {error}") from None
-    lines = [line for line in lines if line]
-    for number, line in enumerate(lines, start=2):
-        if len(line) != len(names):
-            raise InvalidArgumentError("--data", f"line {number}: expected {len(names)} columns, got {len(line)}")
-    _check_names(names)
-    return dict(zip(names, zip(*lines, strict=True) if lines else [()] * len(names), strict=True)), 2
+class _Line(NamedTuple):
+    """One item of one list."""
+
+    place: str
+    of: str
+    item: str
+    position: float
+    features: list[float]
 
 
-def _parquet(path: Path) -> tuple[dict[str, Sequence[object]], int]:
-    parquet = import_extra("pyarrow.parquet", "reading Parquet")
-    lib = import_extra("pyarrow.lib", "reading Parquet")
-    try:
-        table = parquet.read_table(path)
-    except lib.ArrowInvalid as error:
-        raise InvalidArgumentError("--data", f"{path.name} is no Parquet file: {error}") from None
-    _check_names(table.column_names)
-    return {name: table.column(name).to_pylist() for name in table.column_names}, 1
+def _lines(path: Path, columns: list[str]) -> Iterator[_Line]:
+    """Return the lines of a file, and note the names of its columns before the first."""
+    for row in read_rows(path):
+        if isinstance(row.values, InvalidArgumentError):
+            raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
+        if not columns:
+            columns += row.values
+            _check_columns(row.named_at or row.place, columns)
+        if other := sorted(set(columns) ^ row.values.keys()):
+            raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
+        yield _line(row.place, {name: row.values[name] for name in columns})
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _line(place: str, values: Mapping[str, Any]) -> _Line:
+    def at(name: str) -> str:
+        return f"{place}, column {name!r}"
+
+    of, item = (require_value(at(name), values[name], read_label) for name in ("list", "item"))
+    position, *features = (
+        require_value(at(name), values[name], read_number)
+        for name in ("position", *(name for name in values if name not in _KEYS))
+    )
+    return _Line(place, of, item, position, features)
+
+
+def _check_columns(place: str, names: Sequence[str]) -> None:
+    """Raise `InvalidArgumentError` if a column is missing."""
     for name in _KEYS:
         if name not in names:
-            raise InvalidArgumentError("--data", f"there is no column {name!r}; the columns are {', '.join(names)}")
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidArgumentError("--data", f"column {name!r} comes twice")
+            raise InvalidArgumentError(place, f"there is no column {name!r}; the columns are {', '.join(names):.300}")
     if len(names) == len(_KEYS):
-        raise InvalidArgumentError("--data", "there is no feature column beside list, item and position")
+        raise InvalidArgumentError(place, "there is no feature column beside list, item and position")
 
 
-def _make_lists(columns: Mapping[str, Sequence[object]], first_line: int) -> RankedLists:
-    names = tuple(name for name in columns if name not in _KEYS)
-    if not len(columns["list"]):
-        raise InvalidArgumentError("--data", "there are no lines")
-    lists, items = _texts(columns, "list", first_line), _texts(columns, "item", first_line)
-    positions = _numbers(columns, "position", first_line)
-    features = np.stack([_numbers(columns, name, first_line) for name in names], axis=1)
+def _make_lists(names: tuple[str, ...], lines: Sequence[_Line]) -> RankedLists:
+    features = np.array([line.features for line in lines])
+    by_list: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        by_list.setdefault(line.of, []).append(number)
     order: list[int] = []
     rows: list[IntArray] = []
-    for name, lines in _by_list(lists).items():
-        _check_list(name, lines, items, first_line)
-        rows.append(np.arange(len(order), len(order) + len(lines), dtype=np.int64))
-        order += sorted(lines, key=lambda line: positions[line])
-    ids = tuple(dict.fromkeys(lists))
-    return RankedLists(ids, tuple(items[line] for line in order), names, features[order], positions[order], tuple(rows))
+    for of_list in by_list.values():
+        _check_list([lines[number] for number in of_list])
+        rows.append(np.arange(len(order), len(order) + len(of_list), dtype=np.int64))
+        order += sorted(of_list, key=lambda number: lines[number].position)
+    positions = np.array([lines[number].position for number in order])
+    items = tuple(lines[number].item for number in order)
+    return RankedLists(tuple(by_list), items, names, features[order], positions, tuple(rows))
 
 
-def _by_list(lists: Sequence[str]) -> dict[str, list[int]]:
-    lines: dict[str, list[int]] = {}
-    for line, name in enumerate(lists):
-        lines.setdefault(name, []).append(line)
-    return lines
-
-
-def _check_list(name: str, lines: Sequence[int], items: Sequence[str], first_line: int) -> None:
-    seen: dict[str, int] = {}
+def _check_list(lines: Sequence[_Line]) -> None:
+    seen = set[str]()
     for line in lines:
-        if items[line] in seen:
-            where = f"line {line + first_line}, column 'item'"
-            raise InvalidArgumentError("--data", f"{where}: {items[line]!r} comes twice in list {name!r}")
-        seen[items[line]] = line
+        if line.item in seen:
+            problem = f"{line.item!r} comes twice in list {line.of!r}"
+            raise InvalidArgumentError(f"{line.place}, column 'item'", problem)
+        seen.add(line.item)
     if len(lines) < 2:
-        raise InvalidArgumentError("--data", f"line {lines[0] + first_line}: list {name!r} has only one item")
-
-
-def _texts(columns: Mapping[str, Sequence[object]], name: str, first_line: int) -> list[str]:
-    texts = []
-    for line, value in _lines(columns, name, first_line):
-        if value is None or not str(value):
-            raise InvalidArgumentError("--data", f"line {line}, column {name!r}: it is empty")
-        texts.append(str(value))
-    return texts
-
-
-def _numbers(columns: Mapping[str, Sequence[object]], name: str, first_line: int) -> FloatArray:
-    values = columns[name]
-    try:
-        numbers = np.array([float(value) for value in values])  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        numbers = np.full(len(values), np.nan)
-    if not np.isfinite(numbers).all():
-        line, value = next(one for one in _lines(columns, name, first_line) if not _is_finite(one[1]))
-        raise InvalidArgumentError("--data", f"line {line}, column {name!r}: expected a finite number, got {value!r}")
-    return numbers
-
-
-def _lines(columns: Mapping[str, Sequence[object]], name: str, first_line: int) -> Iterator[tuple[int, object]]:
-    return enumerate(columns[name], start=first_line)
-
-
-def _is_finite(value: object) -> bool:
-    try:
-        return bool(np.isfinite(float(value)))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
+        raise InvalidArgumentError(lines[0].place, f"list {lines[0].of!r} has only one item")

@@ -7,8 +7,9 @@ One line is one rating: user, item, rating, time; the time is not needed. By the
     .csv    separated by commas, under a header with userId, movieId and rating: ratings.csv of all others
     .zip    an archive with one of these files, as it was downloaded
 
-A header may also name the columns user, item and rating, or user_id, item_id and rating. The first two kinds of files
-need none; without one, or under one with other names, their first three columns are user, item and rating.
+A header may also name the columns user, item and rating, or user_id, item_id and rating, and have a type after a colon,
+as in user_id:token. The first two kinds of files need none; their first three columns are then user, item and rating.
+All lines have as many cells as the first, and the last one has an end.
 
 A folder that one of them was unpacked to will do as well. Users and items are whole numbers, ratings are above zero,
 and nobody rates an item twice.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["FILES", "RatingsTable", "check", "load"]
+__all__ = ["DAMAGED", "FILES", "RatingsTable", "check", "load"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -47,6 +49,9 @@ _HEADERS = (("userId", "movieId", "rating"), ("user", "item", "rating"), ("user_
 _NUMBER = re.compile(
     r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.IGNORECASE | re.ASCII
 )
+DAMAGED = (BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error)
+"""What is raised for an archive that is damaged, has a password, or is packed in a way that Python does not know."""
+
 _LARGEST_ID = 2.0**53
 """Larger whole numbers are not distinct as floating-point numbers."""
 
@@ -101,8 +106,10 @@ def _readable(path: Path) -> Iterator[tuple[str, TextIO]]:
             yield opened
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from None
-    except BadZipFile as error:
-        raise InvalidArgumentError("--ratings", f"{path.name} is no archive: {error}") from None
+    except DAMAGED as error:
+        raise InvalidArgumentError("--ratings", f"{path.name} is no archive that can be read: {error}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError("--ratings", f"{path.name} is no text in UTF-8: {error.reason}") from None
 
 
 @contextmanager
@@ -114,10 +121,10 @@ def _open_ratings(path: Path) -> Iterator[tuple[str, TextIO]]:
     if path.suffix == ".zip":
         with ZipFile(path) as archive:
             member = _only_one(path, archive.namelist())
-            with io.TextIOWrapper(archive.open(member), encoding="utf-8-sig", errors="replace") as stream:
+            with io.TextIOWrapper(archive.open(member), encoding="utf-8-sig") as stream:
                 yield f"{path.name}, {member}", stream
     elif path.suffix in _SEPARATORS:
-        with path.open(encoding="utf-8-sig", errors="replace") as stream:
+        with path.open(encoding="utf-8-sig") as stream:
             yield path.name, stream
     else:
         endings = ", ".join([*_SEPARATORS, ".zip"])
@@ -134,36 +141,36 @@ def _only_one(path: Path, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Lines, how they are separated, which columns are needed, and whether the first line is a header."""
+    """Lines, how they are separated, which of their columns are needed, and whether the first line is a header."""
 
     name: str
     stream: TextIO
     separator: str
     columns: tuple[int, ...]
+    width: int
     headed: bool
 
     @classmethod
     def of(cls, name: str, stream: TextIO) -> _Source:
         separator = _SEPARATORS[PurePath(name).suffix]
-        words = [word.strip() for word in stream.readline().split(separator)]
-        for header in _HEADERS:
-            if set(header) <= set(words):
-                return cls(name, stream, separator, tuple(map(words.index, header)), headed=True)
-        if separator == ",":
+        cells = [cell.strip() for cell in stream.readline().split(separator)]
+        words = [cell.strip('"').partition(":")[0] for cell in cells]
+        headers = [header for header in _HEADERS if set(header) <= set(words)]
+        if headers:
+            twice = next((word for word in words if words.count(word) > 1), "") or "".join(map(",".join, headers[1:]))
+            if twice:
+                raise InvalidArgumentError("--ratings", f"{name}, line 1: {twice} is there besides: keep one of them")
+            return cls(name, stream, separator, tuple(map(words.index, headers[0])), len(words), headed=True)
+        if separator == "," or (len(words) > 1 and not any(map(_NUMBER.fullmatch, cells))):
             column = next(column for column in _HEADERS[0] if column not in words)
-            problem = f"line 1: there is no column {column}; the columns are {', '.join(words)}"
+            problem = f"line 1: there is no column {column}; the columns are {', '.join(words):.300}"
             raise InvalidArgumentError("--ratings", f"{name}, {problem}")
-        headed = len(words) >= 3 and not any(_NUMBER.fullmatch(word) for word in words)
-        if not headed:
-            stream.seek(0)
-        return cls(name, stream, separator, (0, 1, 2), headed=headed)
+        stream.seek(0)
+        return cls(name, stream, separator, (0, 1, 2), len(words), headed=False)
 
     def rows(self) -> FloatArray:
         """Return what is in the columns, shape (N, 3)."""
-        lines: Iterable[str] = self.stream
-        if self.separator == "::":
-            lines = (line.replace("::", "\t") for line in lines)
-        delimiter = "," if self.separator == "," else "\t"
+        delimiter, lines = "," if self.separator == "," else "\t", self._whole_lines()
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "loadtxt: input contained no data")
@@ -173,6 +180,14 @@ class _Source:
         if not len(rows):
             raise InvalidArgumentError("--ratings", f"{self.name}: there are no ratings")
         return rows
+
+    def _whole_lines(self) -> Iterator[str]:
+        """Return the lines of rows with single separators; `ValueError` for one that is not whole."""
+        many = len(self.separator) > 1
+        for line in self.stream:
+            if not line.endswith("\n") or (line.count(self.separator) != self.width - 1 and line.strip()):
+                raise ValueError
+            yield line.replace(self.separator, "\t") if many else line
 
     def wrong(self, row: int, problem: str) -> InvalidArgumentError:
         """Return an error that names the line of a row."""
@@ -185,7 +200,9 @@ class _Source:
             words = line.split(self.separator)
             if len(words) <= max(self.columns) or not all(_NUMBER.fullmatch(words[one]) for one in self.columns):
                 return self.wrong(row, expected)
-        return InvalidArgumentError("--ratings", f"{self.name}: {expected}")
+            if len(words) != self.width:
+                return self.wrong(row, f"expected {self.width} cells, as line 1 has, and not {len(words)}")
+        return InvalidArgumentError("--ratings", f"{self.name}: the last line has no end, so that the file may be cut")
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         """Return all lines of rows, from the first, with their numbers."""

@@ -10,21 +10,23 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.commands.imports.delimited import read_csv
-from topk_bandit.commands.imports.parquet import read_parquet
-from topk_bandit.commands.imports.preflib import PREFLIB, read_preflib
-from topk_bandit.commands.imports.rows import FileRow
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.json_text import JsonError, parse_json
+from topk_bandit.tables.delimited import read_csv
+from topk_bandit.tables.parquet import read_parquet
+from topk_bandit.tables.preflib import PREFLIB, read_preflib
+from topk_bandit.tables.rows import FileRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["DECISION_LOG", "OBP", "digest_of", "read_json_lines", "read_rows"]
+__all__ = ["DECISION_LOG", "OBP", "PARQUET", "check_reads_twice", "digest_of", "read_json_lines", "read_rows"]
 
 DECISION_LOG, OBP = "vw-dsjson", "obp"
 """The formats that no ending tells."""
+
+PARQUET = ".parquet"
 
 _READ_AT_ONCE = 2**20
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
@@ -43,9 +45,15 @@ _OTHER_ENDINGS = {
 _RENAME = "rename it by what it has, such as .csv for a table with commas, or save it as CSV"
 
 
+def check_reads_twice(path: Path) -> None:
+    """Raise `ConfigurationError` for a pipe or a device: what is there once is gone when it is read again."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ConfigurationError(f"{path} is a pipe or a device, and is read more than once: save it as a file first")
+
+
 def digest_of(path: Path, how: Sequence[str]) -> str:
     """Return what tells a file, read in this way, from others; `ConfigurationError` if it can't be read."""
-    _check_no_folder(path)
+    _check_file(path)
     digest = blake2b("\n".join(sorted(how)).encode(), digest_size=16)
     try:
         with path.open("rb") as file:
@@ -81,7 +89,7 @@ def read_rows(
     InvalidArgumentError
         It has another ending, is packed, no text in UTF-8, no whole table, or no Parquet, or it has no rows.
     """
-    _check_no_folder(path)
+    _check_file(path)
     read, count = read or _reader_of(path, orders=orders, ignored=ignored), 0
     try:
         _check_unpacked(path)
@@ -99,16 +107,17 @@ def read_rows(
 
 def _reader_of(path: Path, *, orders: bool, ignored: Collection[str]) -> Callable[[Path], Iterator[FileRow]]:
     """Return what reads a file by its ending, or raise `InvalidArgumentError` where nothing does."""
-    readers = _TABLES | {_PARQUET: partial(read_parquet, ignored=ignored)} | (_ORDERS if orders else {})
+    readers = _TABLES | {PARQUET: partial(read_parquet, ignored=ignored)} | (_ORDERS if orders else {})
     if path.suffix.lower() in readers:
         return readers[path.suffix.lower()]
     hint = _OTHER_ENDINGS.get(path.suffix.lower(), _RENAME)
     raise InvalidArgumentError("FILE", f"expected one that ends in {', '.join(readers)}; got {path.name!r}: {hint}")
 
 
-def _check_no_folder(path: Path) -> None:
+def _check_file(path: Path) -> None:
+    check_reads_twice(path)
     if path.is_dir():
-        parts = sorted(one.name for one in path.iterdir() if one.suffix.lower() in {*_TABLES, _PARQUET})
+        parts = sorted(one.name for one in path.iterdir() if one.suffix.lower() in {*_TABLES, PARQUET})
         named = f", such as {parts[0]}" if parts else ""
         raise InvalidArgumentError("FILE", f"{path} is a folder: name a file in it{named}, one after the other")
 
@@ -162,5 +171,4 @@ _TABLES: dict[str, Callable[[Path], Iterator[FileRow]]] = {
     ".csv": read_csv,
     ".tsv": partial(read_csv, delimiter="\t"),
 }
-_PARQUET = ".parquet"
 _ORDERS: dict[str, Callable[[Path], Iterator[FileRow]]] = dict.fromkeys(PREFLIB, read_preflib)

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.commands.imports.rows import FileRow, check_end, says_nothing
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.tables.rows import FileRow, check_end, says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.commands.imports.points import find_point_columns
-from topk_bandit.commands.imports.row_numbers import RowNumbers
-from topk_bandit.commands.imports.rows import FileRow, check_end, check_names
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import MISSING_MARKS, Cell, PointCell
+from topk_bandit.tables.points import find_point_columns
+from topk_bandit.tables.row_numbers import RowNumbers
+from topk_bandit.tables.rows import FileRow, check_end, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

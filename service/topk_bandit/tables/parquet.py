@@ -7,11 +7,11 @@ from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.commands.imports.row_numbers import RowNumbers, without_row_numbers
-from topk_bandit.commands.imports.rows import FileRow, check_names
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.optional import import_extra
 from topk_bandit.domain.values import RoundedFloat
+from topk_bandit.tables.row_numbers import RowNumbers, without_row_numbers
+from topk_bandit.tables.rows import FileRow, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

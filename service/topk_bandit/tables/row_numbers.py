@@ -1,4 +1,4 @@
-"""Columns without a name of their own: one may be left out only where it has the rows' numbers."""
+"""Columns with the numbers of rows: without a name one is left out, and under a name it is refused."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import is_missing, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
     from typing import Any
 
-__all__ = ["RowNumbers", "without_row_numbers"]
+__all__ = ["RowNumbers", "check_no_row_numbers", "without_row_numbers"]
 
 _INDEX = re.compile(r"__index_level_[0-9]+__|\s*")
 """Where pandas keeps the numbers of rows, and what has no name."""
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _FIRST = (0, 1)
+
+
+_ROW_NUMBER = re.compile(
+    r"unnamed: ?[0-9]+|index|level_0|row|row[ _]?(?:names?|ids?|num|numbers?)|x|\.\.\.1|_c0|id|nr|no|number"
+)
+"""What programs call a column with the numbers of rows, in lower case."""
 
 
 class RowNumbers:
@@ -64,6 +71,13 @@ def without_row_numbers(place: str, values: Mapping[str, Any], numbers: dict[str
     for name in [name for name in values if _INDEX.fullmatch(name)]:
         numbers.setdefault(name, RowNumbers()).check(place, f"column {name!r}", values[name])
     return {name: value for name, value in values.items() if name not in numbers}
+
+
+def check_no_row_numbers(path: Path, name: str, column: Sequence[float]) -> None:
+    """Raise `InvalidArgumentError` for a column that only numbers the rows, under a name that programs give it."""
+    counts = [float(number) for number in range(len(column) + 1)]
+    if _ROW_NUMBER.fullmatch(name.lower()) and list(column) in (counts[:-1], counts[1:]):
+        raise InvalidArgumentError(f"{path.name}, column {name!r}", "only numbers the rows: delete it, or rename it")
 
 
 def _number_of(value: object) -> int | None:

@@ -15,10 +15,10 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.commands.imports.files import read_rows
-from topk_bandit.commands.imports.rows import FileRow, check_end, require_value, says_nothing
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import read_label, read_number
+from topk_bandit.tables.files import read_rows
+from topk_bandit.tables.rows import FileRow, check_end, require_value, says_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
