@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from topk_bandit.client import BreakerPolicy, Exclude, InvalidArgument, PagePlacement, Recommendation, Source
+from topk_bandit.client import BreakerPolicy, Exclude, InvalidArgument, NotFound, PagePlacement, Recommendation, Source
 from topk_bandit.testing import local_service
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ def test_a_missing_slate_is_the_shops_own_without_what_the_page_shows_elsewhere(
 def test_a_placement_without_a_fallback_has_its_error(service: LocalService) -> None:
     page = service.client().recommend_page([PagePlacement(bandit="nowhere"), *safe("hero")])
     assert [isinstance(one, Recommendation) for one in page.slates] == [False, True]
+
+
+def test_a_page_of_errors_alone_has_its_id_and_takes_no_reward(service: LocalService) -> None:
+    client = service.client()
+    page = client.recommend_page([PagePlacement(bandit="nowhere"), PagePlacement(bandit="gone")], page_id="mine")
+    assert page.id == "mine"
+    assert [type(one) for one in client.reward_page(page.id, ["nowhere", "gone"], 1.0)] == [NotFound, NotFound]
 
 
 def test_a_service_that_is_away_leaves_the_shops_own_page(service: LocalService) -> None:

@@ -773,6 +773,11 @@ def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
     told = capsys.readouterr().out
     changed = int((slates != fixed).any(axis=1).sum())
     assert f"under rules: {len(log):,} requests, the slates that were shown" in told
+    for title, rewards in (
+        ("all slates that were shown", np.concatenate([read.log.rewards, log.rewards])),
+        (f"without rules: {len(read.log):,} requests, the slates that were shown", read.log.rewards),
+    ):
+        assert f"\n{title}\n  mean reward {rewards.mean():18.4g}   " in told
     assert f"on the {len(part):,} requests that could; rules change {changed:,} of its slates" in told
     assert "under rules: slates drawn uniformly of those that rules allow" in told
 

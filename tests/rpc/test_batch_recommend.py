@@ -20,6 +20,8 @@ from topk_bandit.client import (
     AlreadyExists,
     AsyncClient,
     Client,
+    ClientError,
+    Exclude,
     FailedPrecondition,
     InvalidArgument,
     Recommendation,
@@ -89,16 +91,19 @@ def test_what_is_refused_names_its_entry(stores: Stores) -> None:
                 SlateRequest(context=(1.0, 1.0), candidates=["a", "zebra"]),
                 SlateRequest(context=(1.0, 2.0), request_id="good"),
                 SlateRequest(context=(1.0, 1.0), features={"x": 1.0}),
+                SlateRequest(context=(1.0, 1.0), rules=[Exclude(["b", "c", "d"]), Exclude(["c"])]),
             ]
             first, *others = await client.recommend_batch("home", [good, *wrong])
             assert isinstance(first, Recommendation)
-            assert [(type(one), getattr(one, "field", "")) for one in others] == [
+            assert [(type(one), one.details.field) for one in others if isinstance(one, ClientError)] == [
                 (InvalidArgument, "requests[1].context"),
                 (InvalidArgument, "requests[2].context[1]"),
                 (FailedPrecondition, ""),
                 (AlreadyExists, ""),
                 (InvalidArgument, "requests[5].features"),
+                (FailedPrecondition, "requests[6].rules[0]"),
             ]
+            assert "no slate keeps requests[6].rules[0]: exclude b, c, d" in str(others[-1])
             with pytest.raises(InvalidArgument) as refusal:
                 await client.recommend_batch("home", ["reader"])  # type: ignore[list-item]
             assert refusal.value.field == "requests[0]"

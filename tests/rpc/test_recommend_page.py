@@ -183,6 +183,37 @@ def test_one_that_fails_stops_no_other(stores: Stores) -> None:
     asyncio.run(scenario())
 
 
+def test_a_clash_of_rules_is_named_as_the_page_has_it(stores: Stores) -> None:
+    async def scenario() -> None:
+        async with opened(stores) as client:
+            few = Exclude(ITEMS[3:])
+            page = await client.recommend_page(
+                [
+                    PagePlacement(bandit="hero", rules=["price < 1"]),
+                    PagePlacement(bandit="hero", rules=[few]),
+                    PagePlacement(bandit="hero", rules=[few]),
+                    PagePlacement(bandit="hero"),
+                ]
+            )
+            one, first, second, last = page.slates
+            assert isinstance(first, Recommendation)
+            assert isinstance(last, Recommendation)
+            assert isinstance(one, InvalidArgument)
+            assert one.field == "placements[0].rules[0].filter"
+            assert isinstance(second, FailedPrecondition)
+            assert (second.reason, second.details.field) == ("RULES_CLASH", "placements[2].rules[0]")
+            assert "no slate keeps placements[2].rules[0]: exclude " in str(second)
+            assert "; what the page shows already: exclude " in str(second)
+            # Where it is the page alone that leaves nothing, no rule of the caller's is named.
+            whole = await client.recommend_page([PagePlacement(bandit="hero")] * 5)
+            failed = whole.slates[-1]
+            assert isinstance(failed, FailedPrecondition)
+            assert (failed.reason, failed.details.field) == ("RULES_CLASH", "placements[4]")
+            assert "no slate keeps what the page shows already: exclude " in str(failed)
+
+    asyncio.run(scenario())
+
+
 def test_one_reward_is_for_all_slates_and_taken_once(stores: Stores) -> None:
     def outcomes(receipts: Any) -> list[str]:  # noqa: ANN401 - receipts or errors
         return [type(one).__name__ if isinstance(one, Exception) else str(one.outcome) for one in receipts]

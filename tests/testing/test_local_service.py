@@ -22,6 +22,7 @@ from topk_bandit.client import (
     Source,
     Storefront,
     Unavailable,
+    vector,
 )
 from topk_bandit.preferences.warm_up import warm_up
 from topk_bandit.testing import LocalService, local_service
@@ -73,6 +74,17 @@ def test_each_call_ends_once_what_it_wrote_is_learned(service: LocalService) -> 
         receipt = client.reward("home", slate.id, 1.0)
         assert receipt.outcome is RewardOutcome.ACCEPTED
         assert client.recommend("home").model_version >= receipt.log_position
+
+
+def test_a_model_is_that_of_its_log_whatever_the_sign_of_a_zero(service: LocalService) -> None:
+    client = service.client()
+    taste, look = vector("taste", dimension=2), vector("look", dimension=2)
+    client.create_bandit("home", slate_size=2, item_capacity=8, context_schema=[taste], item_schema=[look])
+    client.upsert_items("home", {item: {"look": (-0.0, float(place))} for place, item in enumerate(ITEMS)})
+    for number in range(14):
+        slate = client.recommend("home", features={"taste": (-0.0, 1.0)})
+        client.reward("home", slate.id, float(number % 3))
+    assert client.verify("home").agrees
 
 
 def test_time_passes_when_a_test_lets_it(service: LocalService) -> None:

@@ -65,7 +65,9 @@ export class Fallbacks {
   /** Note a page of the service, and return it with own rankings where a slate is missing. */
   pageCame(places: readonly Place[], page: AnsweredPage): AnsweredPage {
     this.#breaker.note(true);
-    return { id: page.slates.some(hasId) ? page.id : "", slates: this.#filled(places, page.slates) };
+    const slates = this.#filled(places, page.slates);
+    const given = slates.filter(isSlate);
+    return { id: given.length > 0 && !given.some(hasId) ? "" : page.id, slates };
   }
 
   /** Return a page of own rankings, because of an error, or because the service was not asked. */

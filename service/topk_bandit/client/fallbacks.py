@@ -84,8 +84,9 @@ class Fallbacks:
     def page_came(self, placements: Sequence[object], page: SlatePage) -> SlatePage:
         """Note a page of the service, and return it with own rankings where a slate is missing."""
         self._breaker.note(answered=True)
-        has_id = any(isinstance(one, Recommendation) and one.id for one in page.slates)
-        return SlatePage(page.id if has_id else "", self._fill(placements, page.slates))
+        slates = self._fill(placements, page.slates)
+        ids = [one.id for one in slates if isinstance(one, Recommendation)]
+        return SlatePage("" if ids and not any(ids) else page.id, slates)
 
     def page_instead(self, placements: Sequence[object], *, error: Exception | None) -> SlatePage:
         """Return a page of own rankings, because of an error, or because the service was not asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ __all__ = [
     "FailureReporter",
     "failure_of",
     "internal_failure",
+    "place_failure",
     "reward_error",
     "status",
 ]
@@ -41,6 +43,9 @@ _WORDS = ("reference", "quota")
 
 _TOGETHER = "see the message"
 """What is said of each of several fields; the message says the rest."""
+
+_RULE = re.compile(r"(?<![\w.])rules\[[0-9]+\]")
+"""A rule of a request, as a message names it."""
 
 _log = logging.getLogger(__name__)
 
@@ -229,6 +234,33 @@ _READERS = (
     _Reader(error_details_pb2.RetryInfo, lambda detail: {"retry_after": detail.retry_delay.ToNanoseconds() / 1e9}),
     _Reader(error_details_pb2.ResourceInfo, lambda detail: {"resource": detail.resource_name}),
 )
+
+
+def place_failure(failure: Failure, path: str, *, added_rule: str = "") -> Failure:
+    """Return the failure of one entry of a call, with the paths of fields as the caller wrote them.
+
+    Parameters
+    ----------
+    path
+        The entry's.
+    added_rule
+        The field of a rule that the caller did not write, but that keeps a page from showing an item twice.
+    """
+
+    def placed(field: str) -> str:
+        if field == added_rule:
+            return path
+        return field if field.startswith("bandit.") else f"{path}.{field}"
+
+    def named(found: re.Match[str]) -> str:
+        return "what the page shows already" if found[0] == added_rule else placed(found[0])
+
+    return replace(
+        failure,
+        field=placed(failure.field) if failure.field else "",
+        fields=tuple(map(placed, failure.fields)),
+        problem=_RULE.sub(named, failure.problem) if failure.fields else failure.problem,
+    )
 
 
 def reward_error(failure: Failure) -> pb.RewardError:

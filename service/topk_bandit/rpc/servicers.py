@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import converters, fields, imports, placements
 from topk_bandit.rpc.aside import do_aside
-from topk_bandit.rpc.failures import reward_error
+from topk_bandit.rpc.failures import place_failure, reward_error
 from topk_bandit.rpc.peers import PeerRefusedError
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
 from topk_bandit.v1 import bandit_service_pb2_grpc as bandit_grpc
@@ -18,6 +17,7 @@ from topk_bandit.v1 import recommender_service_pb2_grpc as recommender_grpc
 from topk_bandit.wire.bandits import write_stats
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     import grpc
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FEEDBACK_METHODS", "READ_ONLY_METHODS", "BanditServicer", "RecommenderServicer"]
 
+_Outcome = TypeVar("_Outcome")
 _RECOMMEND = f"/{recommender_pb.DESCRIPTOR.services_by_name['RecommenderService'].full_name}/Recommend"
 
-Outcome = TypeVar("Outcome")
 
 # GetBanditStats is not among them: it closes what is overdue before it counts.
 READ_ONLY_METHODS = frozenset(
@@ -83,15 +83,13 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         answering = self._use_cases.recommend_all(name, asked, time_left=context.time_remaining) if asked else None
         outcomes = iter(() if answering is None else await answering)
         response = recommender_pb.BatchRecommendResponse()
-        for index, entry in enumerate(entries):
-            path = f"requests[{index}]"
-            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(next(outcomes), path)
-            response.results.append(self._slate(outcome))
+        for outcome, path in _placed(entries, outcomes, "requests"):
+            response.results.append(self._slate(outcome, path))
         return response
 
-    def _slate(self, outcome: Recommendation | Exception) -> recommender_pb.RecommendResult:
+    def _slate(self, outcome: Recommendation | Exception, path: str) -> recommender_pb.RecommendResult:
         if isinstance(outcome, Exception):
-            return recommender_pb.RecommendResult(error=self._entry_error(outcome, "BatchRecommend"))
+            return recommender_pb.RecommendResult(error=self._entry_error(outcome, "BatchRecommend", path))
         return recommender_pb.RecommendResult(slate=converters.recommendation_to_proto(outcome))
 
     async def RecommendPage(
@@ -115,7 +113,8 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     ) -> recommender_pb.RecommendResult:
         """Return the slate of a placement from the bandit's owner, or why there is none."""
         if isinstance(placement, InvalidArgumentError):
-            return recommender_pb.RecommendResult(error=self._entry_error(placement, "RecommendPage"))
+            return recommender_pb.RecommendResult(error=self._entry_error(placement, "RecommendPage", ""))
+        added_rule = f"rules[{len(placement.rules)}]" if shown else ""
         asked = placements.leave_out(placement, shown)
         try:
             slate = await self._peers.answer(
@@ -123,11 +122,11 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
             )
         except PeerRefusedError as refused:
             failure = refused.failure
-            failure = replace(failure, field=f"{path}.{failure.field}") if failure.field else failure
-            return recommender_pb.RecommendResult(error=reward_error(failure))
         except Exception as error:  # noqa: BLE001 - it stops no other placement
-            return recommender_pb.RecommendResult(error=self._entry_error(_place_problem(error, path), "RecommendPage"))
-        return recommender_pb.RecommendResult(slate=slate)
+            failure = self._failures.failure(error, call="RecommendPage")
+        else:
+            return recommender_pb.RecommendResult(slate=slate)
+        return recommender_pb.RecommendResult(error=reward_error(place_failure(failure, path, added_rule=added_rule)))
 
     async def RewardPage(
         self, request: recommender_pb.RewardPageRequest, _context: Context
@@ -204,26 +203,30 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         posted = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
         outcomes = iter(await self._use_cases.rewards(name, posted) if posted else ())
         response = recommender_pb.BatchRewardResponse()
-        for index, entry in enumerate(entries):
-            path = f"rewards[{index}]"
-            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(next(outcomes), path)
-            response.results.append(self._result(outcome, "BatchReward"))
+        for outcome, path in _placed(entries, outcomes, "rewards"):
+            response.results.append(self._result(outcome, "BatchReward", path))
         return response
 
-    def _entry_error(self, error: Exception, call: str) -> recommender_pb.RewardError:
-        return reward_error(self._failures.failure(error, call=call))
+    def _entry_error(self, error: Exception, call: str, path: str) -> recommender_pb.RewardError:
+        """Return the failure of an entry; without a path its fields have it already."""
+        failure = self._failures.failure(error, call=call)
+        return reward_error(place_failure(failure, path) if path else failure)
 
-    def _result(self, receipt: RewardReceipt | Exception, call: str) -> recommender_pb.RewardResult:
+    def _result(self, receipt: RewardReceipt | Exception, call: str, path: str = "") -> recommender_pb.RewardResult:
         if isinstance(receipt, Exception):
-            return recommender_pb.RewardResult(error=self._entry_error(receipt, call))
+            return recommender_pb.RewardResult(error=self._entry_error(receipt, call, path))
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
 
 
-def _place_problem(outcome: Outcome | Exception, path: str) -> Outcome | Exception:
-    """Return what became of an entry, with the path of the bad field as the caller wrote it."""
-    if isinstance(outcome, InvalidArgumentError):
-        return InvalidArgumentError(f"{path}.{outcome.field}", outcome.problem)
-    return outcome
+def _placed(
+    entries: Sequence[object], outcomes: Iterator[_Outcome | Exception], field: str
+) -> Iterator[tuple[_Outcome | Exception, str]]:
+    """Yield what became of each entry of a batch, and its path where the paths of errors have not got it yet."""
+    for index, entry in enumerate(entries):
+        if isinstance(entry, InvalidArgumentError):
+            yield entry, ""
+        else:
+            yield next(outcomes), f"{field}[{index}]"
 
 
 class BanditServicer(bandit_grpc.BanditServiceServicer):

@@ -50,6 +50,8 @@ def describe(
     """
     yield from describe_requests(logged)
     model = try_to_learn(logged.log, logged.otherwise) if len(logged.log) else None
+    if logged.ruled is not None and model is not None:
+        yield from ("", "all slates that were shown", row("mean reward", on_policy(logged.log, logged.ruled.log)))
     if model is not None:
         yield from _tables(logged, asked, model)
     if logged.ruled is not None:
@@ -69,13 +71,15 @@ def _tables(
     logged: LoggedSlates, asked: Sequence[AskedPolicy], model: RewardModel | InvalidArgumentError
 ) -> Iterator[str]:
     log, outcomes = logged.log, logged.outcomes
-    yield from ("", "the slates that were shown", row("mean reward", on_policy(log)))
-    yield from ("", "slates drawn uniformly", *_rows(log, uniform(log), model, outcomes))
+    beside = "" if logged.ruled is None else "without rules: "
+    count = f"{len(log):,} requests, " if beside else ""
+    yield from ("", f"{beside}{count}the slates that were shown", row("mean reward", on_policy(log)))
+    yield from ("", f"{beside}slates drawn uniformly", *_rows(log, uniform(log), model, outcomes))
     for policy in (one for one in asked if one.could.any()):
         part = log if policy.could.all() else log.part(policy.could)
         of_part = None if outcomes is None else outcomes[policy.could]
         missed = len(log) - len(part)
-        yield from ("", policy.title + (f", on the {len(part):,} requests that could" if missed else ""))
+        yield from ("", beside + policy.title + (f", on the {len(part):,} requests that could" if missed else ""))
         if missed:
             yield row("as shown there", on_policy(part))
         yield from _rows(part, always(part, policy.slates), try_to_learn(part, None) if missed else model, of_part)

@@ -67,9 +67,10 @@ class Estimate(NamedTuple):
         return self._replace(low=self.value - width, high=self.value + width)
 
 
-def on_policy(log: SlateLog | RuledLog) -> Estimate:
-    """Return the mean reward of the slates that were shown: what the logging policy earned."""
-    return _estimate(float(log.rewards.mean()), float(log.rewards.var()) / len(log))
+def on_policy(*logs: SlateLog | RuledLog) -> Estimate:
+    """Return the mean reward of the slates that were shown, in one log or in several: what the policy earned."""
+    rewards = np.concatenate([log.rewards for log in logs])
+    return _estimate(float(rewards.mean()), float(rewards.var()) / len(rewards))
 
 
 def ips(log: SlateLog, target: Target) -> Estimate:

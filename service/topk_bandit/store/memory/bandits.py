@@ -19,7 +19,7 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.domain.visits import BYTES_OF_VISITOR, Visits
-from topk_bandit.store.codec import decode_snapshot, encode_event
+from topk_bandit.store.codec import decode_event, decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore, Sought
 from topk_bandit.store.log import (
@@ -571,7 +571,8 @@ class MemoryStore(JournaledStore):
 
     def _append(self, bandit: _Bandit, event: Event, *, at_ms: int) -> int:
         bandit.log_position += 1
-        bandit.events.append(LoggedEvent(position=bandit.log_position, at_ms=at_ms, event=event))
+        as_read = decode_event(encode_event(event, self.data_version))  # where -0.0 is 0.0, for example
+        bandit.events.append(LoggedEvent(position=bandit.log_position, at_ms=at_ms, event=as_read))
         self._announce(bandit.name)
         return bandit.log_position
 
