@@ -614,7 +614,7 @@ def test_feedback_of_the_open_bandit_pipeline_is_slates(server: RunningServer, t
         PastSlate(Features.of({"country": "DE"}), ("a",), 1.0, SLATES[0].at_ms, 0.25),
         PastSlate((), ("b",), 0.0, SLATES[0].at_ms, 0.5),
     )
-    slates = "slate_id,position,action,reward,pscore\n7,1,b,0.5,0.1\n7,0,a,1,0.1\n8,0,b,0,0.2\n8,1,a,2,0.2\n"
+    slates = "slate_id,position,action,reward,pscore\n7,1,b,0.5,0.10\n7,0,a,1,0.1\n8,0,b,0,0.2\n8,1,a,2,0.2\n"
     (tmp_path / "slates.csv").write_text(slates, encoding="utf-8")
     assert called(server, tmp_path / "slates.csv", "--format", "obp") == 0
     assert server.shop.sent[1].rows == (

@@ -303,6 +303,7 @@ def test_what_cannot_be_used_is_named(traded: Traded, tmp_path: Path, capsys: py
         (1, '"position":1,', '"position":true,', "line 2: position can't be True"),
         (1, '"position":1,', '"position":7,"position":1,', "line 2: has the key 'position' twice"),
         (1, '"at_ms":', '"at_ms":Infinity,"x":', "line 2: has Infinity, which is no number of JSON"),
+        (1, '"event":{', '"event":{"x":1e400,', "line 2: no event: it has a number that no float can be"),
         (1, '"at_ms":', '"x":1,"at_ms":', "line 2: is no JSON object with position, at_ms, event, and nothing else"),
     ],
 )

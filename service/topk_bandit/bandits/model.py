@@ -391,7 +391,7 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
 
 def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
-        raise CorruptDataError(f"it can't follow event {model.version}")
+        raise CorruptDataError(f"it can't follow event {model.version}: events are missing, or in another order")
     applied = _apply(model, logged)
     after = replace(
         _time_rewards(_add_up(applied, before=model), logged, before=model),

@@ -121,7 +121,7 @@ class Feedback:
             if is_missing(one["item"]):
                 raise InvalidArgumentError(_field("item"), f"is missing at position {index + 1}")
             for name in ("propensity", "time"):
-                if one[name] != said[0][name] and not (is_missing(one[name]) and is_missing(said[0][name])):
+                if not _are_equal(one[name], said[0][name]):
                     raise InvalidArgumentError(_field(name), "differs within one slate")
             for name, value in others[index].items():
                 if value != others[0].get(name):
@@ -151,6 +151,17 @@ class Feedback:
             (_field(f"item_{number}") for number in range(1, self.slate_size + 1)), fields[_field("item")]
         )
         return fields | items
+
+
+def _are_equal(one: object, other: object) -> bool:
+    """Return whether two cells say the same: 0.5 and 0.50 do, and so do two that say nothing."""
+    if one == other or (is_missing(one) and is_missing(other)):
+        return True
+    try:
+        number = read_number(one)
+        return number is not None and number == read_number(other)
+    except ValueError:
+        return False
 
 
 def _noting(rows: Iterator[FileRow], seen: dict[str, None]) -> Iterator[FileRow]:

@@ -136,7 +136,9 @@ def _snapshot(path: Path, packed: dict[str, Any] | None) -> Snapshot | None:
 def _event(path: Path, number: int, line: str) -> LoggedEvent:
     fields = _parse_line(path, number, line, {"position": int, "at_ms": int, "event": dict})
     try:
-        event = decode_event(json.dumps(fields["event"]).encode(), wholly=True)
+        event = decode_event(json.dumps(fields["event"], allow_nan=False).encode(), wholly=True)
+    except ValueError:
+        raise CorruptDataError(f"{path}, line {number}: no event: it has a number that no float can be") from None
     except CorruptDataError as error:
         raise CorruptDataError(f"{path}, line {number}: no event: {error}") from error
     return LoggedEvent(fields["position"], fields["at_ms"], event)
