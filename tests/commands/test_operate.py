@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import socket
 import threading
@@ -507,6 +508,27 @@ def test_events_are_exported_as_parquet(ask: Ask, tmp_path: Path) -> None:
         assert (row["propensity"], row["slate"]) == (slate.get("propensity"), slate.get("slate"))
         assert (row["value"], row["item_values"]) == (event.get("value"), event.get("item_values"))
     assert "can't be written" in ask("events", "export", "acme/home", f"--parquet={tmp_path}", status=1)[0]
+
+
+def test_an_archive_that_another_program_wrote_again_is_refused_with_what_it_changed(ask: Ask, tmp_path: Path) -> None:
+    file, changed = tmp_path / "log.jsonl", tmp_path / "changed.jsonl"
+    assert ask("events", "export", "acme/home", f"--out={file}") == []
+    content = file.read_bytes()
+    for other, problem in (
+        (b"", "is empty"),
+        (b"\xef\xbb\xbf" + content, "begins with a byte order mark"),
+        (content.replace(b"\n", b"\r\n"), "its lines end in CR LF"),
+        (content + b"\n", "ends with an empty line"),
+        (content.decode().encode("utf-16"), "is no text in UTF-8"),
+    ):
+        changed.write_bytes(other)
+        (said,) = ask("events", "import", str(changed), "--as=acme/again", status=1)
+        assert f"{changed}: {problem}" in said
+        assert said.endswith("it is not a whole export of a bandit")
+    os.mkfifo(tmp_path / "pipe")
+    (said,) = ask("events", "import", str(tmp_path / "pipe"), "--as=acme/again", status=1)
+    assert "pipe is a pipe or a device, and is read more than once: save it as a file first" in said
+    assert "acme/again" not in " ".join(ask("bandits", "list"))
 
 
 def test_what_each_item_did_is_a_column_of_parquet(tmp_path: Path) -> None:
