@@ -519,7 +519,12 @@ def test_slates_that_were_never_possible_are_refused(
 
 def test_logs_that_cannot_be_folded_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dump = traded().dump
+    place = next(place for place, one in enumerate(dump.events) if isinstance(one.event, Rewarded))
+    rewarded = dump.events[place]
+    assert isinstance(rewarded.event, Rewarded)
+    wild = replace(rewarded, event=replace(rewarded.event, value=-1e308))
     for events, problem in (
+        ((*dump.events[:place], wild), f"event {wild.position}: no service takes the reward -1e+308"),
         (dump.events[4:], "a log begins with BanditCreated or a snapshot, not with "),
         ((), "a log begins with BanditCreated or a snapshot, not with nothing"),
         ((*dump.events[:4], *dump.events[5:]), "event 6 can't follow event 4"),

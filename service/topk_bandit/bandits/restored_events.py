@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, Recommendation
     from topk_bandit.domain.features import Context
 
-__all__ = ["check_restored"]
+__all__ = ["LARGEST_SUM", "check_restored"]
 
 
-*_, _LARGEST_SUM = accumulate(repeat(MAX_REWARD_MAGNITUDE, MOST_REWARDS))
+*_, LARGEST_SUM = accumulate(repeat(MAX_REWARD_MAGNITUDE, MOST_REWARDS))
 """Several rewards of a slate may be learned as their sum: rounded at each addition, it exceeds the product."""
 
 _LARGEST_FIGURE = 1e120
@@ -84,7 +84,7 @@ def check_restored(settings: BanditSettings, restored: Event | Recorded | Archiv
     for context, slate in _find_slates(restored):
         _check_shown(settings, context, slate)
     for reward in _rewards(restored):
-        _check_number("reward", reward, _LARGEST_SUM)
+        _check_number("reward", reward, LARGEST_SUM)
     for values in find_item_values(restored):
         _check_item_values(settings, values)
 
@@ -127,7 +127,7 @@ def _check_item_values(settings: BanditSettings, values: ItemValues) -> None:
         raise InvalidArgumentError("item_values", f"expected {settings.slate_size} entries, got {len(values)}")
     for value in values:
         if value is not None:
-            _check_number("item_values", value, _LARGEST_SUM)
+            _check_number("item_values", value, LARGEST_SUM)
 
 
 def _check_shown(settings: BanditSettings, context: Context, slate: Sequence[str]) -> None:

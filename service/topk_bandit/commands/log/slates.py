@@ -17,6 +17,7 @@ import numpy as np
 
 from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.items import Items
+from topk_bandit.bandits.restored_events import LARGEST_SUM
 from topk_bandit.bandits.snapshots import decode_items
 from topk_bandit.commands.log.flaws import find_flaws, find_odd_draws, find_odd_rewards
 from topk_bandit.domain.bandits import (
@@ -287,6 +288,7 @@ class _Reader:
         if logged.position != self._last + 1:
             raise CorruptDataError(f"event {logged.position} can't follow event {self._last}")
         self._last = logged.position
+        _check_reward(logged)
         match logged.event:
             case BanditCreated(settings, _) | SettingsChanged(settings, _):
                 self._change_settings(settings, logged.position)
@@ -456,6 +458,13 @@ def _policies(drawn: Sequence[_Drawn]) -> list[SlateDistribution]:
         for one in drawn
         if one.exploration is not None
     ]
+
+
+def _check_reward(logged: LoggedEvent) -> None:
+    """Raise `CorruptDataError` for a reward that no service takes, nor several together come to."""
+    value = getattr(logged.event, "value", None) or getattr(logged.event, "default_reward", None) or 0.0
+    if abs(value) > LARGEST_SUM:
+        raise CorruptDataError(f"event {logged.position}: no service takes the reward {value:g}")
 
 
 def _other_propensity(drawn: _Drawn, computed: float, *, more: int = 0) -> CorruptDataError:
