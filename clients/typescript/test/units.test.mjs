@@ -237,6 +237,16 @@ test("a page is sent under one id, for one tenant, and its placements have none"
   assert.deepEqual(client.slates, { service: 1, degraded: 0, fallback: 0 });
 });
 
+test("a page keeps its id unless each of its slates is the shop's own", async () => {
+  const failed = { error: { code: 5, message: "no" } };
+  const placements = [{ bandit: "a" }, { bandit: "b" }];
+  const own = placements.map((one) => ({ ...one, fallback: ["z"] }));
+  for (const [answered, asked, id] of [[[failed, failed], placements, "p"], [[failed, failed], own, ""], [[{ slate: SLATE }, failed], own, "p"], [[failed, failed], [own[0], placements[1]], ""]]) {
+    const { client } = scripted([() => reply(200, { pageId: "p", placements: answered })]);
+    assert.equal((await client.recommendPage({ placements: asked })).id, id);
+  }
+});
+
 test("a batch is asked for again under the same ids, and in parts of a hundred", async () => {
   const answers = [() => unavailable()];
   const { client, world } = scripted(answers);
