@@ -71,7 +71,7 @@ test-stress: $(VENV)/compiled.stamp  ## Run them ROUNDS times beside BUSY loops 
 test-stress-sample: $(VENV)/compiled.stamp
 	$(BIN)/python tools/stress.py --sample --minutes 2 -- $(QUICK_TESTS)
 
-# MINUTES=14 begins no test later than that; each commit has other files first.
+# MINUTES=12 begins no test later than that; each commit has other files first.
 test-slow: $(VENV)/compiled.stamp  ## Run the slow ones: services that are killed, starved and flooded, the laboratory, long lives of bandits
 	$(IN_FIVE) -m "slow and not processors" --durations=30 --durations-min=5 $(MINUTES:%=--minutes % --order $$(git rev-parse HEAD))
 

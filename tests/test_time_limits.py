@@ -54,7 +54,7 @@ def test_each_order_begins_with_other_files_and_no_file_is_torn_apart() -> None:
 
 
 def test_the_gate_has_a_limit_for_the_slow_ones() -> None:
-    assert "step make test-slow MINUTES=14\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert "step make test-slow MINUTES=12\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")
     dry = ["make", "--dry-run", "--assume-old=.venv/dev.stamp", "test-slow", "MINUTES=3"]
     printed = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert printed.splitlines()[-1].endswith(" --minutes 3 --order $(git rev-parse HEAD)")
