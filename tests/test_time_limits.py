@@ -57,4 +57,5 @@ def test_the_gate_has_a_limit_for_the_slow_ones() -> None:
     assert "step make test-slow MINUTES=12\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")
     dry = ["make", "--dry-run", "--assume-old=.venv/dev.stamp", "test-slow", "MINUTES=3"]
     printed = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines()[-1].endswith(" --minutes 3 --order $(git rev-parse HEAD)")
+    (command,) = (line for line in printed.splitlines() if " -m pytest -n " in line)
+    assert command.endswith(" --minutes 3 --order $(git rev-parse HEAD)")
