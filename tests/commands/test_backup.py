@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from contextlib import contextmanager
@@ -203,24 +204,77 @@ def test_the_others_are_restored_beside_files_that_are_bad(
         assert digests(other, "shop", "cart") == before, "what has no good file stays as it is"
 
 
-@pytest.mark.parametrize(("change", "value"), [("file", 5), ("file", None), ("bandit", 7), ("bandit", "a/b/c")])
-def test_a_manifest_of_other_kinds_is_none(
-    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, value: object
+@pytest.mark.parametrize(
+    ("change", "value", "said"),
+    [
+        ("file", 5, "file can't be 5"),
+        ("file", None, "file can't be None"),
+        ("file", "../shop+home.jsonl", "file can't be '../shop+home.jsonl': it is the name of a file in the folder"),
+        ("file", "a" * 300, "it is the name of a file in the folder"),
+        ("bytes", "52816", "bytes can't be '52816'"),
+        ("bytes", True, "bytes can't be True"),
+        ("sha256", None, "sha256 can't be None"),
+        ("bandit", 7, "bandit can't be 7"),
+        ("bandit", "a/b/c", "bandit: must be "),
+        ("bandit", "tenants/shop/bandits/home", "tenants/shop/bandits/home is there twice"),
+    ],
+)
+def test_what_is_wrong_with_a_manifest_is_named(
+    backed: tuple[Service, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: str,
+    value: object,
+    said: str,
 ) -> None:
     service, folder = backed
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["bandits"][0][change] = value
+    place = next(n for n, one in enumerate(manifest["bandits"]) if not one["bandit"].endswith("/shop/bandits/home"))
+    manifest["bandits"][place][change] = value
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    assert len(Ask(service, capsys)("restore", str(tmp_path), "--existing=skip", status=1)) == 1
+    [line] = Ask(service, capsys)("restore", str(tmp_path), "--existing=skip", status=1)
+    assert f"{tmp_path / 'manifest.json'}: is no manifest of a backup: bandits[" in line
+    assert said in line
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"v": 1, "bandits": [[]], "studies": []}'])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no JSON"),
+        ("[]", "is no JSON object"),
+        ("{}", "v can't be None, but 1"),
+        ('{"v": "1"}', "v can't be '1', but 1"),
+        ('{"v": 1, "bandits": {}}', "bandits is no list"),
+        ('{"v": 1, "bandits": []}', "studies is no list"),
+        ("[" * 100_000, "is JSON inside JSON"),
+        ('{"v": 1, "bandits": [[]], "studies": []}', "bandits[0] is no JSON object"),
+    ],
+)
 def test_what_is_no_manifest_is_named(
-    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     (tmp_path / "manifest.json").write_text(text)
     [line] = Ask(backed[0], capsys)("restore", str(tmp_path), status=1)
-    assert "is no manifest of a backup" in line
+    assert f"is no manifest of a backup: {said}" in line
+
+
+def test_a_bandit_is_made_of_no_file_of_another_one(
+    backed: tuple[Service, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service, folder = backed
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    by_name = {one["bandit"]: one for one in manifest["bandits"]}
+    home, cart = (by_name[f"tenants/shop/bandits/{bandit}"] for bandit in ("home", "cart"))
+    home |= {name: cart[name] for name in ("file", "bytes", "sha256", "log_position")}
+    manifest["bandits"] = [home]
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    before = digests(service, "shop", "home")
+    *_, problem, count = Ask(service, capsys)("restore", str(copy), "--existing=replace", status=1)
+    assert "its first line names tenants/shop/bandits/cart, and the manifest tenants/shop/bandits/home" in problem
+    assert count.startswith("1 of ")
+    assert digests(service, "shop", "home") == before
 
 
 def ask_people(client: Client, study: str, rounds: int, *, kind: str, list_size: int = 0) -> None:
@@ -323,6 +377,12 @@ def test_a_line_that_the_service_refuses_is_named(
     file.write_text("\n".join([*ended(lines[:-1]), ""]))
     [line] = ask("events", "import", str(file), "--as=shop/new", status=1)
     assert f"{file}, line 21: stored bytes are damaged" in line
+    place = next(n for n, line in enumerate(lines) if '"type":"rewarded"' in line)
+    lines[20] = lines[20].replace('"type":"un', '"type":"')
+    lines[place] = re.sub(r'"value":[^,}]+', '"value":1e300', lines[place])
+    file.write_text("\n".join([*ended(lines[:-1]), ""]))
+    [line] = ask("events", "import", str(file), "--as=shop/new", status=1)
+    assert f"{file}, line {place + 1}, reward: must be a finite number from " in line
     with client_of(service) as client, pytest.raises(NotFound):
         client.get_bandit("new")
 

@@ -211,7 +211,7 @@ def test_a_call_that_is_refused_is_known_to_have_changed_nothing(
     shop.upsert_items("shop", ["i3"])
     shop.retire_items("shop", ["i3"])
     printed, problem = load(run, running, write(tmp_path / "items.jsonl", [{"item": f"i{n}"} for n in range(5)]))
-    assert printed[-1] == "2 of 5 changes are in place, and none of the other 3: run it again"
+    assert printed[-1] == "2 of 5 changes are in place, and none of the other 3: change the file, and run it again"
     assert "i3 was retired" in problem
     assert [item.item_id for item in catalogue(shop)] == ["i0", "i1"]
 

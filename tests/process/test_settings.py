@@ -301,6 +301,9 @@ def test_an_unknown_key_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     config = toml(tmp_path, "worker = 2\n")
     with pytest.raises(ConfigurationError, match=rf"{config}: 'worker' is no setting; did you mean workers\?"):
         read("--config", str(config))
+    config = toml(tmp_path, "[serve]\nworkers = 2\n")
+    with pytest.raises(ConfigurationError, match=rf"{config}: \[serve\]: settings stand at the top, in no table"):
+        read("--config", str(config))
 
 
 def test_an_unknown_variable_is_refused_with_a_suggestion() -> None:

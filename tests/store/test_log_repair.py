@@ -20,7 +20,7 @@ from topk_bandit.store.embedded import EmbeddedStore
 from topk_bandit.store.log_repair import examine_log, repair_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ENTRIES = 120
 TEARS = usual_or_long(3, long=30)
@@ -130,3 +130,54 @@ def test_a_folder_without_a_log_is_none(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["store", "repair", "--data-dir", str(tmp_path)]) == 1
     assert "there is no log of a store in" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["start", "repair"])
+def test_a_log_without_its_manifest_is_refused_and_left_as_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    with EmbeddedStore.start(folder) as store, redis.Redis.from_url(store.url) as client:
+        client.set("kept", 1)
+    manifest = folder / "appendonlydir/appendonly.aof.manifest"
+    text = manifest.read_text()
+    (log,) = folder.glob("appendonlydir/*.incr.aof")
+    before = log.read_bytes()
+    manifest.unlink()
+    said = (
+        "appendonlydir has appendonly.aof.1.incr.aof and no appendonly.aof.manifest, which names the files of the log"
+    )
+    if command == "start":
+        with pytest.raises(ConfigurationError, match=said):
+            EmbeddedStore.start(folder)
+    else:
+        assert main(["store", "repair", "--data-dir", str(folder)]) == 1
+        assert said in capsys.readouterr().err
+    assert log.read_bytes() == before
+    assert not manifest.exists()
+    manifest.write_text(text)
+    with EmbeddedStore.start(folder) as store, redis.Redis.from_url(store.url) as client:
+        assert client.get("kept") == b"1"
+
+
+def test_a_server_that_ended_as_it_began_its_first_log_is_no_loss(folder: Path) -> None:
+    EmbeddedStore.start(folder).stop()
+    (folder / "appendonlydir/appendonly.aof.manifest").unlink()
+    EmbeddedStore.start(folder).stop()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda log: (log / "appendonly.aof.manifest").write_text("garbage\n"), "manifest, line 1: names no file of a"),
+        (lambda log: next(log.glob("*.incr.aof")).unlink(), "has no appendonly.aof.1.incr.aof, which appendonly.aof."),
+        (lambda log: next(log.glob("*.rdb")).unlink(), "has no appendonly.aof.1.base.rdb, which appendonly.aof."),
+    ],
+)
+def test_a_manifest_that_names_other_files_is_not_good(
+    folder: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], object], said: str
+) -> None:
+    with EmbeddedStore.start(folder) as store, redis.Redis.from_url(store.url) as client:
+        client.set("kept", 1)
+    change(folder / "appendonlydir")
+    assert main(["store", "repair", "--data-dir", str(folder)]) == 1
+    assert said in capsys.readouterr().err

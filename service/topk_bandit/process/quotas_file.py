@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.access import TENANT, TENANT_RULE
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 
 if TYPE_CHECKING:
@@ -41,12 +42,15 @@ def _quotas(tenant: str, table: Any) -> dict[Quota, int]:  # noqa: ANN401 - what
         raise ConfigurationError(f"{tenant!r} is no tenant: {TENANT_RULE}")
     if not isinstance(table, dict):
         raise ConfigurationError(f"{tenant} is no table; write [{tenant}], and its quotas below")
-    return {_parse_quota(tenant, name): _limit(f"{tenant}.{name}", value) for name, value in table.items()}
+    return {_parse_quota(tenant, name, value): _limit(f"{tenant}.{name}", value) for name, value in table.items()}
 
 
-def _parse_quota(tenant: str, name: str) -> Quota:
+def _parse_quota(tenant: str, name: str, value: object) -> Quota:
     if name not in list(Quota):
-        hint = f'; quote a tenant with dots: ["{tenant}.{name}"]' if "." not in tenant else ""
+        nearest = find_nearest(name, Quota)
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        if isinstance(value, dict):
+            hint = f'; quote a tenant with dots: ["{tenant}.{name}"]'
         raise ConfigurationError(f"{tenant}.{name} is none of {', '.join(Quota)}{hint}")
     return Quota(name)
 

@@ -782,7 +782,9 @@ def _file_keys(path: Path) -> dict[str, object]:
         raise ConfigurationError(f"config file {path} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"config file {path} is not TOML: {error}") from None
-    for key in keys:
+    for key, value in keys.items():
+        if isinstance(value, dict) and key not in _names():
+            raise ConfigurationError(f"config file {path}: [{key}]: settings stand at the top, in no table")
         if key not in _names():
             raise ConfigurationError(f"config file {path}: {key!r} is no setting{_suggestion(key, _names())}")
     return keys

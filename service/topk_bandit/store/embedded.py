@@ -33,11 +33,27 @@ from topk_bandit.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["EmbeddedStore", "FsyncPolicy", "hold", "owned_url", "reach_store", "server_binary"]
+__all__ = [
+    "LOG_FOLDER",
+    "MANIFEST",
+    "EmbeddedStore",
+    "FsyncPolicy",
+    "check_manifest",
+    "hold",
+    "owned_url",
+    "reach_store",
+    "server_binary",
+]
 
 _logger = logging.getLogger(__name__)
 
 FsyncPolicy: TypeAlias = Literal["everysec", "always"]
+
+LOG_FOLDER, MANIFEST = "appendonlydir", "appendonly.aof.manifest"
+"""Where a server keeps its log, and the file there that names the others."""
+
+_EMPTY_BYTES = 512
+"""What an empty store is written as takes less."""
 
 # The shortest limit is that of macOS: 104 bytes with the closing zero.
 _SOCKET_PATH_BYTES = 100
@@ -182,6 +198,19 @@ def _check_disk_space(folder: Path) -> None:
             probe.unlink(missing_ok=True)
 
 
+def check_manifest(folder: Path) -> None:
+    """Raise `ConfigurationError` for a log without the manifest of its files: a server would begin an empty one.
+
+    A server that was killed as it began its first log may leave files without a manifest that hold nothing.
+    """
+    files = [*(folder / LOG_FOLDER).glob("appendonly.aof.*.aof"), *(folder / LOG_FOLDER).glob("appendonly.aof.*.rdb")]
+    held = [file for file in files if file.stat().st_size > (_EMPTY_BYTES if file.suffix == ".rdb" else 0)]
+    if held and not (folder / LOG_FOLDER / MANIFEST).is_file():
+        problem = f"has {max(held).name} and no {MANIFEST}, which names the files of the log"
+        remedy = "put it back, from a copy of the whole folder: a store that starts without it is empty"
+        raise ConfigurationError(f"{folder / LOG_FOLDER} {problem}; {remedy}")
+
+
 def _is_private(folder: Path) -> bool:
     try:
         status = folder.lstat()
@@ -261,7 +290,7 @@ def reach_store(folder: Path, *, fsync: FsyncPolicy) -> Iterator[str]:
     ConfigurationError
         There is no store in the folder, or it can't be started.
     """
-    if not (folder / "appendonlydir").is_dir():
+    if not (folder / LOG_FOLDER).is_dir():
         raise ConfigurationError(f"there is no store in {folder}; name another --data-dir, or a --redis-url")
     running = owned_url(folder)
     if running is not None:
@@ -437,7 +466,7 @@ class EmbeddedStore:
     def _attach_or_start(self) -> None:
         """Attach to the server that lives, or start one; a server that is on its way out is waited for."""
         log_start = self._log.stat().st_size if self._log.exists() else 0
-        sizes = {file.name: file.stat().st_size for file in self.folder.glob("appendonlydir/*")}
+        sizes = {file.name: file.stat().st_size for file in self.folder.glob(f"{LOG_FOLDER}/*")}
         loaded, spawned = -1, False
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
@@ -460,6 +489,7 @@ class EmbeddedStore:
         try:
             if again:
                 raise ConfigurationError(self._describe_failure(log_start))
+            check_manifest(self.folder)
             self._spawn(lock)
         finally:
             lock.close()
@@ -541,7 +571,7 @@ class EmbeddedStore:
         tail = self._log_tail(log_start)
         if not (damaged := _DAMAGED.search(tail)):
             return f"the embedded server stopped while it started; {tail}"
-        file = self.folder / "appendonlydir" / damaged[1]
+        file = self.folder / LOG_FOLDER / damaged[1]
         repair = f"topk-bandit store repair --data-dir {self.folder}"
         return f"the embedded store's log {file} is damaged; {repair!r} tells where, and can keep what is before that"
 

@@ -10,20 +10,18 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from topk_bandit.domain.errors import ConfigurationError
-from topk_bandit.store.embedded import hold, server_binary
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from topk_bandit.store.embedded import LOG_FOLDER, MANIFEST, check_manifest, hold, server_binary
 
 __all__ = ["LogReport", "examine_log", "repair_log"]
 
 _CHECKER = "valkey-check-aof"
 """What the server's program is called for: it is the checker, too, under this name."""
 _ANALYZED = re.compile(r"size=(\d+), ok_up_to=(\d+)")
-_ORDER = re.compile(r"\.(\d+)\.incr\.aof$")
+_NAMED = re.compile(r"file (\S+) seq (\d+) type ([bhi])(?: .*)?")
+"""A line of the manifest: a base, a file of before, or one that was appended to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,34 @@ def _cut_log(folder: Path, report: LogReport) -> Path:
 
 
 def _with_log(folder: Path) -> Path:
-    if not (folder / "appendonlydir").is_dir():
+    if not (folder / LOG_FOLDER).is_dir():
         raise ConfigurationError(f"there is no log of a store in {folder}")
     return folder
 
 
 def _newest(folder: Path) -> Path:
-    files = {int(found[1]): file for file in folder.glob("appendonlydir/*") if (found := _ORDER.search(file.name))}
+    """Return the newest file of a log, once its manifest and the files that it names are there."""
+    check_manifest(folder)
+    manifest, files = folder / LOG_FOLDER / MANIFEST, dict[int, Path]()
+    try:
+        lines = manifest.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no log of a store in {folder}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{manifest} can't be read: {error}") from None
+    for number, line in enumerate(lines, start=1):
+        if not line or line.startswith("#"):
+            continue
+        named = _NAMED.fullmatch(line)
+        if named is None:
+            problem = f"{manifest}, line {number}: names no file of a log: put it back, from a copy of the whole folder"
+            raise ConfigurationError(problem)
+        if named[3] != "h" and not (folder / LOG_FOLDER / named[1]).is_file():
+            raise ConfigurationError(f"{folder / LOG_FOLDER} has no {named[1]}, which {MANIFEST} names")
+        if named[3] == "i":
+            files[int(named[2])] = folder / LOG_FOLDER / named[1]
     if not files:
-        raise ConfigurationError(f"there is no log of a store in {folder}")
+        raise ConfigurationError(f"{manifest} names no file that was appended to")
     return files[max(files)]
 
 
@@ -109,7 +126,7 @@ def _check(file: Path) -> LogReport:
 
 def _copy(folder: Path) -> Path:
     number = 1
-    while (target := folder / f"appendonlydir.damaged-{number}").exists():
+    while (target := folder / f"{LOG_FOLDER}.damaged-{number}").exists():
         number += 1
-    shutil.copytree(folder / "appendonlydir", target)
+    shutil.copytree(folder / LOG_FOLDER, target)
     return target

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -66,6 +67,9 @@ __all__ = [
 
 LINES_AT_ONCE = 100
 BYTES_AT_ONCE = 1 << 18
+_LINE = re.compile(r"lines\[([0-9]+)\](?:\.(.+))?")
+"""A line of a part that was sent, and a field of it, as errors name them."""
+
 ATTEMPTS = 5
 """How often a bandit is read anew because its log was trimmed meanwhile."""
 
@@ -318,15 +322,18 @@ def _part(left: Iterator[str]) -> list[str]:
 
 def _locate_error(error: InvalidArgument, source: str, first: int) -> Exception:
     """Return the error with the line that it is about."""
-    field = error.field
-    if not (field.startswith("lines[") and field[6:-1].isdigit()):
+    if _LINE.fullmatch(error.field) is None:
         return error
-    return InvalidArgumentError(_place(field, source, first), error.details.message.removeprefix(f"{field}: "))
+    problem = error.details.message.removeprefix(f"{error.field}: ")
+    return InvalidArgumentError(_place(error.field, source, first), problem)
 
 
 def _place(field: str, source: str, first: int) -> str:
-    """Return where the line is that an error of a part is about, as ``lines[n]``."""
-    return f"{source}, line {first + int(field[6:-1]) + 1}"
+    """Return where the line is that an error of a part is about, as ``lines[n]``, and the field in it, if any."""
+    found = _LINE.fullmatch(field)
+    if found is None:
+        return f"{source}, {field}"
+    return f"{source}, line {first + int(found[1]) + 1}" + (f", {found[2]}" if found[2] else "")
 
 
 def _read(path: Path, not_whole: str = "it is no export") -> Iterator[str]:

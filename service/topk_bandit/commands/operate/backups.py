@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from topk_bandit.client import NotFound
 from topk_bandit.commands.connection import NOBODY, connect
@@ -52,6 +52,7 @@ __all__ = ["backup", "restore"]
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
+_LONGEST_NAME = 255  # bytes; file systems take no longer ones
 _READ_AT_ONCE = 1 << 20
 _KIB = 1024
 
@@ -263,35 +264,63 @@ def _read_manifest(folder: Path) -> Sequence[_Entry]:
     path = folder / MANIFEST
     try:
         manifest = parse_json(path.read_text(encoding="utf-8"))
-        if manifest["v"] != SCHEMA:
-            raise CorruptDataError(f"{path}: has the unknown schema {manifest['v']}")
-        return [_read_entry(kind, entry) for name, kind in _LISTS.items() for entry in manifest[name]]
+        entries = list(_read_entries(manifest))
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read, so this is no backup: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise CorruptDataError(f"{path}: is no manifest of a backup") from error
+    except ValueError as error:
+        raise CorruptDataError(f"{path}: is no manifest of a backup: {error}") from error
+    return entries
 
 
-def _read_entry(kind: ArchiveKind, fields: dict[str, Any]) -> _Entry:
-    name, file, n_bytes, digest, position = (
-        fields[one] for one in (kind.noun, "file", "bytes", "sha256", "log_position")
-    )
-    if not (isinstance(name, str) and isinstance(file, str)):
-        raise TypeError
+def _read_entries(manifest: object) -> Iterator[_Entry]:
+    """Yield the entries of a manifest; `ValueError` says what is wrong with it."""
+    if not isinstance(manifest, dict):
+        raise ValueError("is no JSON object")  # noqa: TRY004 - it is the file's fault
+    if manifest.get("v") != SCHEMA or isinstance(manifest["v"], bool):
+        raise ValueError(f"v can't be {manifest.get('v')!r:.60}, but {SCHEMA}")
+    seen = set[tuple[ArchiveKind, str]]()
+    for name, kind in _LISTS.items():
+        if not isinstance(entries := manifest.get(name), list):
+            raise ValueError(f"{name} is no list")  # noqa: TRY004
+        for index, fields in enumerate(entries):
+            entry = _read_entry(kind, fields, where=f"{name}[{index}]")
+            if (kind, entry.name) in seen:
+                raise ValueError(f"{name}[{index}]: {entry.name} is there twice")
+            seen.add((kind, entry.name))
+            yield entry
+
+
+def _read_entry(kind: ArchiveKind, fields: object, *, where: str) -> _Entry:
+    kinds = {kind.noun: str, "file": str, "bytes": int, "sha256": str, "log_position": int}
+    if not isinstance(fields, dict):
+        raise ValueError(f"{where} is no JSON object")  # noqa: TRY004
+    for name, wanted in kinds.items():
+        value = fields.get(name)
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise ValueError(f"{where}.{name} can't be {value!r:.60}")  # noqa: TRY004
     parse = bandit_named if kind is BANDIT else study_named
-    return _Entry(kind, str(parse(name)), file, n_bytes, digest, position)
+    try:
+        name = str(parse(fields[kind.noun]))
+    except InvalidArgumentError as error:
+        raise ValueError(f"{where}.{error}") from None
+    file = fields["file"]
+    if "/" in file or len(os.fsencode(file)) > _LONGEST_NAME or "\0" in file:
+        raise ValueError(f"{where}.file can't be {file!r:.60}: it is the name of a file in the folder")
+    return _Entry(kind, name, file, fields["bytes"], fields["sha256"].lower(), fields["log_position"])
 
 
 def _check(folder: Path, entry: _Entry, *, takes_all: bool) -> ArchiveFile:
     """Return the file of an entry, once it is seen to be whole; `takes_all` has each line taken in memory, too."""
     path = folder / entry.file
-    if "/" in entry.file or not path.is_file():
+    if not path.is_file():
         raise CorruptDataError(f"{path}: is missing")
     if (size := path.stat().st_size) != entry.bytes:
         raise CorruptDataError(f"{path}: has {size} bytes, and had {entry.bytes} when it was written")
     if _digest(path) != entry.sha256:
         raise CorruptDataError(f"{path}: is not what was written: its SHA-256 differs from the manifest's")
     archive = examine(path, entry.kind)
+    if archive.name != entry.name:
+        raise CorruptDataError(f"{path}: its first line names {archive.name}, and the manifest {entry.name}")
     if takes_all:
         take_all = dry_run if entry.kind is BANDIT else dry_run_study
         take_all(archive)

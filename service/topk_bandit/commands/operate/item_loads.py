@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from topk_bandit.client import ClientError, InvalidArgument, Item
+from topk_bandit.client import ClientError, DeadlineExceeded, InvalidArgument, Item, ResourceExhausted, Unavailable
 from topk_bandit.client.errors import is_final
 from topk_bandit.commands.connection import connect
 from topk_bandit.commands.imports.cells import Named
@@ -33,6 +33,9 @@ __all__ = ["load_items"]
 
 _ITEMS_PER_CALL = 2000
 """A call with so many items of 64 numbers each is smaller than the largest that the service takes."""
+
+_PASSING = (DeadlineExceeded, ResourceExhausted, Unavailable)
+"""What the same call may not come to later."""
 
 _T = TypeVar("_T")
 _OF_FEATURES = "features."
@@ -136,7 +139,8 @@ class _Load:
                     self._client.retire_items(self._bandit, gone)
                     bar.update(task, advance=len(gone))
         except (ClientError, InvalidArgumentError) as error:
-            yield self._standing(total, is_known=isinstance(error, InvalidArgumentError) or is_final(error))
+            is_known = isinstance(error, InvalidArgumentError) or is_final(error)
+            yield self._standing(total, is_known=is_known, is_refused=not isinstance(error, _PASSING))
             raise
         yield f"{self._given.bandit}: {len(items)} items added or changed, {len(diff.retired)} retired"
 
@@ -151,10 +155,11 @@ class _Load:
             problem = error.details.message.removeprefix(f"{error.field}: ")
             raise InvalidArgumentError(f"{where}, {error.field[place.end() :]}", problem) from None
 
-    def _standing(self, total: int, *, is_known: bool) -> str:
+    def _standing(self, total: int, *, is_known: bool, is_refused: bool) -> str:
         left = total - self._sent
         if is_known:
-            return f"{self._sent} of {total} changes are in place, and none of the other {left}: run it again"
+            remedy = "change the file, and run it again" if is_refused else "run it again"
+            return f"{self._sent} of {total} changes are in place, and none of the other {left}: {remedy}"
         return (
             f"{self._sent} of {total} changes are in place; whether the next {self._on_way} are is unknown, "
             f"and {left - self._on_way} were not sent: run it again, which sends what is missing then"
