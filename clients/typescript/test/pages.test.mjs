@@ -80,8 +80,8 @@ test("a placement that is refused has its error, and the others have their slate
   assert.ok(error instanceof ClientError);
   assert.equal(error.code, "NOT_FOUND");
   assert.deepEqual([page.slates[0].source, page.slates[2].source], ["service", "service"]);
-  const nothing = await client().recommendPage({ placements: [{ bandit: "gone" }] });
-  assert.deepEqual([nothing.id, nothing.slates.length], ["", 1]);
+  const nothing = await client().recommendPage({ placements: [{ bandit: "gone" }], pageId: "mine" });
+  assert.deepEqual([nothing.id, nothing.slates.length], ["mine", 1]);
   await assert.rejects(client().recommendPage({ placements: [] }), { code: "INVALID_ARGUMENT", details: { field: "placements", reason: "", reference: "", quota: "", retryAfterMs: null, numbers: {} } });
   await assert.rejects(createClient({ url: service.url }).recommendPage({ placements: placements() }), /tenant/);
 });
