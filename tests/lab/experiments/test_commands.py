@@ -185,7 +185,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     data.write_text("list,item,position,x\nq,a,1,zero\nq,b,2,1\n")
     assert experiment(tmp_path, "dope", f"--data={data}") == 1
     assert capsys.readouterr().err == (
-        "topk-bandit: --data: line 2, column 'x': expected a finite number, got 'zero'\n"
+        f"topk-bandit: --data: {data.name}, line 2, column 'x': expected a finite number, got 'zero'\n"
     )
     assert experiment(data, "aggregation") == 1
     assert "rankings.csv can't be made: File exists" in capsys.readouterr().err
