@@ -153,7 +153,7 @@ def _check(model: Model, sent: RowsOfImport) -> _Checked:
             taken = check_row(model.settings, row, knows=lambda item_id: item_id not in unknown)
         except InvalidArgumentError as error:
             if not sent.skips:
-                raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None
+                raise error.below(f"rows[{place}]") from None
             errors.append(RowError(place, error.field, error.problem))
             continue
         slates.append(taken)

@@ -124,6 +124,11 @@ class InvalidArgument(ClientError):  # noqa: N818
         """Path of the field as the wire calls it, for example ``context[3]``."""
         return self.details.field
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, in a sentence without the field's path."""
+        return self.details.message.removeprefix(f"{self.field}: ")
+
 
 class NotFound(ClientError):  # noqa: N818
     """There is no such bandit, item, recommendation, study or question, or it belongs to another tenant."""

@@ -25,11 +25,12 @@ Every call that raises one of these has changed nothing, but for UnavailableErro
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from topk_bandit.domain.quotas import Quota
 
@@ -50,6 +51,7 @@ __all__ = [
     "TopkBanditError",
     "UnauthenticatedError",
     "UnavailableError",
+    "errors_below",
 ]
 
 
@@ -121,6 +123,19 @@ class InvalidArgumentError(TopkBanditError):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.problem}"
+
+    def below(self, path: str) -> InvalidArgumentError:
+        """Return the error for this field of what stands at `path`."""
+        return InvalidArgumentError(f"{path}.{self.field}", self.problem)
+
+
+@contextmanager
+def errors_below(path: str) -> Iterator[None]:
+    """Raise the `InvalidArgumentError` of the block for a field of what stands at `path`."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise error.below(path) from None
 
 
 class NotFoundError(TopkBanditError):

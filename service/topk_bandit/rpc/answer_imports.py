@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import errors_below
 from topk_bandit.domain.studies import GivenPastAnswer
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.imports import MAX_ROW_NUMBER, MAX_ROWS
@@ -34,11 +34,9 @@ def import_request(request: pb.ImportAnswersRequest) -> tuple[StudyName, RowsOfA
 
 
 def _row(place: int, row: pb.PastAnswer) -> GivenPastAnswer:
-    try:
+    with errors_below(f"rows[{place}]"):
         respondent = fields.respondent("respondent", row.respondent)
         return GivenPastAnswer(row.query_id, tuple(row.item_ids), given_answer(row), respondent)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None
 
 
 def outcome_to_proto(outcome: ImportOutcome) -> pb.ImportAnswersResponse:

@@ -143,18 +143,17 @@ def batch_of_requests(
     """Return which bandit a BatchRecommend asks, and for each entry what, or what is wrong with it."""
     name = fields.bandit_name("bandit", request.bandit)
     fields.size("requests", len(request.requests), most=MAX_SLATES)
-    return name, [_asked(index, entry, request.bandit) for index, entry in enumerate(request.requests)]
+    return name, [_asked(entry, request.bandit) for entry in request.requests]
 
 
-def _asked(index: int, entry: recommender_pb.RecommendRequest, bandit: str) -> Asked | InvalidArgumentError:
-    path = f"requests[{index}]"
+def _asked(entry: recommender_pb.RecommendRequest, bandit: str) -> Asked | InvalidArgumentError:
     if entry.bandit not in {"", bandit}:
-        return InvalidArgumentError(f"{path}.bandit", "must be the bandit of the whole call, or empty")
+        return InvalidArgumentError("bandit", "must be the bandit of the whole call, or empty")
     entry.bandit = bandit
     try:
         _, wanted, version = recommendation_request(entry)
     except InvalidArgumentError as error:
-        return InvalidArgumentError(f"{path}.{error.field}", error.problem)
+        return error
     return Asked(wanted, version, entry.strict_candidates)
 
 
@@ -207,7 +206,7 @@ def _mode(recommendation: Recommendation) -> recommender_pb.Mode:
 
 def reward_request(request: recommender_pb.RewardRequest) -> tuple[BanditName, Reward]:
     """Return whose reward a Reward posts, and what."""
-    return fields.bandit_name("bandit", request.bandit), _posted_reward("", request)
+    return fields.bandit_name("bandit", request.bandit), _posted_reward(request)
 
 
 def amended_reward(request: recommender_pb.AmendRewardRequest) -> tuple[BanditName, Reward]:
@@ -233,24 +232,24 @@ def batch_of_rewards(
     """Return whose rewards a BatchReward posts, and for each entry the reward or what is wrong with it."""
     name = fields.bandit_name("bandit", request.bandit)
     fields.size("rewards", len(request.rewards), most=MAX_BATCH)
-    return name, [_entry(index, entry) for index, entry in enumerate(request.rewards)]
+    return name, list(map(_entry, request.rewards))
 
 
-def _entry(index: int, entry: recommender_pb.RewardEntry) -> Reward | InvalidArgumentError:
+def _entry(entry: recommender_pb.RewardEntry) -> Reward | InvalidArgumentError:
     try:
-        return _posted_reward(f"rewards[{index}].", entry)
+        return _posted_reward(entry)
     except InvalidArgumentError as error:
         return error
 
 
-def _posted_reward(prefix: str, entry: recommender_pb.RewardEntry | recommender_pb.RewardRequest) -> Reward:
+def _posted_reward(entry: recommender_pb.RewardEntry | recommender_pb.RewardRequest) -> Reward:
     value = entry.value if entry.HasField("value") else None
     return Reward(
-        recommendation_id=fields.opaque_id(f"{prefix}recommendation_id", entry.recommendation_id),
-        value=fields.reward_value(f"{prefix}value", value),
-        reward_id=fields.opaque_id(f"{prefix}reward_id", entry.reward_id) if entry.reward_id else "",
+        recommendation_id=fields.opaque_id("recommendation_id", entry.recommendation_id),
+        value=fields.reward_value("value", value),
+        reward_id=fields.opaque_id("reward_id", entry.reward_id) if entry.reward_id else "",
         final=entry.final,
-        item_values=fields.item_values(f"{prefix}item_values", entry.item_values),
+        item_values=fields.item_values("item_values", entry.item_values),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, errors_below
 from topk_bandit.domain.studies import DEFAULT_ANSWERS_EACH, MAX_ANSWERS_EACH, MAX_BUDGET, LinkSettings
 from topk_bandit.rpc import fields, study_texts
 from topk_bandit.rpc.study_converters import given_answer
@@ -95,10 +95,8 @@ def link_answer(request: pb.SubmitLinkAnswerRequest) -> tuple[LinkCall, tuple[st
     if request.answer.respondent:
         raise InvalidArgumentError("answer.respondent", "must be empty: the device is named beside the answer")
     question_id = fields.opaque_id("answer.question_id", request.answer.question_id)
-    try:
+    with errors_below("answer"):
         given = given_answer(request.answer)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"answer.{error.field}", error.problem) from None
     return LinkCall(name, request.token, request.respondent), (question_id, given)
 
 

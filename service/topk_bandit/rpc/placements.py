@@ -64,7 +64,10 @@ def page_of(request: pb.RecommendPageRequest, *, new_id: str) -> Page:
         fields.secret_id("frequency_key", request.frequency_key)
     return Page(
         page_id,
-        [_placement(index, one, request, tenant, page_id) for index, one in enumerate(request.placements)],
+        [
+            _placement(request_id_at(page_id, index), one, request, tenant)
+            for index, one in enumerate(request.placements)
+        ],
     )
 
 
@@ -114,16 +117,16 @@ def _bandit_of(path: str, bandit: str, tenant: str) -> BanditName:
 
 
 def _placement(
-    index: int, placement: pb.RecommendRequest, page: pb.RecommendPageRequest, tenant: str, page_id: str
+    request_id: str, placement: pb.RecommendRequest, page: pb.RecommendPageRequest, tenant: str
 ) -> pb.RecommendRequest | InvalidArgumentError:
     """Return a placement's request with what it has from its page."""
     try:
-        _bandit_of(f"placements[{index}].bandit", placement.bandit, tenant)
+        _bandit_of("bandit", placement.bandit, tenant)
     except InvalidArgumentError as error:
         return error
     if placement.request_id:
-        return InvalidArgumentError(f"placements[{index}].request_id", "can't be used: it is made from the page_id")
-    placement.request_id = request_id_at(page_id, index)
+        return InvalidArgumentError("request_id", "can't be used: it is made from the page_id")
+    placement.request_id = request_id
     if not (placement.context or placement.features):
         placement.context.extend(page.context)
         for name, value in page.features.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,12 +12,13 @@ from google.longrunning import operations_pb2_grpc as operations_grpc
 from google.protobuf.empty_pb2 import Empty
 from grpc import StatusCode
 
-from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.rpc import answer_imports, fields, link_converters, study_archives
 from topk_bandit.rpc import study_converters as converters
 from topk_bandit.rpc.aside import do_aside
-from topk_bandit.rpc.failures import status
+from topk_bandit.rpc.entries import answer_entries
+from topk_bandit.rpc.failures import place_failure, status
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1 import preference_service_pb2_grpc as pb_grpc
 from topk_bandit.wire.studies import OUTCOMES, QUESTIONS
@@ -108,17 +110,13 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
     async def SubmitAnswers(self, request: pb.SubmitAnswersRequest, _context: Context) -> pb.SubmitAnswersResponse:
         """Take in answers, each with a result of its own."""
         name, entries = await do_aside(converters.submitted_answers, request)
-        good = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
-        taken = iter(await self._use_cases.submit_answers(name, good))
-        response = pb.SubmitAnswersResponse()
-        for index, entry in enumerate(entries):
-            outcome = entry if isinstance(entry, InvalidArgumentError) else _place_problem(index, next(taken))
-            response.results.append(self._result(outcome))
-        return response
+        submit = partial(self._use_cases.submit_answers, name)
+        return pb.SubmitAnswersResponse(results=starmap(self._result, await answer_entries("answers", entries, submit)))
 
-    def _result(self, outcome: AnswerOutcome | TopkBanditError) -> pb.AnswerResult:
-        if isinstance(outcome, TopkBanditError):
-            return converters.outcome_to_proto(status(self._failures.failure(outcome, call="SubmitAnswers")))
+    def _result(self, path: str, outcome: AnswerOutcome | Exception) -> pb.AnswerResult:
+        if isinstance(outcome, Exception):
+            failure = self._failures.failure(outcome, call="SubmitAnswers")
+            return converters.outcome_to_proto(status(place_failure(failure, path)))
         return converters.outcome_to_proto(outcome)
 
     async def CreateLink(self, request: pb.CreateLinkRequest, _context: Context) -> pb.CreateLinkResponse:
@@ -192,10 +190,6 @@ class PreferenceServicer(pb_grpc.PreferenceServiceServicer):
         """Take in lines of a study."""
         receipt = await self._use_cases.import_study(*study_archives.lines_request(request))
         return pb.ImportStudyResponse(next_line=receipt.next_line, log_position=receipt.log_position)
-
-
-def _place_problem(index: int, outcome: AnswerOutcome | TopkBanditError) -> AnswerOutcome | TopkBanditError:
-    return converters.below_answer(index, outcome) if isinstance(outcome, InvalidArgumentError) else outcome
 
 
 class OperationsServicer(operations_grpc.OperationsServicer):  # type: ignore[misc]  # its stubs are untyped

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from itertools import starmap
+from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.rpc import converters, fields, imports, placements
 from topk_bandit.rpc.aside import do_aside
+from topk_bandit.rpc.entries import answer_entries
 from topk_bandit.rpc.failures import place_failure, reward_error
 from topk_bandit.rpc.peers import PeerRefusedError
 from topk_bandit.v1 import bandit_service_pb2 as bandit_pb
@@ -17,7 +20,6 @@ from topk_bandit.v1 import recommender_service_pb2_grpc as recommender_grpc
 from topk_bandit.wire.bandits import write_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from typing import Any
 
     import grpc
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FEEDBACK_METHODS", "READ_ONLY_METHODS", "BanditServicer", "RecommenderServicer"]
 
-_Outcome = TypeVar("_Outcome")
 _RECOMMEND = f"/{recommender_pb.DESCRIPTOR.services_by_name['RecommenderService'].full_name}/Recommend"
 
 
@@ -79,15 +80,11 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     ) -> recommender_pb.BatchRecommendResponse:
         """Give out slates, each with a result of its own."""
         name, entries = await do_aside(converters.batch_of_requests, request)
-        asked = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
-        answering = self._use_cases.recommend_all(name, asked, time_left=context.time_remaining) if asked else None
-        outcomes = iter(() if answering is None else await answering)
-        response = recommender_pb.BatchRecommendResponse()
-        for outcome, path in _placed(entries, outcomes, "requests"):
-            response.results.append(self._slate(outcome, path))
-        return response
+        recommend = partial(self._use_cases.recommend_all, name, time_left=context.time_remaining)
+        results = starmap(self._slate, await answer_entries("requests", entries, recommend))
+        return recommender_pb.BatchRecommendResponse(results=results)
 
-    def _slate(self, outcome: Recommendation | Exception, path: str) -> recommender_pb.RecommendResult:
+    def _slate(self, path: str, outcome: Recommendation | Exception) -> recommender_pb.RecommendResult:
         if isinstance(outcome, Exception):
             return recommender_pb.RecommendResult(error=self._entry_error(outcome, "BatchRecommend", path))
         return recommender_pb.RecommendResult(slate=converters.recommendation_to_proto(outcome))
@@ -113,7 +110,7 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     ) -> recommender_pb.RecommendResult:
         """Return the slate of a placement from the bandit's owner, or why there is none."""
         if isinstance(placement, InvalidArgumentError):
-            return recommender_pb.RecommendResult(error=self._entry_error(placement, "RecommendPage", ""))
+            return recommender_pb.RecommendResult(error=self._entry_error(placement, "RecommendPage", path))
         added_rule = f"rules[{len(placement.rules)}]" if shown else ""
         asked = placements.leave_out(placement, shown)
         try:
@@ -200,10 +197,9 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
     ) -> recommender_pb.BatchRewardResponse:
         """Take in rewards in order, each with a result of its own."""
         name, entries = await do_aside(converters.batch_of_rewards, request)
-        posted = [entry for entry in entries if not isinstance(entry, InvalidArgumentError)]
-        outcomes = iter(await self._use_cases.rewards(name, posted) if posted else ())
+        outcomes = await answer_entries("rewards", entries, partial(self._use_cases.rewards, name))
         response = recommender_pb.BatchRewardResponse()
-        for outcome, path in _placed(entries, outcomes, "rewards"):
+        for path, outcome in outcomes:
             response.results.append(self._result(outcome, "BatchReward", path))
         return response
 
@@ -216,17 +212,6 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         if isinstance(receipt, Exception):
             return recommender_pb.RewardResult(error=self._entry_error(receipt, call, path))
         return converters.receipt_to_proto(receipt, recommender_pb.RewardResult)
-
-
-def _placed(
-    entries: Sequence[object], outcomes: Iterator[_Outcome | Exception], field: str
-) -> Iterator[tuple[_Outcome | Exception, str]]:
-    """Yield what became of each entry of a batch, and its path where the paths of errors have not got it yet."""
-    for index, entry in enumerate(entries):
-        if isinstance(entry, InvalidArgumentError):
-            yield entry, ""
-        else:
-            yield next(outcomes), f"{field}[{index}]"
 
 
 class BanditServicer(bandit_grpc.BanditServiceServicer):

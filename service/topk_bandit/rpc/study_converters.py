@@ -76,7 +76,6 @@ __all__ = [
     "MAX_STUDY_QUERIES",
     "OPERATION",
     "QueryPage",
-    "below_answer",
     "given_answer",
     "operation_page",
     "operation_to_proto",
@@ -365,21 +364,16 @@ def submitted_answers(
     """Return what a SubmitAnswers submits: for each answer its question and who gave it, or what is wrong with it."""
     name = fields.study_name("study", request.study)
     fields.size("answers", len(request.answers), most=MAX_ANSWERS)
-    return name, [_entry(index, answer) for index, answer in enumerate(request.answers)]
+    return name, list(map(_entry, request.answers))
 
 
-def _entry(index: int, answer: pb.Answer) -> SubmittedAnswer | InvalidArgumentError:
+def _entry(answer: pb.Answer) -> SubmittedAnswer | InvalidArgumentError:
     try:
         question_id = fields.opaque_id("question_id", answer.question_id)
         respondent = fields.respondent("respondent", answer.respondent)
         return SubmittedAnswer(question_id, given_answer(answer), respondent)
     except InvalidArgumentError as error:
-        return below_answer(index, error)
-
-
-def below_answer(index: int, error: InvalidArgumentError) -> InvalidArgumentError:
-    """Return the error for a field below an answer as one for that field of the request."""
-    return InvalidArgumentError(f"answers[{index}].{error.field}", error.problem)
+        return error
 
 
 def given_answer(answer: pb.Answer | pb.PastAnswer) -> GivenAnswer | None:  # noqa: PLR0911, one for each kind

@@ -21,6 +21,7 @@ from topk_bandit.domain.errors import (
     InvalidArgumentError,
     NewerDataError,
     NotReadyError,
+    errors_below,
 )
 from topk_bandit.store.archive_lines import chain
 
@@ -156,9 +157,8 @@ def take_lines(
 def _at(place: int) -> Iterator[None]:
     """Name the line that an error is about."""
     try:
-        yield
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"lines[{place}].{error.field}", error.problem) from None
+        with errors_below(f"lines[{place}]"):
+            yield
     except (CorruptDataError, NewerDataError) as error:
         raise InvalidArgumentError(f"lines[{place}]", str(error)) from None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, errors_below
 from topk_bandit.domain.studies import (
     AnswerKind,
     AnswersImported,
@@ -57,10 +57,8 @@ def read_import(settings: StudySettings, sent: RowsOfAnswers) -> tuple[ImportPar
     queries = {query.query_id: index for index, query in enumerate(settings.queries)}
     answers = []
     for place, row in enumerate(sent.rows):
-        try:
+        with errors_below(f"rows[{place}]"):
             answers.append(_read_row(settings.answer_kind, row, items, queries))
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"rows[{place}].{error.field}", error.problem) from None
     event = AnswersImported(sent.import_id, sent.first_row, tuple(answers))
     fingerprint = blake2b(encode_study_event(event, FIRST), digest_size=16).hexdigest()
     next_row = sent.first_row + len(answers)

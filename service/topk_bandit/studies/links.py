@@ -24,6 +24,7 @@ from topk_bandit.domain.errors import (
     NotReadyError,
     TopkBanditError,
     UnavailableError,
+    errors_below,
 )
 from topk_bandit.domain.studies import MAX_LINK_DAYS, AnswerOutcome, LinkCreated, LinkPage, LinkRevoked, LinkState
 from topk_bandit.store.data_versions import check_answer, check_links
@@ -205,10 +206,8 @@ class StudyLinks:
             raise InvalidArgumentError("answer.question_id", "is of no question that this device was asked")
         place, list_number = asked
         shown = [model.settings.items[item].item_id for item in model.chosen_design.lists[list_number].items]
-        try:
+        with errors_below("answer"):
             answer = read_answer(question[1], shown, kind=model.settings.answer_kind)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"answer.{error.field}", error.problem) from None
         check_answer(answer, self._store.data_version)
         return place, list_number, answer
 

@@ -40,6 +40,12 @@ class FileRow:
     named_at: str = ""
     own: Mapping[str, str] = field(default_factory=dict)
 
+    def whole(self) -> Mapping[str, Any]:
+        """Return the values, or raise what is wrong with the row as a whole, from where it stands."""
+        if isinstance(self.values, InvalidArgumentError):
+            raise InvalidArgumentError(f"{self.place}, {self.values.field}", self.values.problem)
+        return self.values
+
 
 def check_end(path: Path, line: int) -> None:
     """Raise `InvalidArgumentError` for a file that stops inside its last line: nobody knows whether that is whole."""

@@ -26,8 +26,7 @@ def check_goes_on(*, taken: int, count: int) -> None:
 
 def field_and_problem(error: InvalidArgument) -> tuple[str, str]:
     """Return the field of a row that an error is about, and what is wrong with it."""
-    field = _ROW.sub("", error.field, count=1)
-    return field, error.details.message.removeprefix(f"{error.field}: ")
+    return _ROW.sub("", error.field, count=1), error.problem
 
 
 def explain(error: InvalidArgument, places: Sequence[str], *, begun: int, import_id: str) -> InvalidArgumentError:

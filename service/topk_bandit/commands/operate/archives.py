@@ -324,8 +324,7 @@ def _locate_error(error: InvalidArgument, source: str, first: int) -> Exception:
     """Return the error with the line that it is about."""
     if _LINE.fullmatch(error.field) is None:
         return error
-    problem = error.details.message.removeprefix(f"{error.field}: ")
-    return InvalidArgumentError(_place(error.field, source, first), problem)
+    return InvalidArgumentError(_place(error.field, source, first), error.problem)
 
 
 def _place(field: str, source: str, first: int) -> str:

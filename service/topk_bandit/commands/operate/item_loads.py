@@ -152,8 +152,7 @@ class _Load:
             if place is None:
                 raise
             where = self._places[self._items.index(items[int(place[1])])]
-            problem = error.details.message.removeprefix(f"{error.field}: ")
-            raise InvalidArgumentError(f"{where}, {error.field[place.end() :]}", problem) from None
+            raise InvalidArgumentError(f"{where}, {error.field[place.end() :]}", error.problem) from None
 
     def _standing(self, total: int, *, is_known: bool, is_refused: bool) -> str:
         left = total - self._sent

@@ -99,22 +99,21 @@ def read_described(path: Path, *, kind: str) -> Described:
     features: list[str] = []
     first = ""
     for row in read_rows(path):
-        if isinstance(row.values, InvalidArgumentError):
-            raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
-        if kind not in row.values:
+        values = row.whole()
+        if kind not in values:
             raise InvalidArgumentError(
                 f"{row.named_at or row.place}, header",
-                f"expected a column {kind!r}; got {', '.join(row.values):.300}: name it so",
+                f"expected a column {kind!r}; got {', '.join(values):.300}: name it so",
             )
         if not rows:
-            first, features = next(iter(row.values)), [name for name in row.values if name != kind]
-        if other := sorted(set(features) ^ (row.values.keys() - {kind})):
+            first, features = next(iter(values)), [name for name in values if name != kind]
+        if other := sorted(set(features) ^ (values.keys() - {kind})):
             raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
-        identifier = require_value(f"{row.place}, column {kind!r}", row.values[kind], read_label)
+        identifier = require_value(f"{row.place}, column {kind!r}", values[kind], read_label)
         if identifier in rows:
             raise InvalidArgumentError(f"{row.place}, column {kind!r}", f"{identifier!r} is there twice")
         rows[identifier] = [
-            require_value(f"{row.place}, column {name!r}", row.values[name], read_study_number) for name in features
+            require_value(f"{row.place}, column {name!r}", values[name], read_study_number) for name in features
         ]
     numbers = np.array(list(rows.values())) if features else np.eye(len(rows))
     if features and features[0] == first:
@@ -162,16 +161,15 @@ def read_lists(
     indices, lists = _ItemIndices.of(items, queries), list[tuple[int, tuple[int, ...]]]()
     columns: list[str] = []
     for row in read_rows(path):
-        if isinstance(row.values, InvalidArgumentError):
-            raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
-        there = {name for name in row.values if _ITEM_COLUMN.fullmatch(name)}
+        values = row.whole()
+        there = {name for name in values if _ITEM_COLUMN.fullmatch(name)}
         columns = columns or [f"item_{number}" for number in range(1, max(len(there), fewest) + 1)]
         if there != set(columns):
             wanted = f"expected the columns {columns[0]} to {columns[-1]}, as all lists have as many items"
             raise InvalidArgumentError(
-                f"{row.named_at or row.place}, header", f"{wanted}; got {', '.join(row.values):.300}"
+                f"{row.named_at or row.place}, header", f"{wanted}; got {', '.join(values):.300}"
             )
-        lists.append(indices.find_list(row.place, row.values, columns))
+        lists.append(indices.find_list(row.place, values, columns))
     return lists
 
 

@@ -132,14 +132,13 @@ class _Line(NamedTuple):
 def _lines(path: Path, columns: list[str]) -> Iterator[_Line]:
     """Return the lines of a file, and note the names of its columns before the first."""
     for row in read_rows(path):
-        if isinstance(row.values, InvalidArgumentError):
-            raise InvalidArgumentError(f"{row.place}, {row.values.field}", row.values.problem)
+        values = row.whole()
         if not columns:
-            columns += row.values
+            columns += values
             _check_columns(row.named_at or row.place, columns)
-        if other := sorted(set(columns) ^ row.values.keys()):
+        if other := sorted(set(columns) ^ values.keys()):
             raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
-        yield _line(row.place, {name: row.values[name] for name in columns})
+        yield _line(row.place, {name: values[name] for name in columns})
 
 
 def _line(place: str, values: Mapping[str, Any]) -> _Line:
