@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.bandits.harness import LIMITS
-from tests.commands.test_log_evaluate import recommended, traded, worth
+from tests.commands.test_log_evaluate import recommended, ruled, traded, worth, worth_of
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.commands.cli import main
-from topk_bandit.commands.log.challengers import play_challengers, settings_under
+from topk_bandit.commands.log.challengers import play_challengers, settings_under, title_of
 from topk_bandit.commands.log.dumps import Dump, lines
 from topk_bandit.commands.log.models import replay_dump
 from topk_bandit.commands.log.slates import read_slates
@@ -63,6 +63,27 @@ def test_the_table_has_the_truth_and_says_which_is_best(tmp_path: Path, capsys: 
         slates = one.slates
         truth = np.mean([worth(slates[one.recommendation_id], one.context) for one in asked.requests])
         _, low, high = map(float, re.findall(r"[\d.]+", row))
+        assert low <= truth <= high
+
+
+@pytest.mark.slow
+def test_challengers_are_compared_under_rules_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, dump = tmp_path / "log.jsonl", ruled()[1]
+    file.write_text("".join(f"{line}\n" for line in lines(dump)), encoding="utf-8")
+    assert main(["log", "evaluate", str(file), f"--under={EAGER}", f"--under={UNIFORM}"]) == 0
+    *_, table = capsys.readouterr().out.split("\n\n")
+    read, played = read_slates(dump), play_challengers(dump, settings_under([EAGER, UNIFORM]), limits=LIMITS)
+    assert read.ruled is not None
+    counts = [sum(one.policy(part).could) for part in (read.asked, read.ruled.asked) for one in played]
+    assert counts[::2] == counts[1::2]
+    title, _, *rows, _ = table.strip().splitlines()
+    assert title == f"which does best, by doubly robust on {sum(counts[::2])} requests"
+    asked = [*read.asked.requests, *read.ruled.asked.requests]
+    by_title = {title_of(one.flags): one.slates for one in played}
+    for name, row in zip(rows[::2], rows[1::2], strict=True):
+        slates = by_title[name.strip()]
+        truth = np.mean([worth_of(slates[one.recommendation_id]) for one in asked if one.recommendation_id in slates])
+        _, low, high = map(float, re.findall(r"-?[\d.]+", row))
         assert low <= truth <= high
 
 

@@ -737,9 +737,9 @@ class Ruled:
         self.allowed[given.recommendation_id] = left.slates
 
 
-def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@lru_cache
+def ruled() -> tuple[Ruled, Dump]:
+    """Return a shop under rules, and its log from event 1 on."""
     found = []
 
     async def scenario(store: Store) -> None:
@@ -754,7 +754,13 @@ def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
             found.append((shop, replace(dump, snapshot=None, events=tuple(archive.events))))
 
     run(MemoryStores(), scenario)
-    shop, dump = found[0]
+    return found[0]
+
+
+def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop, dump = ruled()
     read = read_slates(dump)
     assert read.ruled is not None
     assert min(len(read.log), len(read.ruled.log)) > 60
@@ -762,7 +768,7 @@ def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
     log, asked = read.ruled.log, read.ruled.asked
     allowed = [shop.allowed[one.recommendation_id] for one in asked.requests]
     assert [policy.allowed and policy.allowed.count for policy in log.policies] == list(map(len, allowed))
-    hold(average_weighted(log.weights_of_uniform(), log.rewards), allowed)
+    hold(average_weighted(log.uniform().weights, log.rewards), allowed)
     hold(ips(read.log, uniform(read.log)), [shop.allowed[one.recommendation_id] for one in read.asked.requests])
     # A slate that breaks a rule is evaluated as rules complete it.
     could = asked.eligible[:, [asked.item_ids.index(item) for item in ALWAYS]].all(axis=1)
@@ -771,7 +777,7 @@ def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
     named = [tuple(asked.item_ids[item] for item in slate) for slate in slates.tolist()]
     for slate, row in zip(named, np.flatnonzero(could).tolist(), strict=True):
         check_mended(slate, ALWAYS, allowed[row])
-    hold(average_weighted(part.weights_of(slates), part.rewards), [[slate] for slate in named])
+    hold(average_weighted(part.always(slates).weights, part.rewards), [[slate] for slate in named])
     file = tmp_path / "log.jsonl"
     file.write_text("".join(f"{line}\n" for line in lines(dump)), encoding="utf-8")
     assert main(["log", "evaluate", str(file), f"--slate={','.join(ALWAYS)}"]) == 0
@@ -784,7 +790,13 @@ def test_slates_under_rules_are_evaluated_among_those_that_rules_allow(
     ):
         assert f"\n{title}\n  mean reward {rewards.mean():18.4g}   " in told
     assert f"on the {len(part):,} requests that could; rules change {changed:,} of its slates" in told
-    assert "under rules: slates drawn uniformly of those that rules allow" in told
+    title = "under rules: slates drawn uniformly of those that rules allow"
+    truth = np.mean([np.mean([worth_of(slate) for slate in of_one]) for of_one in allowed])
+    rows = told.split(f"\n{title}\n")[1].splitlines()[:3]
+    for name, row in zip(("ips", "snips", "doubly robust"), rows, strict=True):
+        assert row.startswith(f"  {name}  ")
+        _, low, high = map(float, re.findall(r"-?[\d.]+", row))
+        assert low <= truth <= high
 
 
 def test_slates_of_promised_exposures_are_evaluated_but_for_those_that_paid(

@@ -120,5 +120,5 @@ def _look(client: Client, name: BanditName, under: _Under, *, limits: Limits) ->
         logged = read_slates(dump)
     except InvalidArgumentError as error:
         return _Look(log, (), is_flawed=False, compared=error.problem)
-    compared = compare_challengers(logged, [one.policy(logged.asked) for one in played])
+    compared = compare_challengers(logged, played)
     return _Look(log, tuple(describe_requests(logged)), is_flawed=bool(logged.flaws), compared=compared)

@@ -102,8 +102,7 @@ def evaluate(given: argparse.Namespace) -> int:
     ruled = None if read.ruled is None else _ask_policies(given, read.ruled.asked, played)
     asked = _ask_policies(given, read.asked, played)
     policies.check_policies([asked] if ruled is None else [asked, ruled])
-    compared = [one.policy(read.asked) for one in played]
-    print_lines([log.bandit, *values.describe(read, asked, ruled or [], compared)], sys.stdout)
+    print_lines([log.bandit, *values.describe(read, asked, ruled or [], played)], sys.stdout)
     return 0
 
 

@@ -3,28 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from topk_bandit.commands.log.challengers import title_of
 from topk_bandit.commands.log.verdicts import describe_best, find_best
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evaluation.estimators import doubly_robust, on_policy
+from topk_bandit.learning.evaluation.estimators import doubly_robust, doubly_robust_under_rules, on_policy, pool
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
+from topk_bandit.learning.evaluation.slate_log import SlateLog
 from topk_bandit.learning.evaluation.targets import always
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import TypeAlias
 
+    from numpy.typing import NDArray
+
+    from topk_bandit.commands.log.challengers import Challenger
     from topk_bandit.commands.log.policies import AskedPolicy
     from topk_bandit.commands.log.slates import LoggedSlates
     from topk_bandit.learning.evaluation.estimators import Estimate
     from topk_bandit.learning.evaluation.reward_model import RewardModel
-    from topk_bandit.learning.evaluation.slate_log import OtherSlates, SlateLog
+    from topk_bandit.learning.evaluation.ruled_log import RuledLog
+    from topk_bandit.learning.evaluation.slate_log import OtherSlates, ShownSlates
+
+    _Learned: TypeAlias = RewardModel | InvalidArgumentError
 
 __all__ = ["Comparison", "compare_challengers", "row", "try_to_learn"]
 
 _WIDTH = 20
+
+
+class _Part(NamedTuple):
+    """The requests with rules, or those without, that all challengers could answer.
+
+    Attributes
+    ----------
+    log
+        The requests.
+    slates
+        What each challenger shows to them, shape (N, k).
+    model
+        Of the rewards, or why there is none.
+    """
+
+    log: SlateLog | RuledLog
+    slates: list[NDArray[np.int32]]
+    model: _Learned
+
+    @classmethod
+    def of(
+        cls,
+        log: SlateLog | RuledLog,
+        policies: Sequence[AskedPolicy],
+        of_all: _Learned | None,
+        otherwise: OtherSlates | None,
+    ) -> _Part:
+        """Return the part of a log; where it is all of it, the model may be known."""
+        could = np.logical_and.reduce([one.could for one in policies])
+        kept, model = log if could.all() else log.part(could), of_all
+        if model is None or not could.all():
+            model = try_to_learn(kept, otherwise if could.all() else None)
+        return cls(kept, [one.slates[could[one.could]] for one in policies], model)
+
+    def estimates(self, model: RewardModel) -> list[Estimate]:
+        """Return what each challenger would have earned."""
+        log = self.log
+        if isinstance(log, SlateLog):
+            return [doubly_robust(log, always(log, one), model) for one in self.slates]
+        targets = [log.always(log.complete(one)) for one in self.slates]
+        return [doubly_robust_under_rules(log, one, model) for one in targets]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +120,37 @@ class Comparison:
 
 
 def compare_challengers(
-    logged: LoggedSlates, challengers: Sequence[AskedPolicy], of_all: RewardModel | InvalidArgumentError | None = None
+    logged: LoggedSlates, played: Sequence[Challenger], models: Sequence[_Learned | None] = (None, None)
 ) -> Comparison | str:
     """Return how challengers compare, or why they cannot be compared.
 
     Parameters
     ----------
-    of_all
-        The model of the rewards of all requests, or why there is none; it is learned where it is not given.
+    models
+        The models of rewards without rules and under rules, or why there is none; one that is not given is learned.
     """
-    if not len(logged.log):
-        return "all slates with a reward were drawn under rules"
-    could = np.logical_and.reduce([one.could for one in challengers])
-    if not could.any():
+    parts = [_Part.of(logged.log, [one.policy(logged.asked) for one in played], models[0], logged.otherwise)]
+    if logged.ruled is not None:
+        policies = [one.policy(logged.ruled.asked) for one in played]
+        parts.append(_Part.of(logged.ruled.log, policies, models[1], None))
+    parts = [one for one in parts if len(one.log)]
+    if not parts:
         return "no request could show the slates of all challengers"
-    log = logged.log if could.all() else logged.log.part(could)
-    if np.ptp(log.rewards) == 0.0:
-        return f"all {len(log):,} rewards are equal"
-    model = of_all
-    if model is None or not could.all():
-        model = try_to_learn(log, logged.otherwise if could.all() else None)
-    if isinstance(model, InvalidArgumentError):
-        return f"there is no model of rewards: {model.problem}"
-    found = [(one.title, doubly_robust(log, always(log, one.slates[could[one.could]]), model)) for one in challengers]
+    rewards = np.concatenate([one.log.rewards for one in parts])
+    if np.ptp(rewards) == 0.0:
+        return f"all {len(rewards):,} rewards are equal"
+    compared = {one.log: one.estimates(one.model) for one in parts if not isinstance(one.model, InvalidArgumentError)}
+    if not compared:
+        problem = next(one.model.problem for one in parts if isinstance(one.model, InvalidArgumentError))
+        return f"there is no model of rewards: {problem}"
+    counts = [*map(len, compared)]
+    of_each = zip(*compared.values(), strict=True)
+    found = [(title_of(one.flags), pool(several, counts)) for one, several in zip(played, of_each, strict=True)]
     found.sort(key=lambda one: -one[1].value)
-    return Comparison(len(log), on_policy(log), tuple(found))
+    return Comparison(sum(counts), on_policy(*compared), tuple(found))
 
 
-def try_to_learn(log: SlateLog, otherwise: OtherSlates | None) -> RewardModel | InvalidArgumentError:
+def try_to_learn(log: ShownSlates, otherwise: OtherSlates | None) -> RewardModel | InvalidArgumentError:
     """Return the model of rewards, or why there is none."""
     try:
         return learn_rewards(log, otherwise)

@@ -232,7 +232,9 @@ def read_slates(dump: Dump) -> LoggedSlates:
         left_out,
         reader.imported,
         reader.others(otherwise, free),
-        RuledSlates(_ruled_log(ruled), reader.asked(ruled)) if ruled else None,
+        RuledSlates(_ruled_log(ruled, reader.encode(ruled), len(reader.items.ids)), reader.asked(ruled))
+        if ruled
+        else None,
         _outcomes(free),
         tuple(flaws),
     )
@@ -475,8 +477,9 @@ def _other_propensity(drawn: _Drawn, computed: float, *, more: int = 0) -> Corru
     )
 
 
-def _ruled_log(drawn: Sequence[_Drawn]) -> RuledLog:
-    return RuledLog(tuple(_policies(drawn)), _slates(drawn), np.array([one.reward for one in drawn]))
+def _ruled_log(drawn: Sequence[_Drawn], contexts: NDArray[np.float64], n_items: int) -> RuledLog:
+    rewards = np.array([one.reward for one in drawn], dtype=float)
+    return RuledLog(contexts, tuple(_policies(drawn)), _slates(drawn), rewards, n_items)
 
 
 def _slate_log(drawn: Sequence[_Drawn], contexts: NDArray[np.float64], n_items: int) -> SlateLog:

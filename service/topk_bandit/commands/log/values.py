@@ -12,6 +12,7 @@ from topk_bandit.learning.evaluation.estimators import (
     balanced,
     cascade,
     doubly_robust,
+    doubly_robust_under_rules,
     ips,
     normalise_weighted,
     on_policy,
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from topk_bandit.commands.log.challengers import Challenger
     from topk_bandit.commands.log.policies import AskedPolicy
     from topk_bandit.commands.log.slates import LoggedSlates
     from topk_bandit.learning.evaluation.reward_model import RewardModel
-    from topk_bandit.learning.evaluation.ruled_log import RuledLog
+    from topk_bandit.learning.evaluation.ruled_log import RuledLog, RuledTarget
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
-    from topk_bandit.learning.evaluation.weights import Weights
 
 __all__ = ["describe", "describe_requests"]
 
@@ -41,7 +42,7 @@ def describe(
     logged: LoggedSlates,
     asked: Sequence[AskedPolicy],
     asked_under_rules: Sequence[AskedPolicy] = (),
-    challengers: Sequence[AskedPolicy] = (),
+    challengers: Sequence[Challenger] = (),
 ) -> Iterator[str]:
     """Yield the lines of the tables: what was shown, slates drawn uniformly, and the policies that were asked about.
 
@@ -49,14 +50,15 @@ def describe(
     `challengers`, which are among the policies asked about, too.
     """
     yield from describe_requests(logged)
-    model = try_to_learn(logged.log, logged.otherwise) if len(logged.log) else None
-    if logged.ruled is not None and model is not None:
+    free = try_to_learn(logged.log, logged.otherwise) if len(logged.log) else None
+    ruled = None if logged.ruled is None else try_to_learn(logged.ruled.log, None)
+    if logged.ruled is not None and free is not None:
         yield from ("", "all slates that were shown", row("mean reward", on_policy(logged.log, logged.ruled.log)))
-    if model is not None:
-        yield from _tables(logged, asked, model)
-    if logged.ruled is not None:
-        yield from _tables_under_rules(logged.ruled.log, asked_under_rules)
-    compared = compare_challengers(logged, challengers, model) if challengers else None
+    if free is not None:
+        yield from _tables(logged, asked, free)
+    if logged.ruled is not None and ruled is not None:
+        yield from _tables_under_rules(logged.ruled.log, asked_under_rules, ruled)
+    compared = compare_challengers(logged, challengers, (free, ruled)) if challengers else None
     if isinstance(compared, Comparison):
         yield from ("", *compared.lines())
 
@@ -85,10 +87,12 @@ def _tables(
         yield from _rows(part, always(part, policy.slates), try_to_learn(part, None) if missed else model, of_part)
 
 
-def _tables_under_rules(log: RuledLog, asked: Sequence[AskedPolicy]) -> Iterator[str]:
+def _tables_under_rules(
+    log: RuledLog, asked: Sequence[AskedPolicy], model: RewardModel | InvalidArgumentError
+) -> Iterator[str]:
     yield from ("", f"under rules: {len(log):,} requests, the slates that were shown", row("as shown", on_policy(log)))
     yield from ("", "under rules: slates drawn uniformly of those that rules allow")
-    yield from _weighted_rows(log, log.weights_of_uniform())
+    yield from _rows_under_rules(log, log.uniform(), model)
     for policy in (one for one in asked if one.could.any()):
         part = log if policy.could.all() else log.part(policy.could)
         slates = part.complete(policy.slates)
@@ -97,16 +101,21 @@ def _tables_under_rules(log: RuledLog, asked: Sequence[AskedPolicy]) -> Iterator
         yield from ("", f"under rules: {policy.title}{on_which}; rules change {changed:,} of its slates")
         if on_which:
             yield row("as shown there", on_policy(part))
-        yield from _weighted_rows(part, part.weights_of(slates))
+        of_part = model if len(part) == len(log) else try_to_learn(part, None)
+        yield from _rows_under_rules(part, part.always(slates), of_part)
 
 
-def _weighted_rows(log: RuledLog, weights: Weights) -> Iterator[str]:
+def _rows_under_rules(log: RuledLog, target: RuledTarget, model: RewardModel | InvalidArgumentError) -> Iterator[str]:
     estimates = {
-        "ips": average_weighted(weights, log.rewards),
-        "snips": normalise_weighted(weights, log.rewards),
+        "ips": average_weighted(target.weights, log.rewards),
+        "snips": normalise_weighted(target.weights, log.rewards),
     }
+    if not isinstance(model, InvalidArgumentError):
+        estimates["doubly robust"] = doubly_robust_under_rules(log, target, model)
     for name, estimate in estimates.items():
         yield row(name, estimate)
+    if isinstance(model, InvalidArgumentError):
+        yield f"  doubly robust needs a model of rewards: {model.problem}"
     narrowest = min(estimates, key=lambda name: estimates[name].high - estimates[name].low)
     yield f"  by {narrowest}: {verdict_of(on_policy(log), estimates[narrowest])}"
 

@@ -18,10 +18,10 @@ from topk_bandit.learning.evaluation.regression import columns_of_target, target
 from topk_bandit.learning.evaluation.weights import importance_weights, pseudo_inverse_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from topk_bandit.learning.evaluation.reward_model import RewardModel
-    from topk_bandit.learning.evaluation.ruled_log import RuledLog
+    from topk_bandit.learning.evaluation.ruled_log import RuledLog, RuledTarget
     from topk_bandit.learning.evaluation.slate_log import SlateLog
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.evaluation.weights import Weights
@@ -33,9 +33,11 @@ __all__ = [
     "balanced",
     "cascade",
     "doubly_robust",
+    "doubly_robust_under_rules",
     "ips",
     "normalise_weighted",
     "on_policy",
+    "pool",
     "pseudo_inverse",
     "snips",
 ]
@@ -71,6 +73,13 @@ def on_policy(*logs: SlateLog | RuledLog) -> Estimate:
     """Return the mean reward of the slates that were shown, in one log or in several: what the policy earned."""
     rewards = np.concatenate([log.rewards for log in logs])
     return _estimate(float(rewards.mean()), float(rewards.var()) / len(rewards))
+
+
+def pool(estimates: Sequence[Estimate], counts: Sequence[int]) -> Estimate:
+    """Return the estimate for the requests of several logs, from that of each and how many requests it has."""
+    shares = np.array(counts) / sum(counts)
+    values, errors = (np.array([getattr(one, name) for one in estimates]) for name in ("value", "standard_error"))
+    return _estimate(float(shares @ values), float(shares**2 @ errors**2))
 
 
 def ips(log: SlateLog, target: Target) -> Estimate:
@@ -135,8 +144,17 @@ def doubly_robust(
     weights
         `importance_weights` or `pseudo_inverse_weights`.
     """
-    missed = average_weighted(weights(log, target), model.residuals(log))
-    return _estimate(float(model.expect_target(log, target).mean()) + missed.value, missed.standard_error**2)
+    return _correct(model.expect_target(log, target), weights(log, target), model.residuals(log))
+
+
+def doubly_robust_under_rules(log: RuledLog, target: RuledTarget, model: RewardModel) -> Estimate:
+    """Return the same for slates under rules, with importance weights: unbiased whatever rewards depend on."""
+    return _correct(model.expect_shown(target.shown), target.weights, model.residuals(log))
+
+
+def _correct(expected: FloatArray, weights: Weights, missed: FloatArray) -> Estimate:
+    correction = average_weighted(weights, missed)
+    return _estimate(float(expected.mean()) + correction.value, correction.standard_error**2)
 
 
 def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:

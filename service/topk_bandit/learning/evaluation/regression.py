@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, vstack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.learning.evaluation.slate_log import SlateLog
+    from topk_bandit.learning.evaluation.slate_log import ShownSlates, SlateLog
     from topk_bandit.learning.evaluation.targets import Target
     from topk_bandit.learning.rankings import Rankings
 
@@ -25,6 +25,7 @@ __all__ = [
     "RegressionRows",
     "Shape",
     "columns_of_target",
+    "place_items",
     "standardised",
     "target_columns",
     "target_row",
@@ -66,12 +67,8 @@ class RegressionRows:
     @classmethod
     def of(cls, n_items: int, contexts: FloatArray, slates: Rankings) -> RegressionRows:
         """Return the rows of slates (A, k) to requests with contexts as `standardised` gives them."""
-        count, size = slates.shape
-        shape = Shape(size, n_items, contexts.shape[1])
-        places = (np.arange(size) * n_items + slates).ravel()
-        ends = np.arange(0, count * size + 1, size)
-        shown = csr_array((np.ones(count * size), places, ends), shape=(count, size * n_items))
-        return cls(shape, contexts, shown, contexts)
+        shape = Shape(slates.shape[1], n_items, contexts.shape[1])
+        return cls(shape, contexts, place_items(n_items, slates), contexts)
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -111,7 +108,16 @@ class RegressionRows:
         return np.asarray(np.concatenate([effects.reshape(-1, count), self.shared.T @ values]))
 
 
-def standardised(log: SlateLog, contexts: FloatArray) -> FloatArray:
+def place_items(n_items: int, slates: Rankings) -> csr_array:
+    """Return which of n items each position of the slates (A, k) shows, shape (A, k n)."""
+    count, size = slates.shape
+    places = (np.arange(size) * n_items + slates).ravel()
+    return csr_array(
+        (np.ones(count * size), places, np.arange(0, count * size + 1, size)), shape=(count, size * n_items)
+    )
+
+
+def standardised(log: ShownSlates, contexts: FloatArray) -> FloatArray:
     """Return contexts (A, C) with a one, and the log's with mean 0 and spread 1 in what varies there."""
     spread = log.contexts.std(axis=0)
     varying = spread > _SAME * np.abs(log.contexts).max(axis=0, initial=1.0)
@@ -135,8 +141,7 @@ def target_row(log: SlateLog, rows: RegressionRows, target: Target) -> FloatArra
     shape, contexts = rows.shape, rows.contexts
     effects = np.zeros((shape.size * shape.n_items, shape.dim))
     for slates, probabilities in target.lists():
-        listed = RegressionRows.of(log.n_items, contexts, slates)
-        effects += listed.shown.T @ (contexts * probabilities[:, None])
+        effects += place_items(log.n_items, slates).T @ (contexts * probabilities[:, None])
     of_each_item = log.policy.eligible * (target.uniform_share / target.n_eligible)[:, None]
     effects += np.tile(of_each_item.T @ contexts, (shape.size, 1))
     return np.concatenate([effects.ravel(), contexts.sum(axis=0)]) / len(log)

@@ -9,7 +9,7 @@ those of each part of the context are; both, and the variance of the noise, are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +22,12 @@ from topk_bandit.learning.evaluation.equations import solve
 from topk_bandit.learning.evaluation.regression import RegressionRows, standardised, values_of_target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scipy.sparse import csr_array
+
     from topk_bandit.learning.evaluation.equations import EffectPrior
-    from topk_bandit.learning.evaluation.slate_log import OtherSlates, SlateLog
+    from topk_bandit.learning.evaluation.slate_log import OtherSlates, ShownSlates, SlateLog
     from topk_bandit.learning.evaluation.targets import Target
 
 __all__ = ["Fold", "RewardModel", "learn_rewards"]
@@ -64,7 +68,7 @@ class RewardModel:
     prior: EffectPrior
     coefficients: tuple[FloatArray, ...]
 
-    def residuals(self, log: SlateLog) -> FloatArray:
+    def residuals(self, log: ShownSlates) -> FloatArray:
         """Return rewards minus what was expected of the slates shown, shape (N,)."""
         pairs = zip(self.folds, self.coefficients, strict=True)
         expected = [fold.features.apply(coefficients[:, None])[:, 0] for fold, coefficients in pairs]
@@ -75,8 +79,20 @@ class RewardModel:
         pairs = zip(self.folds, self.coefficients, strict=True)
         return np.concatenate([values_of_target(log, self.features, target, fold.rows, one) for fold, one in pairs])
 
+    def expect_shown(self, shown: Callable[[slice], csr_array]) -> FloatArray:
+        """Return what is expected of a policy for each request, shape (N,).
 
-def learn_rewards(log: SlateLog, others: OtherSlates | None = None) -> RewardModel:
+        Parameters
+        ----------
+        shown
+            Returns, for some of the requests, how probably each position shows each item, shape (A, k n).
+        """
+        pairs = zip(self.folds, self.coefficients, strict=True)
+        rows = ((replace(fold.features, shown=shown(fold.rows)), one) for fold, one in pairs)
+        return np.concatenate([features.apply(one[:, None])[:, 0] for features, one in rows])
+
+
+def learn_rewards(log: ShownSlates, others: OtherSlates | None = None) -> RewardModel:
     """Learn the direct model from a log of at least `FOLDS` requests, and from slates that were shown otherwise.
 
     Raises
@@ -115,7 +131,7 @@ class _LearnedFrom(NamedTuple):
     requests_before: NDArray[np.intp]
 
     @classmethod
-    def of(cls, log: SlateLog, features: RegressionRows, others: OtherSlates | None) -> _LearnedFrom:
+    def of(cls, log: ShownSlates, features: RegressionRows, others: OtherSlates | None) -> _LearnedFrom:
         rewards, before = log.rewards, np.arange(len(log))
         if others is not None:
             contexts = standardised(log, others.contexts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from topk_bandit.learning.rankings import log_count, validated_rankings
 if TYPE_CHECKING:
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["LoggingPolicy", "OtherSlates", "SlateLog", "checked_slates", "share_of_each", "slate_log"]
+__all__ = ["LoggingPolicy", "OtherSlates", "ShownSlates", "SlateLog", "checked_slates", "share_of_each", "slate_log"]
 
 FloatArray = NDArray[np.float64]
 
@@ -100,6 +100,20 @@ class LoggingPolicy:
     def _of_each_item(self) -> FloatArray:
         # Of the slates near b one shows a given item at a given position, if b shows another one there.
         return np.asarray(self.share_of_each_near + self.uniform_share / self.n_eligible)
+
+
+class ShownSlates(Protocol):
+    """Requests in their order of time: contexts (N, C), the slates shown (N, k) of n items, rewards (N,)."""
+
+    @property
+    def contexts(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def slates(self) -> Rankings: ...  # noqa: D102
+    @property
+    def rewards(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def n_items(self) -> int: ...  # noqa: D102
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
