@@ -14,7 +14,7 @@ from tests.client.conftest import BY_ONE_WAY, ONCE
 from tests.servers import free_port
 from tests.waiting import PATIENCE
 
-from topk_bandit.client import AsyncClient, BreakerPolicy, Cancelled, Client, Recommendation, Source
+from topk_bandit.client import AsyncClient, BreakerPolicy, Cancelled, Client, InvalidArgument, Recommendation, Source
 from topk_bandit.client.breakers import Breaker
 from topk_bandit.domain import errors
 
@@ -42,6 +42,20 @@ def test_the_services_slate_is_marked_and_counted(client: EitherClient, home: st
     assert (slate.source, set(slate.items) <= set("abc"), slate.id != "") == (Source.SERVICE, True, True)
     assert not slate.degraded
     assert (client.slates, client.fallbacks) == ({Source.SERVICE: 1}, {})
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_fallback_that_is_none_is_refused(
+    server: RunningServer, client: EitherClient, home: str, *, away: bool
+) -> None:
+    server.shop.away = away
+    for fallback, problem in (
+        (7, "fallback: must be several"),
+        ("zy", "fallback: must be several"),
+        ([["z"]], r"fallback\[0\]: can't be list"),
+    ):
+        with pytest.raises(InvalidArgument, match=problem):
+            client.recommend(home, fallback=fallback)
 
 
 def test_a_fallback_is_marked_cut_and_counted_and_has_no_id(

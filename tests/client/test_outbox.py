@@ -420,6 +420,30 @@ def test_an_id_that_no_message_can_hold_is_refused_at_once(
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"final": "false"}, "final"),
+        ({"reward_id": 7}, "reward_id"),
+        ({"reward_id": "caf\ud83d"}, "reward_id"),
+        ({"item_values": {"\ud83d": 1.0}}, "item_values"),
+    ],
+)
+def test_what_no_message_can_hold_is_refused_as_the_client_refuses_it(
+    client: EitherClient, make_outbox: Callable[..., EitherOutbox], wrong: dict[str, Any], field: str
+) -> None:
+    outbox = make_outbox()
+    posted = {"bandit": "home", "recommendation_id": "r", "value": 1.0, **wrong}
+    for post in (outbox.reward, client.reward):
+        with pytest.raises(InvalidArgument) as caught:
+            post(**posted)
+        assert caught.value.field.partition("[")[0] == field
+    with pytest.raises(InvalidArgument, match="bandit: is required"):
+        outbox.reward(None, "r", 1.0)
+    assert outbox.status().pending == 0
+    assert outbox.reward("home", "r", 1.0, final=None)  # as for a client, nothing is no
+
+
 def test_rewards_that_are_lost_with_their_file_are_reported(
     server: RunningServer, client: EitherClient, path: Path, ids: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

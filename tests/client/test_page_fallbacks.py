@@ -90,6 +90,12 @@ def test_a_callers_mistake_breaks_no_page(service: LocalService, wrong: dict[str
     assert items_of(page) == [("a", "b"), ("c", "d")]
 
 
+def test_a_fallback_that_is_none_is_refused_whether_the_service_answers_or_not(service: LocalService) -> None:
+    placements = [PagePlacement(bandit="hero"), PagePlacement(bandit="below", fallback=7)]
+    with pytest.raises(InvalidArgument, match=r"placements\[1\]\.fallback: must be several"):
+        service.client().recommend_page(placements)
+
+
 def test_what_is_no_placement_breaks_no_page_that_has_a_fallback(service: LocalService) -> None:
     page = service.client().recommend_page([*safe("hero"), "row"])  # type: ignore[list-item]
     assert sources_of(page) == [Source.FALLBACK, InvalidArgument]

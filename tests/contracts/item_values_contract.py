@@ -246,7 +246,7 @@ class ItemValuesContract:
             with pytest.raises(InvalidArgumentError):
                 await reward(store, math.nan, {"pear": 1.0})
             assert await reward(store, 1.0, {"fig": 1.0}) is RewardOutcome.LATE, "nothing is learned of it"
-            assert await reward(store, 1.0, {"fig": 1.0}) is RewardOutcome.DUPLICATE
+            assert await reward(store, 1.0, {"fig": 1.0}) is RewardOutcome.LATE
             with pytest.raises(ConflictError):
                 await reward(store, 1.0, {"fig": 2.0})
 

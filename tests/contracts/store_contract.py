@@ -1049,7 +1049,7 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
             assert (await store.record_reward(NAME, "rec-2", 1.0)).answer == RewardReceipt(RewardOutcome.DUPLICATE, 4)
             await store.update_settings(NAME, OVERDUE, revision=1)
             await record(store, "late")
-            for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
+            for outcome in (RewardOutcome.LATE, RewardOutcome.LATE):
                 assert (await store.record_reward(NAME, "late", 1.0)).answer == RewardReceipt(outcome, 0)
 
         run(stores, scenario)
@@ -1121,9 +1121,10 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
             await record(store)
             if noticed:
                 assert await expired(store) == 1
-            assert (await store.record_reward(NAME, "rec-1", 3.0)).answer.outcome == RewardOutcome.LATE
-            assert (await store.record_reward(NAME, "rec-1", 3.0)).answer.outcome == RewardOutcome.DUPLICATE
+            for _ in range(2):
+                assert (await store.record_reward(NAME, "rec-1", 3.0)).answer == RewardReceipt(RewardOutcome.LATE)
             assert await expired(store) == 0
+            assert (await store.get_bandit(NAME)).late_rewards == 1
             assert [e.event for e in await whole_log(store, NAME)][2:] == [Expired("rec-1", -0.5, await shown(store))]
             now = await store.get_bandit(NAME)
             assert (now.log_position, now.pending, now.late_rewards) == (3, 0, 1)
@@ -1275,7 +1276,7 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
             if noticed:
                 assert await expired(store) == 2
             for key in ("rec-1", "z-none"):
-                for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
+                for outcome in (RewardOutcome.LATE, RewardOutcome.LATE):
                     receipt = (await store.record_reward(NAME, key, 5.0, reward_id="order", final=True)).answer
                     assert receipt == RewardReceipt(outcome, 0)
             assert await expired(store) == 0
@@ -1321,7 +1322,7 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
             ends = [logged.event for logged in await whole_log(store, NAME)][4:]
             assert ends == [Expired("shown", 0.5, then), Lapsed("unseen")]
             assert (await store.get_bandit(NAME)).pending == 0
-            for outcome in (RewardOutcome.LATE, RewardOutcome.DUPLICATE):
+            for outcome in (RewardOutcome.LATE, RewardOutcome.LATE):
                 assert (await store.record_reward(NAME, "unseen", 1.0)).answer.outcome is outcome
             assert (await store.get_bandit(NAME)).log_position == 6
 
@@ -1917,7 +1918,7 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
             await forgetful_stores.pass_time(510)
             assert (await store.record_reward(NAME, "rec-1", 1.0)).answer.outcome == RewardOutcome.LATE
             await store.expire_due(NAME, limit=9)
-            assert (await store.record_reward(NAME, "rec-1", 1.0)).answer.outcome == RewardOutcome.DUPLICATE
+            assert (await store.record_reward(NAME, "rec-1", 1.0)).answer.outcome == RewardOutcome.LATE
 
         run(forgetful_stores, scenario)
 

@@ -147,7 +147,7 @@ WRITES: dict[str, tuple[Callable[[Store], Awaitable[Any]], Script, Any, int]] = 
     "late": (
         lambda store: store.record_reward(NAME, "overdue", 2.0),
         scripts.COMMIT,
-        RewardReceipt(RewardOutcome.DUPLICATE),
+        RewardReceipt(RewardOutcome.LATE),
         1,
     ),
     "activate": (

@@ -1,9 +1,10 @@
 /** The client: its options, its calls, and the loop that tries them again. */
 
 import { BREAKER, type BreakerPolicy } from "./breakers.js";
-import { EDGES, type Edges } from "./edges.js";
+import { type Edges, edgesOf } from "./edges.js";
+import { listOf } from "./checks.js";
 import { ClientError, invalidArgument } from "./errors.js";
-import { FALLBACK_MS, Fallbacks, type Place } from "./fallbacks.js";
+import { FALLBACK_MS, fallbackOf, Fallbacks, type Place } from "./fallbacks.js";
 import { hedged } from "./hedging.js";
 import { LateRewards } from "./late_rewards.js";
 import { activateOperation, amendOperation, type Operation, recommendOperation, rewardOperation, voidOperation } from "./operations.js";
@@ -189,7 +190,7 @@ export class Client<F extends Features<F> = Features> {
   readonly #late: LateRewards;
 
   constructor(options: ClientOptions) {
-    this.#edges = { ...EDGES, ...options };
+    this.#edges = edgesOf(options);
     this.#tenant = options.tenant;
     this.#timeoutMs = checkedMs(options.timeoutMs ?? 2000);
     this.#fallbackTimeoutMs = checkedMs(options.fallbackTimeoutMs ?? FALLBACK_MS);
@@ -218,7 +219,8 @@ export class Client<F extends Features<F> = Features> {
   /** Return the slate to show; with a `fallback` always, and within the deadline. */
   async recommend(options: RecommendOptions<F>): Promise<Recommendation> {
     const { fallbackSize } = options;
-    const fallback = options.fallback && allowedOf(options.fallback, options.rules);
+    const own = fallbackOf("fallback", options.fallback);
+    const fallback = own && allowedOf(own, options.rules);
     const bandit = told(options);
     if (fallback === undefined) return this.#fallbacks.came(bandit, await this.#slate(options, this.#timeoutMs));
     if (!this.#fallbacks.asks()) return this.#fallbacks.instead(bandit, fallback, fallbackSize);
@@ -252,9 +254,14 @@ export class Client<F extends Features<F> = Features> {
    * rejects, and returns within the deadline.
    */
   async recommendPage(options: PageOptions<F>): Promise<SlatePage> {
-    const { placements, tenant } = options;
-    const places = placements.map((one) => ({ ...one, bandit: told(tenant === undefined ? one : { ...one, tenant }) }));
-    const { id, slates } = await this.#filledPage(options, places);
+    const { tenant } = options;
+    const placements = (listOf("placements", options.placements) as (PagePlacement<F> | null)[]).map((one) => ({ ...one, bandit: one?.bandit ?? "" }));
+    const places = placements.map((one, place) => ({
+      ...one,
+      bandit: told(tenant === undefined ? one : { ...one, tenant }),
+      fallback: fallbackOf(`placements[${place}].fallback`, one.fallback),
+    }));
+    const { id, slates } = await this.#filledPage({ ...options, placements }, places);
     return { id, bandits: placements.map(({ bandit }) => bandit), slates };
   }
 
@@ -368,7 +375,7 @@ export class Client<F extends Features<F> = Features> {
 
 /** Return what a bandit is counted by: its name, after the tenant if the call has one. */
 function told({ bandit, tenant }: Pick<Call, "bandit" | "tenant">): string {
-  return tenant === undefined ? bandit : `${tenant}/${bandit}`;
+  return tenant === undefined ? String(bandit) : `${String(tenant)}/${String(bandit)}`;
 }
 
 // A longer timer than 31 bits of milliseconds ends at once.

@@ -19,7 +19,7 @@ export interface Edges {
   readonly log: Log;
 }
 
-export const EDGES: Edges = {
+const EDGES: Edges = {
   fetch: (address, init) => fetch(address, init),
   clock: () => performance.now(),
   now: Date.now,
@@ -32,8 +32,23 @@ export const EDGES: Edges = {
   },
 };
 
+/** Return what is given, and the platform's own for what is missing; to tell somebody never fails. */
+export function edgesOf(given: Partial<Edges>): Edges {
+  const names = Object.keys(EDGES) as (keyof Edges)[];
+  const edges = Object.fromEntries(names.map((name) => [name, given[name] ?? EDGES[name]])) as unknown as Edges;
+  return { ...edges, log: { warn: (message) => tell("warn", message), error: (message) => tell("error", message) } };
+
+  function tell(how: keyof Log, message: string): void {
+    try {
+      edges.log[how](message);
+    } catch {
+      EDGES.log[how](message);
+    }
+  }
+}
+
 // Not crypto.randomUUID: a page that came over plain HTTP has none.
-function hexId(): string {
+export function hexId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

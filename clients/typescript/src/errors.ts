@@ -61,6 +61,17 @@ export function invalidArgument(field: string, problem: string): ClientError {
   return new ClientError("INVALID_ARGUMENT", `${field}: ${problem}`, { field });
 }
 
+/** Return what `make` does; the field of its error is one of what stands at `path`. */
+export function errorsBelow<T>(path: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof ClientError) || !error.details.field) throw error;
+    const { field } = error.details;
+    throw invalidArgument(`${path}.${field}`, error.message.slice(`${error.code}: ${field}: `.length));
+  }
+}
+
 const FINAL: ReadonlySet<Code> = new Set([
   "UNAUTHENTICATED",
   "PERMISSION_DENIED",
@@ -89,7 +100,7 @@ const CODES_OF_STATUS: Readonly<Record<number, Code>> = {
   504: "UNAVAILABLE",
 };
 
-const CODES: Readonly<Record<string, Code>> = Object.fromEntries(NUMBERED.map((code) => [connectName(code), code]));
+const CODES: ReadonlyMap<unknown, Code> = new Map(NUMBERED.map((code) => [connectName(code), code]));
 
 function connectName(code: Code): string {
   return code === "CANCELLED" ? "canceled" : code.toLowerCase();
@@ -97,10 +108,11 @@ function connectName(code: Code): string {
 
 /** Return the error that an answer with another status than 200 is, from its body: JSON, or whatever a proxy wrote. */
 export function errorOfAnswer(status: number, body: unknown): ClientError {
-  const { code, message, details } = (typeof body === "object" && body !== null ? body : {}) as Partial<WireError>;
-  const known = typeof code === "string" ? CODES[code] : undefined;
+  const { code, message, details } = (isObject(body) ? body : {}) as Partial<WireError>;
+  const known = CODES.get(code);
   if (known === undefined) return new ClientError(CODES_OF_STATUS[status] ?? "UNKNOWN", `HTTP status ${status}`);
-  return new ClientError(known, message || "no message", detailsOf(Array.isArray(details) ? details : []));
+  const said = typeof message === "string" && message ? message : "no message";
+  return new ClientError(known, said, detailsOf(Array.isArray(details) ? details.filter(isObject) : []));
 }
 
 /** Return the error that one entry of a batch has, which has a number where an answer has a name. */
@@ -129,18 +141,22 @@ interface WireDetail {
   retryDelay?: string;
 }
 
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
 function detailsOf(packed: WireError["details"]): Partial<ErrorDetails> {
-  return Object.assign({}, ...packed.map(({ type, debug }) => detailOf(type, debug ?? {}))) as Partial<ErrorDetails>;
+  return Object.assign({}, ...packed.map(({ type, debug }) => detailOf(type, isObject(debug) ? debug : {}))) as Partial<ErrorDetails>;
 }
 
 function detailOf(type: string | undefined, debug: WireDetail): Partial<ErrorDetails> {
   switch (type) {
     case "google.rpc.BadRequest":
-      return { field: debug.fieldViolations?.[0]?.field ?? "" };
+      return { field: String(debug.fieldViolations?.[0]?.field ?? "") };
     case "google.rpc.ErrorInfo":
-      return errorInfo(debug.reason ?? "", debug.metadata ?? {});
+      return errorInfo(String(debug.reason ?? ""), debug.metadata ?? {});
     case "google.rpc.RetryInfo":
-      return { retryAfterMs: 1000 * parseFloat(debug.retryDelay ?? "0") };
+      return { retryAfterMs: 1000 * (parseFloat(String(debug.retryDelay)) || 0) };
     default:
       return {};
   }

@@ -1,6 +1,7 @@
 /** The shop's own ranking in place of a slate that did not come: cut, counted, and heard of. */
 
 import { Breaker, type BreakerPolicy } from "./breakers.js";
+import { listOf } from "./checks.js";
 import type { Edges } from "./edges.js";
 import { ClientError, isMistake } from "./errors.js";
 import type { AnsweredPage } from "./pages.js";
@@ -105,7 +106,7 @@ export class Fallbacks {
     this.#sources.fallback++;
     this.#reasons.set(reason, (this.#reasons.get(reason) ?? 0) + 1);
     if (error !== undefined) this.#tellOnce(bandit, reason, error);
-    return ownSlate(ranking.slice(0, size ?? this.#sizes.get(bandit)));
+    return ownSlate(isCount(size) ? ranking.slice(0, size) : size == null ? ranking.slice(0, this.#sizes.get(bandit)) : ranking);
   }
 
   #tellOnce(bandit: string, reason: string, error: unknown): void {
@@ -117,6 +118,15 @@ export class Fallbacks {
     if (isMistake(error)) this.edges.log.error(message);
     else this.edges.log.warn(message);
   }
+}
+
+/** Return a shop's own ranking; undefined where it has none. */
+export function fallbackOf(field: string, ranking: unknown): readonly string[] | undefined {
+  return ranking == null ? undefined : (listOf(field, ranking) as string[]);
+}
+
+function isCount(size: unknown): size is number {
+  return Number.isInteger(size) && (size as number) >= 0;
 }
 
 function isSlate(one: unknown): one is Recommendation {

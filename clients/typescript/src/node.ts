@@ -2,14 +2,13 @@
 
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 
-import type { OutboxStorage } from "./storage.js";
+import { KEY, type OutboxStorage } from "./storage.js";
 
-const OURS = /^(.+)\.json$/;
-const BROKEN_OFF = /\.part$/;
+const OURS = /^(.+)(\.json|\.\d+\.part)$/;
 
 /**
  * Keep what is written in a folder, on the disk before it counts as kept: a file for each entry, which is synced. A folder is for
- * one process at a time; what one has left there, killed or not, is found by the next.
+ * one process at a time; what one has left there, killed or not, is found by the next. Other files are left alone.
  */
 export function fileStorage(folder: string): OutboxStorage {
   const files = new Folder(folder);
@@ -54,9 +53,10 @@ class Folder {
     await mkdir(this.folder, { recursive: true });
     const kept = new Map<string, string>();
     for (const name of await readdir(this.folder)) {
-      const key = OURS.exec(name)?.[1];
-      if (key !== undefined) kept.set(key, await readFile(this.#path(key), "utf8"));
-      else if (BROKEN_OFF.test(name)) await rm(`${this.folder}/${name}`, { force: true });
+      const [, key = "", end] = OURS.exec(name) ?? [];
+      if (!KEY.test(key)) continue;
+      if (end === ".json") kept.set(key, await readFile(this.#path(key), "utf8"));
+      else await rm(`${this.folder}/${name}`, { force: true }); // its writing was broken off
     }
     return kept;
   }

@@ -1,7 +1,8 @@
 /** Each call as a value: its method, its request, and how its answer is read. No I/O here. */
 
+import { booleanOf, membersOf, numberOf, numbersOf, textOf, textsOf, type WireNumber } from "./checks.js";
 import { ClientError, errorOfEntry, invalidArgument } from "./errors.js";
-import { featureValues, wireNumber, type WireNumber } from "./features.js";
+import { featureValues } from "./features.js";
 import type {
   AbsentItemJson,
   ActivateRequestJson,
@@ -57,32 +58,36 @@ export function recommendOperation(bandit: string, asked: RecommendFields): Oper
 
 /** @internal Its message is no part of the package. */
 export function recommendRequest(bandit: string, asked: RecommendFields): RecommendRequestJson {
+  const explained = textsOf("explain_item_ids", asked.explain) ?? [];
   return {
     bandit,
-    requestId: asked.requestId,
-    context: (asked.context ?? []).map(wireNumber),
-    ...listOf("candidateItemIds", asked.candidates, "every available item"),
+    requestId: textOf("request_id", asked.requestId),
+    context: numbersOf("context", asked.context),
+    ...someOf("candidateItemIds", asked.candidates, "every available item"),
     minModelVersion: String(asked.minModelVersion ?? 0),
-    strictCandidates: asked.strictCandidates ?? false,
-    ...listOf("baselineItemIds", asked.baseline, "the bandit's baseline slate"),
-    groupKey: asked.groupKey ?? "",
-    ...(asked.frequencyKey ? { frequencyKey: asked.frequencyKey } : {}),
-    features: featureValues(asked.features ?? {}),
+    strictCandidates: booleanOf("strict_candidates", asked.strictCandidates),
+    ...someOf("baselineItemIds", asked.baseline, "the bandit's baseline slate"),
+    groupKey: textOf("group_key", asked.groupKey),
+    ...frequencyOf(asked.frequencyKey),
+    features: featureValues(asked.features),
     ...rulesOf(asked.rules),
-    ...(asked.explain?.length ? { explainItemIds: [...asked.explain] } : {}),
+    ...(explained.length ? { explainItemIds: explained } : {}),
   };
 }
 
-/** Return a list under its name, or nothing if it is undefined: an empty one would mean the opposite on the wire. */
-export function listOf<K extends string>(
-  name: K,
-  values: readonly string[] | undefined,
-  absent: string,
-): Partial<Record<K, string[]>> {
-  if (values === undefined) return {};
+/** Return the key under its name, or nothing if there is none: a service that does not know it takes that too. */
+export function frequencyOf(key: unknown): { frequencyKey?: string } {
+  const frequencyKey = textOf("frequency_key", key);
+  return frequencyKey ? { frequencyKey } : {};
+}
+
+/** Return a list under its name, or nothing if it is missing: an empty one would mean the opposite on the wire. */
+export function someOf<K extends string>(name: K, given: unknown, absent: string): Partial<Record<K, string[]>> {
   const field = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const values = textsOf(field, given);
+  if (values === undefined) return {};
   if (!values.length) throw invalidArgument(field, `must not be empty; undefined stands for ${absent}`);
-  return { [name]: [...values] } as Record<K, string[]>;
+  return { [name]: values } as Record<K, string[]>;
 }
 
 export function activateOperation(
@@ -90,7 +95,7 @@ export function activateOperation(
   recommendationId: string,
   shown: readonly string[] | undefined,
 ): Operation<ActivationReceipt> {
-  const instead = listOf("shownItemIds", shown, "the recommended slate");
+  const instead = someOf("shownItemIds", shown, "the recommended slate");
   const request: ActivateRequestJson = { bandit, recommendationId, ...instead };
   return { method: "Activate", request, read: activationOf };
 }
@@ -99,16 +104,10 @@ export function rewardOperation(
   bandit: string,
   recommendationId: string,
   value: number,
-  { rewardId = "", final = false, itemValues }: Omit<RewardFields, "recommendationId" | "value">,
+  { rewardId, final, itemValues }: Omit<RewardFields, "recommendationId" | "value">,
 ): Operation<RewardReceipt> {
-  const request: RewardRequestJson = {
-    bandit,
-    recommendationId,
-    value: wireNumber(value),
-    rewardId,
-    final,
-    ...valuesOf(itemValues),
-  };
+  const posted = postedReward({ recommendationId, value, rewardId, final, itemValues });
+  const request: RewardRequestJson = { bandit, ...posted };
   return { method: "Reward", request, read: receiptOf };
 }
 
@@ -121,10 +120,30 @@ export interface RewardFields {
   readonly itemValues?: ItemValues | undefined;
 }
 
+/** Return a reward as it is sent. */
+export function postedReward({ recommendationId, value, rewardId, final, itemValues }: RewardFields): PostedReward {
+  return {
+    recommendationId: textOf("recommendation_id", recommendationId),
+    value: numberOf("value", value),
+    rewardId: textOf("reward_id", rewardId),
+    final: booleanOf("final", final),
+    ...valuesOf(itemValues),
+  };
+}
+
+interface PostedReward {
+  recommendationId: string;
+  value: WireNumber;
+  rewardId: string;
+  final: boolean;
+  itemValues?: Record<string, WireNumber>;
+}
+
 /** Return values of items under their name, or nothing if there are none: a service that does not know them takes that too. */
-function valuesOf(itemValues: ItemValues = {}): { itemValues?: Record<string, WireNumber> } {
-  const given = Object.entries(itemValues);
-  return given.length ? { itemValues: Object.fromEntries(given.map(([id, value]) => [id, wireNumber(value)])) } : {};
+function valuesOf(itemValues: ItemValues | undefined): { itemValues?: Record<string, WireNumber> } {
+  const given = membersOf("item_values", itemValues);
+  const values = given.map(([id, value]) => [textOf("item_values", id), numberOf(`item_values["${id}"]`, value)] as const);
+  return given.length ? { itemValues: Object.fromEntries(values) } : {};
 }
 
 /** Post many rewards; what became of each comes back in their order. */
@@ -132,10 +151,7 @@ export function batchOperation(
   bandit: string,
   posted: readonly RewardFields[],
 ): Operation<(RewardReceipt | ClientError)[]> {
-  const rewards = posted.map(({ recommendationId, value = NaN, rewardId = "", final = false, itemValues }) => {
-    return { recommendationId, value: wireNumber(value), rewardId, final, ...valuesOf(itemValues) };
-  });
-  const request: BatchRewardRequestJson = { bandit, rewards };
+  const request: BatchRewardRequestJson = { bandit, rewards: posted.map(postedReward) };
   return { method: "BatchReward", request, read: (answer: BatchRewardResponseJson) => resultsOf(answer, posted.length) };
 }
 
@@ -149,20 +165,20 @@ export function amendOperation(
   bandit: string,
   recommendationId: string,
   value: number,
-  { rewardId = "", itemValues }: Pick<RewardFields, "rewardId" | "itemValues">,
+  { rewardId, itemValues }: Pick<RewardFields, "rewardId" | "itemValues">,
 ): Operation<RewardReceipt> {
   const request: AmendRewardRequestJson = {
     bandit,
     recommendationId,
-    value: wireNumber(value),
-    rewardId,
+    value: numberOf("value", value),
+    rewardId: textOf("reward_id", rewardId),
     ...valuesOf(itemValues),
   };
   return { method: "AmendReward", request, read: receiptOf };
 }
 
-export function voidOperation(bandit: string, recommendationId: string, rewardId = ""): Operation<RewardReceipt> {
-  const request: VoidRewardRequestJson = { bandit, recommendationId, rewardId };
+export function voidOperation(bandit: string, recommendationId: string, rewardId?: string): Operation<RewardReceipt> {
+  const request: VoidRewardRequestJson = { bandit, recommendationId, rewardId: textOf("reward_id", rewardId) };
   return { method: "VoidReward", request, read: receiptOf };
 }
 
@@ -197,14 +213,14 @@ export function recommendationOf(answer: RecommendResponseJson): Recommendation 
     observations: Number(answer.observationCount ?? 0),
     rewardDeadline: answer.rewardDeadline === undefined ? null : new Date(answer.rewardDeadline),
     source: answer.degraded ? "degraded" : "service",
-    positionPropensities: (answer.positionPropensities ?? []).map(Number),
+    positionPropensities: manyOf(answer.positionPropensities).map(Number),
     regretConfidence: Number(answer.regretConfidence ?? 0),
     passedOver: answer.passedOverCount ?? 0,
     stage: STAGES[answer.stage ?? "STAGE_UNSPECIFIED"],
     group: GROUPS[answer.group ?? "GROUP_UNSPECIFIED"],
-    relaxedRules: answer.relaxedRules ?? [],
-    absentItems: (answer.absentItems ?? []).map(absentOf),
-    paidExposures: answer.paidExposures ?? [],
+    relaxedRules: manyOf(answer.relaxedRules),
+    absentItems: manyOf(answer.absentItems).map(absentOf),
+    paidExposures: manyOf(answer.paidExposures),
   };
 }
 
@@ -222,6 +238,11 @@ const ABSENCES: Readonly<Record<NonNullable<AbsentItemJson["reason"]>, AbsentIte
 
 function absentOf({ itemId = "", reason, rule = "" }: AbsentItemJson): AbsentItem {
   return { itemId, reason: outcomeOf(ABSENCES, reason), rule };
+}
+
+/** Return a list; an answer that has something else there has none. */
+function manyOf<T>(values: readonly T[] | undefined): readonly T[] {
+  return Array.isArray(values) ? values : [];
 }
 
 /** Return the items; the service gives no slate without any, but a page of something else that is JSON has none. */

@@ -1,10 +1,11 @@
 /** Rewards and activations that are kept until the service has answered for them. */
 
-import type { Edges } from "./edges.js";
+import { textOf } from "./checks.js";
+import { type Edges, hexId } from "./edges.js";
 import { ClientError, invalidArgument } from "./errors.js";
-import { activateOperation, batchOperation, listOf, type Operation } from "./operations.js";
+import { activateOperation, batchOperation, type Operation, postedReward, someOf } from "./operations.js";
 import { checkedRetry, pauseOf, type RetryPolicy } from "./retries.js";
-import type { OutboxStorage } from "./storage.js";
+import { type Entry, KEY, type OutboxStorage } from "./storage.js";
 import type { ActivationReceipt, ItemValues, OutboxStatus, Refusal, RewardReceipt, SlatePage } from "./values.js";
 
 export interface OutboxOptions {
@@ -141,14 +142,15 @@ export class Outbox {
 
   /**
    * Write down what a slate earned. Resolves once it is kept, with whether there was something to keep: a slate without an id
-   * takes no reward. Rejects with RESOURCE_EXHAUSTED (OUTBOX_FULL) or UNAVAILABLE (OUTBOX_FAILED).
+   * takes no reward. Rejects with INVALID_ARGUMENT, RESOURCE_EXHAUSTED (OUTBOX_FULL) or UNAVAILABLE (OUTBOX_FAILED).
    */
-  async reward({ value, rewardId, final, itemValues = {}, ...about }: KeptReward): Promise<boolean> {
+  async reward({ rewardId, ...posted }: KeptReward): Promise<boolean> {
+    const { value, final, itemValues = {}, ...what } = postedReward({ ...posted, rewardId: rewardId ?? this.sender.edges.newRequestId() });
     const numbers = Object.entries(itemValues).map(([id, one]) => [`item_values["${id}"]`, one] as const);
     for (const [field, one] of [["value", value] as const, ...numbers])
-      if (!Number.isFinite(one)) throw invalidArgument(field, `must be a finite number, not ${one}`);
-    const what = { value, rewardId: rewardId ?? this.sender.edges.newRequestId(), final: final ?? false };
-    return this.#keep(about, numbers.length ? { ...what, itemValues } : what);
+      if (typeof one !== "number") throw invalidArgument(field, `must be a finite number, not ${one}`);
+    const kept = { ...what, value, final, ...(numbers.length ? { itemValues } : {}) } as Partial<Kept>;
+    return this.#keep(posted, kept);
   }
 
   /**
@@ -169,7 +171,7 @@ export class Outbox {
   /** Write down that a slate was shown, or `shown` instead of it; do so before the slate's rewards. */
   async activate({ shown, ...about }: KeptActivation): Promise<boolean> {
     // What is written for the slate itself is an empty list.
-    return this.#keep(about, { shown: listOf("shownItemIds", shown, "the recommended slate").shownItemIds ?? [] });
+    return this.#keep(about, { shown: someOf("shownItemIds", shown, "the recommended slate").shownItemIds ?? [] });
   }
 
   /** Return how many wait, since when, and what became of the others. */
@@ -205,10 +207,15 @@ export class Outbox {
   }
 
   async #keep({ bandit, tenant, recommendationId }: About, what: Partial<Kept>): Promise<boolean> {
+    const about = {
+      tenant: textOf("tenant", this.sender.tenantOf(tenant)),
+      bandit: textOf("bandit", bandit),
+      recommendationId: textOf("recommendation_id", recommendationId),
+    };
     if (!recommendationId) return false;
     const now = this.sender.edges.now();
     const key = this.#nextKey(now);
-    const kept = { tenant: this.sender.tenantOf(tenant), bandit, recommendationId, ...what, written: now, tries: 0 };
+    const kept = { ...what, ...about, written: now, tries: 0 };
     const slate = slateOf(kept);
     this.#hold(slate);
     this.#own.add(key);
@@ -227,13 +234,13 @@ export class Outbox {
   /** Keys are in the order of the calls, also where a clock is set back, and different in each page. */
   #nextKey(now: number): string {
     this.#newest = Math.max(now, this.#newest + 1);
-    return `${String(this.#newest).padStart(16, "0")}-${this.sender.edges.newRequestId().slice(0, 8)}`;
+    return `${String(this.#newest).padStart(16, "0")}-${hexId().slice(0, 8)}`;
   }
 
   async #write(key: string, kept: Kept): Promise<void> {
     if (this.#closed) throw failed("it was closed");
     try {
-      const { length } = await this.storage.entries();
+      const { length } = await this.#entries();
       if (length + this.#writing >= this.#maxWaiting) throw full(this.#maxWaiting);
       await this.#put(key, JSON.stringify(kept));
     } catch (error) {
@@ -299,7 +306,7 @@ export class Outbox {
   async #lay(one: Waiting, now: number): Promise<void> {
     if (this.#own.has(one.key)) return;
     this.#own.add(one.key);
-    await this.storage.put(one.key, textOf({ ...one, due: now + this.#lease }));
+    await this.storage.put(one.key, serialized({ ...one, due: now + this.#lease }));
   }
 
   async #deliver(taken: readonly Waiting[]): Promise<void> {
@@ -318,8 +325,14 @@ export class Outbox {
       return [await this.sender.send(activateOperation(name, recommendationId, instead), this.#timeoutMs)];
     } catch (error) {
       const failure = error instanceof ClientError ? error : new ClientError("UNKNOWN", String(error));
-      return taken.map(() => failure);
+      return failure.code === "INVALID_ARGUMENT" && taken.length > 1 ? this.#answersOfHalves(taken) : taken.map(() => failure);
     }
+  }
+
+  /** One that can't be read makes the service refuse all that it is sent with. */
+  async #answersOfHalves(taken: readonly Waiting[]): Promise<readonly Answer[]> {
+    const half = taken.length >> 1;
+    return [...(await this.#answers(taken.slice(0, half))), ...(await this.#answers(taken.slice(half)))];
   }
 
   /** Take out what was answered for, or put it back; return whether it comes again. */
@@ -350,7 +363,7 @@ export class Outbox {
     this.#warnOnce(error.code, `calls wait in the outbox: ${error.message}`);
     const pause = pauseOf(this.#retry, one.tries, this.sender.edges.random) + (error.details.retryAfterMs ?? 0);
     const due = now + Math.min(pause, LONGEST_PAUSE_MS);
-    await this.storage.put(one.key, textOf({ ...one, due, tries: one.tries + 1 }));
+    await this.storage.put(one.key, serialized({ ...one, due, tries: one.tries + 1 }));
   }
 
   #refuse(one: Waiting, error: ClientError): void {
@@ -370,7 +383,7 @@ export class Outbox {
 
   /** Return all that waits, in its order; what nobody can read is taken out. */
   async #waiting(): Promise<Waiting[]> {
-    const entries = await this.storage.entries();
+    const entries = await this.#entries();
     const before = this.#read;
     this.#read = new Map();
     for (const [key, text] of entries) {
@@ -383,8 +396,14 @@ export class Outbox {
     return all.flatMap(([, { one }]) => one ?? []);
   }
 
+  /** Return what outboxes have written there: a folder or a page's storage may have more. */
+  async #entries(): Promise<readonly Entry[]> {
+    return (await this.storage.entries()).filter(([key]) => KEY.test(key));
+  }
+
   async #drop(key: string): Promise<void> {
     await this.storage.remove(key);
+    this.#warnOnce("UNREADABLE", `what is under ${key} in the outbox's storage can't be read`);
     this.#refused.set("UNREADABLE", (this.#refused.get("UNREADABLE") ?? 0) + 1);
   }
 
@@ -414,7 +433,7 @@ function slateOf({ tenant, bandit, recommendationId }: Pick<Kept, "tenant" | "ba
   return `${tenant}/${bandit}/${recommendationId}`;
 }
 
-function textOf({ key: _key, slate: _slate, ...kept }: Waiting): string {
+function serialized({ key: _key, slate: _slate, ...kept }: Waiting): string {
   return JSON.stringify(kept);
 }
 

@@ -1,7 +1,8 @@
 /** Pages and batches of slates: each call as a value, and how its answer is read. No I/O here. */
 
-import { ClientError, errorOfEntry } from "./errors.js";
-import { featureValues, wireNumber } from "./features.js";
+import { booleanOf, numberOf, numbersOf, textOf } from "./checks.js";
+import { ClientError, errorOfEntry, errorsBelow } from "./errors.js";
+import { featureValues } from "./features.js";
 import type {
   BatchRecommendRequestJson,
   BatchRecommendResponseJson,
@@ -11,14 +12,14 @@ import type {
   RewardPageRequestJson,
   RewardPageResponseJson,
 } from "./gen/topk_bandit/v1/recommender_service_pb.js";
-import { type Operation, recommendationOf, type RecommendFields, recommendRequest, resultsOf } from "./operations.js";
+import { frequencyOf, type Operation, recommendationOf, type RecommendFields, recommendRequest, resultsOf } from "./operations.js";
 import type { Recommendation, RewardReceipt } from "./values.js";
 
 const MAX_SLATES = 100;
 
 /** Ask for many slates of one bandit, in as many calls as the service makes of them; each answers in the order of its requests. */
 export function batchOperations(bandit: string, asked: readonly RecommendFields[]): Operation<(Recommendation | ClientError)[]>[] {
-  const requests = asked.map((one) => recommendRequest("", one));
+  const requests = asked.map((one, place) => errorsBelow(`requests[${place}]`, () => recommendRequest("", one)));
   const parts = Array.from({ length: Math.ceil(requests.length / MAX_SLATES) }, (_, part) =>
     requests.slice(part * MAX_SLATES, (part + 1) * MAX_SLATES),
   );
@@ -46,18 +47,20 @@ export interface AnsweredPage {
 /** Ask for the slates of a page; placements are the name of a bandit each, and what is asked of it. */
 export function pageOperation(
   parent: string,
-  { pageId, context = [], features = {}, groupKey = "", frequencyKey = "" }: PageFields,
+  { pageId, context, features, groupKey, frequencyKey }: PageFields,
   placements: readonly (readonly [bandit: string, asked: Omit<RecommendFields, "requestId">])[],
 ): Operation<AnsweredPage> {
   const request: RecommendPageRequestJson = {
     parent,
-    pageId,
-    context: context.map(wireNumber),
+    pageId: textOf("page_id", pageId),
+    context: numbersOf("context", context),
     features: featureValues(features),
-    groupKey,
-    ...(frequencyKey ? { frequencyKey } : {}),
+    groupKey: textOf("group_key", groupKey),
+    ...frequencyOf(frequencyKey),
     // The request id of a placement is made from the page's.
-    placements: placements.map(([bandit, asked]) => recommendRequest(bandit, { ...asked, requestId: "" })),
+    placements: placements.map(([bandit, asked], place) =>
+      errorsBelow(`placements[${place}]`, () => recommendRequest(bandit, { ...asked, requestId: "" })),
+    ),
   };
   const read = (answer: RecommendPageResponseJson) => ({ id: answer.pageId ?? "", slates: slatesOf(answer.placements, placements.length) });
   return { method: "RecommendPage", request, read };
@@ -74,9 +77,16 @@ export interface PageRewardFields {
 export function rewardPageOperation(
   parent: string,
   bandits: readonly string[],
-  { pageId, value, rewardId = "", final = false }: PageRewardFields,
+  { pageId, value, rewardId, final }: PageRewardFields,
 ): Operation<(RewardReceipt | ClientError)[]> {
-  const request: RewardPageRequestJson = { parent, pageId, bandits: [...bandits], value: wireNumber(value), rewardId, final };
+  const request: RewardPageRequestJson = {
+    parent,
+    pageId: textOf("page_id", pageId),
+    bandits: [...bandits],
+    value: numberOf("value", value),
+    rewardId: textOf("reward_id", rewardId),
+    final: booleanOf("final", final),
+  };
   return { method: "RewardPage", request, read: (answer: RewardPageResponseJson) => resultsOf(answer, bandits.length) };
 }
 

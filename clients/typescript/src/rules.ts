@@ -1,34 +1,56 @@
 /** Rules of a slate, as a shop writes them and as they are sent. No I/O here. */
 
-import { invalidArgument } from "./errors.js";
+import { listOf, membersOf, textsOf } from "./checks.js";
+import { errorsBelow, invalidArgument } from "./errors.js";
 import type { ItemGroupJson, SlateRuleJson } from "./gen/topk_bandit/v1/rules_pb.js";
 import type { ItemGroup, NamedItems, NewItems, Rule } from "./values.js";
 
+// What a rule, and a group, is known by, and what else each may have.
+const RULES = { exclude: [], filter: [], pin: ["position"], count: ["atLeast", "atMost"], apart: [], frequency: ["atMost", "withinSeconds"] };
+const GROUPS = { feature: ["value"], itemIds: [], shownFewerThan: [] };
+
 /** Return rules as they are sent, or nothing if there are none: a service that does not know them takes that too. */
-export function rulesOf(rules: readonly Rule[] = []): { rules?: SlateRuleJson[] } {
-  return rules.length ? { rules: rules.map((rule, place) => ruleOf(`rules[${place}]`, rule)) } : {};
+export function rulesOf(rules: readonly Rule[] | undefined): { rules?: SlateRuleJson[] } {
+  const given = (rules == null ? [] : listOf("rules", rules)) as Rule[];
+  return given.length ? { rules: given.map((rule, place) => ruleOf(`rules[${place}]`, rule)) } : {};
 }
 
 function ruleOf(path: string, rule: Rule): SlateRuleJson {
   if (typeof rule === "string") return { filter: rule };
+  checkKind(path, rule, RULES, ["mayRelax"]);
   const mayRelax = rule.mayRelax ?? false;
-  if ("exclude" in rule) return { exclude: { itemIds: [...rule.exclude] }, mayRelax };
-  if ("filter" in rule) return { filter: rule.filter, mayRelax };
-  if ("pin" in rule) return { pin: { position: rule.position, itemIds: [...rule.pin] }, mayRelax };
-  if ("apart" in rule) return { apart: groupOf(rule.apart), mayRelax };
-  if ("frequency" in rule) {
+  const group = (kind: string, one: ItemGroup | NewItems | NamedItems) => errorsBelow(path, () => groupOf(kind, one));
+  if (rule.exclude !== undefined) return { exclude: { itemIds: idsOf(`${path}.exclude`, rule.exclude) }, mayRelax };
+  if (rule.filter !== undefined) return { filter: rule.filter, mayRelax };
+  if (rule.pin !== undefined) return { pin: { position: rule.position, itemIds: idsOf(`${path}.pin`, rule.pin) }, mayRelax };
+  if (rule.apart !== undefined) return { apart: group("apart", rule.apart), mayRelax };
+  if (rule.frequency !== undefined) {
     const { frequency, atMost, withinSeconds } = rule;
-    return { frequency: { ...(frequency === "each item" ? {} : { group: groupOf(frequency) }), atMost, withinSeconds }, mayRelax };
+    return { frequency: { ...(frequency === "each item" ? {} : { group: group("frequency", frequency) }), atMost, withinSeconds }, mayRelax };
   }
-  if (!("count" in rule)) throw invalidArgument(path, "is none of exclude, filter, pin, count, apart and frequency");
   const most = rule.atMost === undefined ? {} : { atMost: rule.atMost };
-  return { count: { group: groupOf(rule.count), atLeast: rule.atLeast ?? 0, ...most }, mayRelax };
+  return { count: { group: group("count", rule.count), atLeast: rule.atLeast ?? 0, ...most }, mayRelax };
 }
 
-function groupOf(group: ItemGroup | NewItems | NamedItems): ItemGroupJson {
-  if ("itemIds" in group) return { itemIds: [...group.itemIds] };
-  if ("shownFewerThan" in group) return { shownFewerThan: group.shownFewerThan };
+function groupOf(path: string, group: ItemGroup | NewItems | NamedItems): ItemGroupJson {
+  checkKind(path, group, GROUPS, []);
+  if (group.itemIds !== undefined) return { itemIds: idsOf(`${path}.itemIds`, group.itemIds) };
+  if (group.shownFewerThan !== undefined) return { shownFewerThan: group.shownFewerThan };
   return { feature: group.feature, value: group.value ?? "" };
+}
+
+/** Throw for what is none of these kinds, several at once, or has a member that the kind does not know. */
+function checkKind(path: string, given: object, kinds: Readonly<Record<string, readonly string[]>>, also: readonly string[]): void {
+  const members = membersOf(path, given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+  const [kind, other] = Object.keys(kinds).filter((name) => members.includes(name));
+  if (kind === undefined) throw invalidArgument(path, `is none of ${Object.keys(kinds).join(", ")}`);
+  if (other !== undefined) throw invalidArgument(path, `has ${kind} and ${other}: leave one of them out`);
+  const stranger = members.find((name) => name !== kind && !kinds[kind]?.includes(name) && !also.includes(name));
+  if (stranger !== undefined) throw invalidArgument(path, `has ${stranger}, which is nothing to ${kind}`);
+}
+
+function idsOf(path: string, ids: unknown): string[] {
+  return textsOf(path, ids) ?? [];
 }
 
 /** Return what the excludes among rules leave of the shop's own ranking; whatever is no rule excludes nothing. */

@@ -15,6 +15,9 @@ export interface OutboxStorage {
   watch?(changed: () => void): () => void;
 }
 
+/** What keys of an outbox are like: its own, and nothing else, are read and taken out. */
+export const KEY = /^\d{16}-[0-9a-f]{8}$/;
+
 /** A key and its text. */
 export type Entry = readonly [key: string, text: string];
 

@@ -28,6 +28,7 @@ export class Door {
       method: "POST",
       headers: { ...this.#headers, "Connect-Timeout-Ms": String(Math.ceil(deadlineMs)) },
       body: JSON.stringify(request),
+      redirect: "manual", // it could turn a reward into a GET
     };
     // A click that leads to another page ends this one: what it earned is sent all the same.
     if (!method.includes("Recommend") && typeof document !== "undefined") init.keepalive = true;
@@ -77,9 +78,11 @@ function parsed(text: string): unknown {
   }
 }
 
-function checkedUrl(url: string): string {
-  if (!/^https?:$/.test(new URL(url).protocol)) throw new TypeError(`url must begin with http:// or https://: ${url}`);
-  return url.replace(/\/+$/, "");
+function checkedUrl(url: string | URL): string {
+  const { protocol, origin, pathname, username, password, search, hash } = new URL(url);
+  if (!/^https?:$/.test(protocol)) throw new TypeError("url must begin with http:// or https://");
+  if (username || password || search || hash) throw new TypeError("url must have no user, password, query or fragment");
+  return `${origin}${pathname.replace(/\/+$/, "")}`;
 }
 
 function checkedKey(key: string): string {

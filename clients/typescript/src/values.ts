@@ -4,13 +4,14 @@ import type { ClientError } from "./errors.js";
 
 /**
  * Where a slate comes from: chosen by the service and recorded (post what it earns), chosen by the service while its
- * store is away, or the shop's own ranking. The last two have no id and take no reward.
+ * store is away, or the shop's own ranking. The last has no id and takes no reward; one of the store away has an id where it may
+ * be recorded later.
  */
 export type Source = "service" | "degraded" | "fallback";
 
 /** One slate to show. All numbers of the shop's own ranking are 0: the service said nothing of it. */
 export interface Recommendation {
-  /** What its reward is posted for; empty unless `source` is the service. */
+  /** What its reward is posted for; empty for a slate that takes none. */
   readonly id: string;
   /** Item ids, best first. */
   readonly items: readonly string[];
@@ -73,16 +74,22 @@ export interface AbsentItem {
 export interface ItemGroup {
   readonly feature: string;
   readonly value?: string;
+  readonly itemIds?: never;
+  readonly shownFewerThan?: never;
 }
 
 /** New items: those that fewer of the slates that were learned have shown. */
 export interface NewItems {
   readonly shownFewerThan: number;
+  readonly feature?: never;
+  readonly itemIds?: never;
 }
 
 /** Items by their ids, at most 100. */
 export interface NamedItems {
   readonly itemIds: readonly string[];
+  readonly feature?: never;
+  readonly shownFewerThan?: never;
 }
 
 interface Relaxable {
@@ -90,21 +97,24 @@ interface Relaxable {
   readonly mayRelax?: boolean;
 }
 
+/** A rule of one kind alone. */
+type Of<T> = T & Relaxable & { readonly [K in Exclude<"exclude" | "filter" | "pin" | "count" | "apart" | "frequency", keyof T>]?: never };
+
 /** What a slate keeps. A text is a filter. */
 export type Rule =
   | string
   /** These items are in no slate, such as those in the basket. A fallback keeps it, too. */
-  | ({ readonly exclude: readonly string[] | ReadonlySet<string> } & Relaxable)
+  | Of<{ readonly exclude: readonly string[] | ReadonlySet<string> }>
   /** Items that do not meet a condition are in no slate: `price < 20 and not (category in ["wine", "beer"])`. */
-  | ({ readonly filter: string } & Relaxable)
+  | Of<{ readonly filter: string }>
   /** One of these items is at a position, from 1 to the slate size. */
-  | ({ readonly pin: readonly string[]; readonly position: number } & Relaxable)
+  | Of<{ readonly pin: readonly string[]; readonly position: number }>
   /** A slate has at least and at most so many items of a group; `atLeast` needs a group of one value. */
-  | ({ readonly count: ItemGroup | NewItems | NamedItems; readonly atLeast?: number; readonly atMost?: number } & Relaxable)
+  | Of<{ readonly count: ItemGroup | NewItems | NamedItems; readonly atLeast?: number; readonly atMost?: number }>
   /** No two items of a group are beside each other. */
-  | ({ readonly apart: ItemGroup } & Relaxable)
+  | Of<{ readonly apart: ItemGroup }>
   /** One visitor, by the `frequencyKey`, is shown each item, or one of a group, in at most so many slates in so many seconds. */
-  | ({ readonly frequency: "each item" | ItemGroup | NamedItems; readonly atMost: number; readonly withinSeconds: number } & Relaxable);
+  | Of<{ readonly frequency: "each item" | ItemGroup | NamedItems; readonly atMost: number; readonly withinSeconds: number }>;
 
 /** Whose slates are shown, and whether anything is learned. */
 export type Stage = "live" | "shadow" | "frozen" | "off";

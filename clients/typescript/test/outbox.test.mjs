@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -272,10 +272,50 @@ test("a storage that fails is an error, and what nobody can read is taken out an
   const { outbox } = outboxOf(context, { storage: broken });
   await assert.rejects(outbox.reward({ bandit: "home", recommendationId: "1", value: 1 }), { code: "UNAVAILABLE", message: /disk full/ });
   const odd = memoryStorage();
-  for (const [key, text] of Object.entries({ a: "{", b: "7", c: "{}" })) odd.put(key, text);
-  const other = outboxOf(context, { storage: odd }).outbox;
+  for (const [place, text] of ["{", "7", "{}"].entries()) odd.put(`000000000000000${place}-aaaaaaaa`, text);
+  const { outbox: other, world } = outboxOf(context, { storage: odd });
   assert.equal(await other.flush(PATIENCE), 0);
   assert.ok((await other.status()).refused.UNREADABLE >= 3);
+  assert.match(world.warned.join(), /can't be read/);
+});
+
+test("what no outbox has written is left alone", async (context) => {
+  const folder = mkdtempSync(join(tmpdir(), "tkb-"));
+  context.after(() => rmSync(folder, { recursive: true }));
+  const foreign = ["config.json", "movie.mp4.part", "order-1.json", "package.json"];
+  const order = JSON.stringify({ recommendationId: "1", value: 1, tenant: "acme", bandit: "home" });
+  for (const name of foreign) writeFileSync(join(folder, name), order);
+  mkdirSync(join(folder, "folder.json"));
+  const shared = memoryStorage();
+  shared.put("cart", order);
+  for (const storage of [fileStorage(folder), shared]) {
+    const { shop, outbox, world } = outboxOf(context, { storage, maxWaiting: 1 });
+    const [recommendationId] = await slates(shop, "home", 1);
+    assert.equal(await outbox.reward({ bandit: "home", recommendationId, value: 1 }), true);
+    assert.equal(await outbox.flush(PATIENCE), 0);
+    const { pending, delivered, refused } = await outbox.status();
+    assert.deepEqual([pending, delivered, refused, world.warned], [0, 1, {}, []]);
+  }
+  assert.deepEqual(readdirSync(folder).sort(), ["config.json", "folder.json", ...foreign.slice(1)]);
+  assert.deepEqual(shared.entries(), [["cart", order]]);
+});
+
+test("what the service can't read is refused at once, and costs no other its delivery", async (context) => {
+  const storage = memoryStorage();
+  const { shop, outbox } = outboxOf(context, { storage });
+  const ids = await slates(shop, "home", 9);
+  const wrong = [{ rewardId: 7 }, { rewardId: "caf\ud83d" }, { final: "x" }, { recommendationId: 7 }, { bandit: "\udc00" }, { itemValues: { "\ud83d": 1 } }, { itemValues: new Map() }, { value: "1" }];
+  for (const one of wrong)
+    await assert.rejects(outbox.reward({ bandit: "home", recommendationId: ids[0], value: 1, ...one }), { code: "INVALID_ARGUMENT" });
+  await assert.rejects(outbox.activate({ bandit: "home", recommendationId: ids[0], shown: "te" }), { code: "INVALID_ARGUMENT", message: /shown_item_ids: expected a list/ });
+  outbox.close();
+  // As a page left them that knew no better.
+  for (const [place, recommendationId] of ids.entries())
+    storage.put(`000000000000000${place}-aaaaaaaa`, JSON.stringify({ tenant: "acme", bandit: "home", recommendationId, value: 1, rewardId: place === 4 ? 7 : "", final: false, written: Date.now(), due: 0, tries: 0 }));
+  const { outbox: later } = outboxOf(context, { storage });
+  assert.equal(await later.flush(PATIENCE), 0);
+  const { delivered, refused } = await later.status();
+  assert.deepEqual([delivered, refused], [8, { INVALID_ARGUMENT: 1 }]);
 });
 
 test("a page whose browser keeps nothing has its memory", async (context) => {
@@ -306,7 +346,7 @@ test("nothing that was kept is lost when the process that keeps it is killed", a
     if (promised.length === 60) shop.kill("SIGKILL");
   }
   assert.equal((await ended)[1], "SIGKILL");
-  writeFileSync(join(folder, "0.part"), '{"tena'); // as if it had been killed in the middle of a write
+  writeFileSync(join(folder, "0000000000000000-aaaaaaaa.0.part"), '{"tena'); // as if it had been killed in the middle of a write
   service.thaw();
   const { outbox } = outboxOf(context, { storage: fileStorage(folder) });
   const left = (await outbox.status()).pending;

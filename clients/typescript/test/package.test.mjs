@@ -45,7 +45,7 @@ test("what is packed installs, runs and type-checks elsewhere", () => {
   const run = (command, ...rest) => execFileSync(command, rest, { cwd: folder, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
   try {
     const [packed] = JSON.parse(run("npm", "pack", "--json", "--ignore-scripts", `--pack-destination=${folder}`, ROOT));
-    const types = ["breakers", "client", "edges", "errors", "fallbacks", "features", "hedging", "index", "late_rewards", "node", "operations", "outbox", "pages", "retries", "rules", "storage", "transport", "values"];
+    const types = ["breakers", "checks", "client", "edges", "errors", "fallbacks", "features", "hedging", "index", "late_rewards", "node", "operations", "outbox", "pages", "retries", "rules", "storage", "transport", "values"];
     const expected = ["LICENSE", "README.md", "dist/node.js", "dist/topk-bandit.js", "dist/topk-bandit.min.js", "example/shop.html", "package.json"];
     assert.deepEqual(packed.files.map(({ path }) => path).sort(), [...expected, ...types.map((name) => `dist/types/${name}.d.ts`)].sort());
     assert.equal(json("package.json").dependencies, undefined);

@@ -42,6 +42,10 @@ void any.recommend({ bandit: "home", rules: [{ pin: ["pie"] }] });
 void any.recommend({ bandit: "home", rules: [{ exclude: "soup" }] });
 // @ts-expect-error a rule that there is not
 void any.recommend({ bandit: "home", rules: [{ sum: "price" }] });
+// @ts-expect-error two kinds of rules in one
+void any.recommend({ bandit: "home", rules: [{ exclude: ["soup"], pin: ["pie"], position: 1 }] });
+// @ts-expect-error and of groups
+void any.recommend({ bandit: "home", rules: [{ count: { feature: "brand", itemIds: ["soup"] }, atMost: 1 }] });
 // @ts-expect-error no kind of feature
 void any.recommend({ bandit: "home", features: { a: new Date() } });
 // @ts-expect-error texts and numbers in one

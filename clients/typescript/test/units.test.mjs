@@ -9,6 +9,7 @@ const SLATE = { recommendationId: "1", itemIds: ["a", "b"] };
 const reply = (status, body, headers = {}) => new Response(JSON.stringify(body), { status, headers });
 const unavailable = (details = []) => reply(503, { code: "unavailable", message: "away", details });
 
+const NO_DETAILS = { reason: "", reference: "", quota: "", retryAfterMs: null, numbers: {} };
 const ONCE = { initialBackoffMs: 1e6, multiplier: 1, maxBackoffMs: 1e6 }; // longer than any deadline here
 
 /** Return a client of a service that gives these answers in turn, the last one for ever; time passes in pauses alone. */
@@ -202,7 +203,93 @@ test("each rule is sent as what it is, and what is no rule is named", async () =
   ]);
   await client.recommend({ bandit: "home" });
   assert.equal("rules" in world.sent[1].body || "explainItemIds" in world.sent[1].body, false);
-  await assert.rejects(client.recommend({ bandit: "home", rules: ["price < 20", { sum: "price" }] }), /rules\[1\]: is none of exclude, filter, pin, count, apart and frequency/);
+  await assert.rejects(client.recommend({ bandit: "home", rules: ["price < 20", { sum: "price" }] }), /rules\[1\]: is none of exclude, filter, pin, count, apart, frequency/);
+});
+
+test("a rule of two kinds, or with what is nothing to it, is refused", async () => {
+  const { client } = scripted([() => reply(200, SLATE)]);
+  const rules = [
+    [{ exclude: ["t"], pin: ["m"], position: 1 }, "rules[0]: has exclude and pin: leave one of them out"],
+    [{ exclude: ["t"], filter: "price < 3" }, "rules[0]: has exclude and filter: leave one of them out"],
+    [{ count: { feature: "brand", itemIds: ["a"] }, atMost: 1 }, "rules[0].count: has feature and itemIds: leave one of them out"],
+    [{ exclude: ["t"], may_relax: true }, "rules[0]: has may_relax, which is nothing to exclude"],
+    [{ apart: { feature: "brand", valeu: "x" } }, "rules[0].apart: has valeu, which is nothing to feature"],
+    [{ exclude: "tea" }, "rules[0].exclude: expected a list, got String"],
+    [{ count: { itemIds: "tea" }, atMost: 1 }, "rules[0].count.itemIds: expected a list, got String"],
+    [null, "rules[0]: is none of exclude, filter, pin, count, apart, frequency"],
+    [7, "rules[0]: expected an object, got Number"],
+  ];
+  for (const [rule, message] of rules)
+    await assert.rejects(client.recommend({ bandit: "home", rules: [rule] }), { code: "INVALID_ARGUMENT", message: `INVALID_ARGUMENT: ${message}` });
+  for (const given of [{ exclude: ["t"] }, "price < 3", 7]) await assert.rejects(client.recommend({ bandit: "home", rules: given }), /rules: expected a list/);
+  await client.recommend({ bandit: "home", rules: [{ exclude: ["t"], pin: undefined, mayRelax: undefined }] });
+});
+
+test("a value of another kind is refused by its field, and never taken for nothing or for letters", async () => {
+  const { client, world } = scripted([() => reply(200, { ...SLATE, outcome: "REWARD_OUTCOME_ACCEPTED" })]);
+  const asked = [
+    [{ candidates: "tea" }, "candidate_item_ids: expected a list, got String"],
+    [{ candidates: [7] }, "candidate_item_ids[0]: expected a text, got Number"],
+    [{ candidates: [, "a"] }, "candidate_item_ids[0]: expected a text, got Undefined"],
+    [{ baseline: "te" }, "baseline_item_ids: expected a list, got String"],
+    [{ explain: "tea" }, "explain_item_ids: expected a list, got String"],
+    [{ context: "12" }, "context: expected a list, got String"],
+    [{ context: [1, "2"] }, "context[1]: expected a number, got String"],
+    [{ context: new BigInt64Array(2) }, "context: expected a list, got BigInt64Array"],
+    [{ features: new Map([["a", 1]]) }, "features: expected an object, got Map"],
+    [{ features: 5 }, "features: expected an object, got Number"],
+    [{ features: { country: "D\ud83d" } }, 'features["country"]: has half of a character'],
+    [{ frequencyKey: 0 }, "frequency_key: expected a text, got Number"],
+    [{ groupKey: 0 }, "group_key: expected a text, got Number"],
+    [{ strictCandidates: "false" }, "strict_candidates: expected true or false, got String"],
+  ];
+  for (const [options, message] of asked)
+    await assert.rejects(client.recommend({ bandit: "home", ...options }), { code: "INVALID_ARGUMENT", message: `INVALID_ARGUMENT: ${message}`, details: { ...NO_DETAILS, field: message.slice(0, message.search(/: /)) } });
+  for (const [options, message] of [[{ itemValues: new Map() }, /item_values: expected an object, got Map/], [{ itemValues: 5 }, /item_values/], [{ value: "1" }, /value: expected a number, got String/], [{ final: "false" }, /final: expected true or false/]])
+    await assert.rejects(client.reward({ bandit: "home", recommendationId: "1", value: 1, ...options }), { code: "INVALID_ARGUMENT", message });
+  await assert.rejects(client.recommendPage({ placements: [{ bandit: "a" }, { bandit: "b", candidates: "tea" }] }), /placements\[1\]\.candidate_item_ids: expected a list/);
+  await assert.rejects(client.recommendBatch({ bandit: "a", requests: [{}, { features: 5 }] }), /requests\[1\]\.features: expected an object/);
+  assert.equal(world.sent.length, 0);
+  // What is missing, in whichever way, is missing; and what a class's getters return is there.
+  await client.recommend({ bandit: "home", candidates: null, context: null, features: null, rules: null, explain: null, baseline: null, groupKey: null, frequencyKey: null });
+  class Visitor { #country = "DE"; get country() { return this.#country; } basket = 3; }
+  await client.recommend({ bandit: "home", candidates: new Set(["a", "b"]), context: new Float64Array([1, 2]), features: new Visitor(), rules: new Set([{ exclude: ["t"] }]) });
+  const [bare, full] = world.sent.map(({ body }) => body);
+  assert.deepEqual([bare.features, bare.context, "candidateItemIds" in bare, "rules" in bare], [{}, [], false, false]);
+  assert.deepEqual([full.candidateItemIds, full.context, full.features, full.rules.length], [["a", "b"], [1, 2], { basket: { number: 3 }, country: { text: "DE" } }, 1]);
+});
+
+test("a fallback is shown whatever its size, its client's options and the other placements are", async () => {
+  const shown = async (options, more = {}) => (await scripted([unavailable], { breaker: null, ...more }).client.recommend({ bandit: "home", fallback: ["c", "b", "a"], deadlineMs: 10, ...options })).items;
+  for (const fallbackSize of [NaN, "x", "", {}, -1, 1.5, 2n, Infinity, null, undefined]) assert.deepEqual(await shown({ fallbackSize }), ["c", "b", "a"]);
+  assert.deepEqual(await shown({ fallbackSize: 2 }), ["c", "b"]);
+  assert.deepEqual(await shown({ fallback: new Set(["x", "y"]) }), ["x", "y"]);
+  for (const log of [undefined, { warn() { throw new Error("full"); } }, {}]) assert.deepEqual(await shown({}, { log }), ["c", "b", "a"]);
+  const { client } = scripted([unavailable], { breaker: null });
+  for (const fallback of [7, "abc", {}]) await assert.rejects(client.recommend({ bandit: "home", fallback }), { code: "INVALID_ARGUMENT", message: /fallback: expected a list/ });
+  await assert.rejects(client.recommend({ bandit: "home", fallback: null, deadlineMs: 10 }), { code: "UNAVAILABLE" });
+  const page = await client.recommendPage({ placements: [null, { bandit: "b", fallback: ["x"] }, { bandit: "c", fallback: new Set(["x", "y"]), fallbackSize: NaN }], deadlineMs: 10 });
+  assert.deepEqual([page.bandits, page.slates.map((one) => one.items)], [["", "b", "c"], [undefined, ["x"], ["y"]]]);
+  await assert.rejects(client.recommendPage({ placements: 7 }), { code: "INVALID_ARGUMENT" });
+});
+
+test("options that are undefined are left at what they are by default", async () => {
+  const { client } = scripted([() => reply(200, SLATE)], { random: undefined, newRequestId: undefined, now: undefined, log: undefined });
+  assert.equal((await client.recommend({ bandit: "home" })).id, "1");
+});
+
+test("whatever a proxy writes into an error is an error of the client", async () => {
+  for (const [body, code] of [[{ code: "constructor" }, "UNAVAILABLE"], [{ code: "__proto__" }, "UNAVAILABLE"], [{ code: "unavailable", details: [null, 7, { type: "google.rpc.RetryInfo", debug: 7 }] }, "UNAVAILABLE"], [{ code: "internal", message: { a: 1 } }, "INTERNAL"]]) {
+    const { client } = scripted([() => reply(503, body)], { retry: ONCE });
+    await assert.rejects(client.recommend({ bandit: "home" }), { name: "ClientError", code });
+  }
+  const { client } = scripted([() => reply(200, { ...SLATE, positionPropensities: 7, relaxedRules: "x", absentItems: {} })]);
+  assert.deepEqual((await client.recommend({ bandit: "home" })).positionPropensities, []);
+});
+
+test("an address with more than where the service is, is refused", () => {
+  for (const url of ["http://shop.test?x=1", "http://shop.test/#f", "http://user:pass@shop.test", "ftp://shop.test", "shop.test"]) assert.throws(() => createClient({ url }), TypeError);
+  assert.ok(createClient({ url: new URL("http://shop.test/base/") }));
 });
 
 test("a fallback keeps what is excluded, and breaks for no rule that is none", async () => {

@@ -7,7 +7,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from topk_bandit.client.arguments import filled, number
+from topk_bandit.client.arguments import filled, message, number
 from topk_bandit.client.arguments import item_values as values_of_items
 from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.loops import on_this_loop
@@ -15,6 +15,7 @@ from topk_bandit.client.outbox_file import OutboxFile
 from topk_bandit.client.outbox_sender import OutboxSender
 from topk_bandit.domain.bandits import MAX_SLATE_SIZE
 from topk_bandit.domain.paths import entry_of
+from topk_bandit.v1 import recommender_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -120,17 +121,24 @@ class AsyncOutbox:
         """
         if not recommendation_id:
             return False
-        _check_ids(bandit=bandit, recommendation_id=recommendation_id, reward_id=reward_id or "")
-        number, items = _finite("value", value), _checked_values(item_values)
-        own_id = self._new_reward_id() if reward_id is None else reward_id
+        posted = message(
+            pb.RewardRequest,
+            bandit=bandit,
+            recommendation_id=recommendation_id,
+            value=_finite("value", value),
+            reward_id=self._new_reward_id() if reward_id is None else reward_id,
+            final=final,
+            item_values=_checked_values(item_values),
+        )
+        _check_ids(bandit=posted.bandit, recommendation_id=posted.recommendation_id, reward_id=posted.reward_id)
         await asyncio.to_thread(
             self._sender.add_reward,
-            bandit,
-            recommendation_id,
-            number,
-            reward_id=own_id,
-            final=final,
-            item_values=items,
+            posted.bandit,
+            posted.recommendation_id,
+            posted.value,
+            reward_id=posted.reward_id,
+            final=posted.final,
+            item_values=dict(posted.item_values),
         )
         return True
 
@@ -151,9 +159,15 @@ class AsyncOutbox:
         """
         if not recommendation_id:
             return False
-        items = _checked_items(shown)
-        _check_ids(bandit=bandit, recommendation_id=recommendation_id)
-        await asyncio.to_thread(self._sender.add_activation, bandit, recommendation_id, items)
+        posted = message(
+            pb.ActivateRequest,
+            bandit=bandit,
+            recommendation_id=recommendation_id,
+            shown_item_ids=_checked_items(shown),
+        )
+        _check_ids(bandit=posted.bandit, recommendation_id=posted.recommendation_id)
+        items = tuple(posted.shown_item_ids)
+        await asyncio.to_thread(self._sender.add_activation, posted.bandit, posted.recommendation_id, items)
         return True
 
     async def status(self) -> OutboxStatus:
@@ -179,6 +193,8 @@ class AsyncOutbox:
 
 def _check_ids(**ids: str) -> None:
     for field, text in ids.items():
+        if not text and field == "bandit":
+            raise invalid_argument(field, "is required")
         if len(text) > _LONGEST_ID:
             raise invalid_argument(field, f"must have at most {_LONGEST_ID} characters")
 

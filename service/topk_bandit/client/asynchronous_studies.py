@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client.base import WAIT_PAUSE_SECONDS, BaseClient
-from topk_bandit.client.errors import ResourceExhausted
+from topk_bandit.client.errors import DeadlineExceeded, ResourceExhausted
 from topk_bandit.client.study_operations import merged_answers, merged_imports, merged_preferences
 
 if TYPE_CHECKING:
@@ -218,9 +218,10 @@ class AsyncStudies(BaseClient):
         """
         waiting = self._waiting(timeout)
         while True:
+            seconds = waiting.seconds()
             try:
-                design = await self._run(self._studies.await_design(study), waiting.seconds())
-            except ResourceExhausted:
+                design = await self._run(self._studies.await_design(study), seconds)
+            except (ResourceExhausted, DeadlineExceeded):
                 # As long as there is time it is asked again, and then the time is what was exceeded.
                 await self._sleep(WAIT_PAUSE_SECONDS)
                 continue

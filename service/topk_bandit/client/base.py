@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ WAIT_PAUSE_SECONDS = 0.05
 """Between two calls that wait for a design: a service that has too many of them answers at once."""
 
 _LONGEST_WAIT_SECONDS = 5.0
+_LONGEST_TIMEOUT_SECONDS = 1e9  # gRPC counts nanoseconds in 64 bits
 
 # As much as the service sends: 10,000 items with the longest ids.
 _MAX_MESSAGE_BYTES = 8 * 1024 * 1024
@@ -158,6 +158,7 @@ def _authorization(key: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def _check_timeout(timeout: float) -> float:
-    if not 0.0 < timeout < math.inf:
-        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    if not 0.0 < timeout <= _LONGEST_TIMEOUT_SECONDS:
+        most = f"{_LONGEST_TIMEOUT_SECONDS:g}"
+        raise ValueError(f"timeout must be a positive number of seconds, at most {most}, not {timeout!r}")
     return timeout

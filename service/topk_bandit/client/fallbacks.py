@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from topk_bandit.client.arguments import texts
 from topk_bandit.client.breakers import Breaker
 from topk_bandit.client.errors import ClientError, ErrorDetails, Unavailable, Unexpected, is_final
 from topk_bandit.client.rules import allowed_of
 from topk_bandit.client.values import PagePlacement, Recommendation, SlatePage, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from topk_bandit.client.breakers import BreakerPolicy
 
-__all__ = ["FALLBACK_SECONDS", "Fallbacks"]
+__all__ = ["FALLBACK_SECONDS", "Fallbacks", "check_fallbacks"]
 
 FALLBACK_SECONDS = 0.15
 """How long a page waits for a slate that it has a fallback for, by default."""
@@ -25,6 +27,16 @@ FALLBACK_SECONDS = 0.15
 _OPEN = "BREAKER_OPEN"
 
 _log = logging.getLogger("topk_bandit.client")
+
+
+def check_fallbacks(placements: Iterable[Any]) -> list[Any]:
+    """Return the placements of a page with their own rankings as lists, or raise `InvalidArgument` for what is none."""
+    return [
+        replace(one, fallback=texts(f"placements[{place}].fallback", one.fallback))
+        if isinstance(one, PagePlacement) and one.fallback is not None
+        else one
+        for place, one in enumerate(placements)
+    ]
 
 
 class Fallbacks:

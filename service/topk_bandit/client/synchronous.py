@@ -17,7 +17,7 @@ from topk_bandit.client.base import CHANNEL_OPTIONS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.connections import Connections
 from topk_bandit.client.errors import error_of_call
-from topk_bandit.client.fallbacks import FALLBACK_SECONDS
+from topk_bandit.client.fallbacks import FALLBACK_SECONDS, check_fallbacks
 from topk_bandit.client.forks import follow_forks
 from topk_bandit.client.hedging import checked_delay
 from topk_bandit.client.http_calls import is_http
@@ -282,7 +282,8 @@ class Client(Studies, Operators):
         came = partial(self._fallbacks.came, bandit)
         if fallback is None:
             return came(self._run(asked(), timeout))
-        instead = partial(self._fallbacks.instead, bandit, allowed_of(fallback, rules), size=fallback_size)
+        ranking = allowed_of(texts("fallback", fallback), rules)
+        instead = partial(self._fallbacks.instead, bandit, ranking, size=fallback_size)
         return self._run_or_fall_back(asked, timeout, came=came, instead=instead)
 
     def recommend_batch(
@@ -343,7 +344,7 @@ class Client(Studies, Operators):
         page_id
             The same id, with the same placements, gives the same slates again; None makes a new id.
         """
-        places = several("placements", placements)
+        places = check_fallbacks(several("placements", placements))
         asked = partial(
             self._operations.recommend_page,
             places,

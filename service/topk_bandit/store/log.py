@@ -716,7 +716,8 @@ class Store(Protocol):
         ACCEPTED appends `Rewarded`, with what was shown, and before that `Activated` if there was none. After the
         deadline it is LATE: counted, and the recommendation is ended first, as by `expire_due`, if it was not yet. The
         same value again (by ``==``), with the same `item_values`, is DUPLICATE, with the position of the reward that
-        was accepted. A value outside the bandit's range is taken as its nearest end if the range clamps, and counted.
+        was accepted; where the first one was late it is LATE too, and is not counted again. A value outside the
+        bandit's range is taken as its nearest end if the range clamps, and counted.
 
         With an aggregation other than FIRST a recommendation has a reward for each `reward_id`. ACCEPTED appends
         `RewardCollected`, and a `final` one `Rewarded` with what all of them come to, which ends the recommendation.

@@ -186,7 +186,8 @@ def reward(known: Known, posted: Reward) -> Decision[RewardReceipt]:
     if before is not None and not (before.posted == posted.value and before.items.has_posted(said)):
         raise refusal("reward_exists", known.name, key)
     if before is not None and not (ends and in_time and recorded.is_open and before.value is not None):
-        return Decision(RewardReceipt(RewardOutcome.DUPLICATE, before.position), Commit())
+        outcome = RewardOutcome.LATE if before.value is None and not before.position else RewardOutcome.DUPLICATE
+        return Decision(RewardReceipt(outcome, before.position), Commit())
     position = appended(int(recorded.state is RecordState.INACTIVE)) if in_time else 0
     if before is not None:
         return _take(known, key, recorded.with_reward(replace(before, position=position)), before, ends=ends)
