@@ -14,13 +14,16 @@ import pytest
 from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, replayed, running_worker
 from tests.contracts.harness import run, run_in_memory, whole_log
 
-from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
+from topk_bandit.bandits.cold_writer import ColdEnd, ColdRetention, ColdWriter
 from topk_bandit.bandits.log_retention import LogRetention
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import encode_model
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.cold_log import ColdLog
+from topk_bandit.store.event_keys import recommendation_key
 from topk_bandit.store.log import Snapshot
+from topk_bandit.store.whole_logs import WholeLogs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +31,8 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.operators import EventText
-    from topk_bandit.store.log import Store
+    from topk_bandit.store.log import Store, TextSlice
 
 EVENTS = 16
 ALL = 1 << 40
@@ -65,15 +67,15 @@ class Side:
     """A worker's writer and snapshots on a folder."""
 
     def __init__(self, store: Store, folder: Path, model: Model, *, most_bytes: int = ALL) -> None:
-        self.store, self.hooks, self.ends = store, ColdHooks(), dict[str, int]()
+        self.store, self.hooks, self.written = store, ColdHooks(), dict[BanditName, ColdEnd]()
         self.cold = ColdLog(folder)
-        self.retention = ColdRetention(LogRetention(0.0, most_bytes), self.ends, owns=lambda _bandit: True)
+        self.retention = ColdRetention(LogRetention(0.0, most_bytes), self.written, owns=lambda _bandit: True)
         self.models = OwnModels(model)
         self.writer = ColdWriter(
             store,
             self.cold,
             models=self.models,  # type: ignore[arg-type]
-            ends=self.ends,
+            written=self.written,
             hooks=self.hooks,
             clock_ms=lambda: 0,
         )
@@ -86,6 +88,9 @@ class Side:
             await SavedSnapshots(NAME, self.store, executor, **how).save_if_due(model)  # type: ignore[arg-type]
         self.models.position = model.version
         return (await self.store.read_log(NAME, start=1, limit=0)).first_position
+
+    def count_undone(self) -> int:
+        return len(list(self.cold.folder.rglob("*.undone")))
 
     def read(self, incarnation: str) -> list[tuple[int, int, object]]:
         found: list[tuple[int, int, object]] = []
@@ -137,13 +142,87 @@ def test_files_and_log_have_each_event_once_and_in_order(stores: Stores, tmp_pat
         written = older.version // EVENTS * EVENTS
         assert [side.hooks.counts["written"] for side in sides] == [written, 0]
         first = await sides[1].save(newer)
-        assert first == written + 1
+        assert first == written, "the newest event that is written stays, to know the log by"
         left = (await store.read_texts(NAME, start=first, limit=10_000)).events
-        assert sides[0].read(older.incarnation) + as_lines(left) == as_lines(texts)
+        assert sides[0].read(older.incarnation) + as_lines(left[1:]) == as_lines(texts)
         await Side(store, tmp_path, newer).writer.go_round()  # one that is started anew
         found = sides[0].read(older.incarnation)
         assert found == as_lines(texts[: len(found)])
         assert len(found) == newer.version // EVENTS * EVENTS
+
+    run(stores, scenario)
+
+
+class Undone:
+    """A store in which a log has other events from a position on, as after a restore to the time before."""
+
+    def __init__(self, store: Store, since: int, last: int) -> None:
+        self._store, self._since, self._last = store, since, last
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
+        part = await self._store.read_texts(name, start=start, limit=max(0, min(limit, self._last - start + 1)))
+        events = tuple(one if one.position < self._since else replace(one, at_ms=one.at_ms + 1) for one in part.events)
+        return replace(part, log_position=self._last, events=events)
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_what_a_restore_undid_is_set_aside_and_what_came_after_is_written(
+    before: tuple[Stores, Traded], tmp_path: Path, caplog: pytest.LogCaptureFixture, *, grown: bool
+) -> None:
+    """Whether the log has grown beyond the end of the files by then, or not yet."""
+    stores, (texts, (older, newer)) = deepcopy(before[0]), before[1]
+
+    async def scenario(store: Store) -> None:
+        side = Side(store, tmp_path, older)
+        side.models.position = newer.version
+        await side.writer.go_round()
+        written = newer.version // EVENTS * EVENTS
+        kept = written - EVENTS - 5  # in the last file but one
+        last = len(texts) if grown else written - 3
+        restored = Undone(store, kept + 1, last)
+        # Before the writer has looked, nothing is trimmed that is only in files of what was undone.
+        trim = side.retention.find_trim
+        how = {"incarnation": older.incarnation, "at_ms": 1 << 50}
+        assert (await trim(store, NAME, behind=older.version, **how)).through == min(older.version, written - 1)
+        assert (await trim(restored, NAME, behind=older.version, **how)).through == 0
+        side.models.position = last
+        anew = Side(restored, tmp_path, older)  # type: ignore[arg-type]
+        anew.models.position = last
+        await anew.writer.go_round()
+        assert f"{written - kept} events of the cold log are of a log that was undone" in caplog.text
+        found = anew.read(older.incarnation)
+        now = (await restored.read_texts(NAME, start=1, limit=len(texts))).events
+        assert found == as_lines(now[: len(found)])
+        assert kept <= len(found) == kept + (last - kept) // EVENTS * EVENTS
+        assert anew.count_undone() == 2
+        await anew.writer.go_round()
+        assert anew.count_undone() == 2
+        ready = WholeLogs(restored, anew.cold)  # type: ignore[arg-type]
+        for one in (now[kept - 1], now[kept], now[-1]):
+            names = [json.loads(one.text).get("recommendation_id")]
+            for key in map(recommendation_key, filter(None, names)):
+                assert one in [event async for event in ready.find(NAME, key)]
+
+    run(stores, scenario)
+
+
+def test_copies_of_a_bandit_have_ends_of_their_own(before: tuple[Stores, Traded], tmp_path: Path) -> None:
+    """An archive that is taken in as another bandit has the incarnation of its source."""
+    stores, (_, (older, newer)) = deepcopy(before[0]), before[1]
+
+    async def scenario(store: Store) -> None:
+        side = Side(store, tmp_path, older)
+        side.models.position = newer.version
+        await side.writer.go_round()
+        copy = replace(NAME, bandit="copy")
+        trim = await side.retention.find_trim(
+            store, NAME, incarnation=older.incarnation, behind=older.version, at_ms=1 << 50
+        )
+        assert trim.through > 0
+        assert await side.retention._find_end(store, copy, older.incarnation) == 0
 
     run(stores, scenario)
 
@@ -239,7 +318,7 @@ def test_a_worker_writes_what_its_own_snapshots_stand_for_and_asks_for_no_bandit
             assert worker.models.find_snapshot_position(NAME) == behind > EVENTS
             side = Side(store, tmp_path, live)
             writer = ColdWriter(
-                store, side.cold, models=worker.models, ends=side.ends, hooks=side.hooks, clock_ms=lambda: 0
+                store, side.cold, models=worker.models, written=side.written, hooks=side.hooks, clock_ms=lambda: 0
             )
             with monkeypatch.context() as asked:
                 asked.setattr(store, "get_bandit", None)

@@ -89,19 +89,24 @@ def read(cold: ColdLog) -> list[int]:
     return found
 
 
+def end_of(cold: ColdLog) -> int:
+    newest = cold.find_newest(NAME, "first")
+    return 0 if newest is None else newest.last
+
+
 def writer(first: int, last: int, size: int, *folders: Path) -> Sequence[str]:
     return [sys.executable, "-c", WRITER, *map(str, (first, last, size, *folders))]
 
 
 def test_events_are_written_once_and_in_order(tmp_path: Path) -> None:
     cold = ColdLog(tmp_path)
-    assert cold.find_end(NAME, "first") == 0
+    assert cold.find_newest(NAME, "first") is None
     assert cold.append(NAME, "first", events(3, 9)) == 9
     assert cold.append(NAME, "first", events(5, 12)) == 12
     assert cold.append(NAME, "first", events(4, 12)) == 12
-    assert ColdLog(tmp_path).find_end(NAME, "first") == 12
+    assert end_of(ColdLog(tmp_path)) == 12
     assert read(cold) == list(range(3, 13))
-    assert cold.find_end(NAME, "second") == 0
+    assert cold.find_newest(NAME, "second") is None
 
 
 # Three folders are made, each with an fsync of the one around it; then come, of the index and of the file, that of
@@ -128,7 +133,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("stage", ["before fsync 2", *STAGES])
 def test_a_writer_that_is_killed_in_a_rotation_leaves_no_gap_and_no_double(killed: dict[str, Path], stage: str) -> None:
     cold = ColdLog(killed[stage])
-    end = cold.find_end(NAME, "first")
+    end = end_of(cold)
     assert read(cold) == list(range(1, end + 1))
     for start in range(1, 31, 7):  # the next one may cut files elsewhere
         cold.append(NAME, "first", events(start, min(30, start + 6)))
@@ -158,7 +163,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing_half(tmp_path: Path) -> None
 def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
     cold = ColdLog(tmp_path / "gone")
     with pytest.raises(FileNotFoundError):
-        cold.find_end(NAME, "first")
+        cold.find_newest(NAME, "first")
     with pytest.raises(FileNotFoundError):
         cold.append(NAME, "first", events(1, 2))
     assert not list(tmp_path.iterdir())
@@ -178,7 +183,11 @@ def named(position: int, **fields: object) -> EventText:
     return EventText(position, 1000 + position, json.dumps(fields).encode())
 
 
-def test_events_are_found_by_their_names_with_an_index_and_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entries", [3, 340])
+def test_events_are_found_by_their_names_with_an_index_and_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, entries: int
+) -> None:
+    monkeypatch.setattr("topk_bandit.store.event_index.ENTRIES_PER_BLOCK", entries)
     draw, cold = random.Random(3), ColdLog(tmp_path)
     every: list[EventText] = []
     for position in range(1, 401):
@@ -202,6 +211,22 @@ def test_events_are_found_by_their_names_with_an_index_and_without(tmp_path: Pat
         assert [one for file in files for one in file.find(key)] == wanted
     files[2].index.unlink()
     assert [one for file in files for one in file.find(key)] == wanted
+    assert not caplog.text
+    # An index that is cut, damaged or of another file hides nothing.
+    whole, other = files[1].index.read_bytes(), files[0].index.read_bytes()
+    for damaged in (
+        b"",
+        whole[: len(whole) // 2],
+        whole[:-1],
+        bytes(len(whole)),
+        other,
+        whole[:40] + b"\xff" + whole[41:],
+    ):
+        files[1].index.write_bytes(damaged)
+        caplog.clear()
+        assert [one for file in files for one in file.find(key)] == wanted
+        assert f"{files[1].index} is damaged" in caplog.text or entries < 340
+    files[1].index.write_bytes(whole)
     assert [one for file in files for one in file.read()] == every
     assert [file.read_begin_ms() for file in files] == [1001 + start for start in range(0, 400, 64)]
 
@@ -213,6 +238,19 @@ def test_names_with_one_digest_are_told_apart(tmp_path: Path, monkeypatch: pytes
     (file,) = cold.list_files(NAME, "first")
     assert file.find(recommendation_key("slate 1")) == [every[0], every[3], every[6]]
     assert file.find(group_key("slate 1")) == []
+
+
+def test_a_file_of_another_bandit_is_damaged(tmp_path: Path) -> None:
+    cold, twin = ColdLog(tmp_path), BanditName("..", "twin")
+    for name, incarnation in ((NAME, "first"), (NAME, "second"), (twin, "first")):
+        cold.append(name, incarnation, events(1, 9))
+    (file,) = cold.list_files(NAME, "first")
+    for name, incarnation in ((NAME, "second"), (twin, "first")):
+        (other,) = cold.list_files(name, incarnation)
+        file.path.write_bytes(other.path.read_bytes())
+        for read_it in (file.read, file.read_begin_ms):
+            with pytest.raises(CorruptDataError, match=r"of another bandit.*" + incarnation):
+                read_it()
 
 
 def test_a_file_that_is_damaged_is_named(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from topk_bandit.bandits.log_retention import Trim, estimate_event_bytes
 from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
+from topk_bandit.store.whole_logs import holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from topk_bandit.store.cold_log import ColdLog
     from topk_bandit.store.log import Store
 
-__all__ = ["ColdRetention", "ColdWriter"]
+__all__ = ["ColdEnd", "ColdRetention", "ColdWriter"]
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FILE_EVENTS = 4096
 FILE_BYTES = 4 << 20
@@ -39,6 +42,13 @@ FILE_BYTES = 4 << 20
 EVENTS_PER_READ = 256
 ROUND_SECONDS = 5.0
 SWEEP_SECONDS = 3600.0
+
+
+class ColdEnd(NamedTuple):
+    """Up to which event a bandit's incarnation is written; None where nothing is."""
+
+    incarnation: str
+    newest: EventText | None
 
 
 class ColdWriter:
@@ -52,8 +62,8 @@ class ColdWriter:
         After how long files are removed; None for never.
     clock_ms
         This machine's clock, by which files are old.
-    ends
-        Where it notes up to which position each incarnation is written.
+    written
+        Where it notes up to which event each bandit is written.
     """
 
     def __init__(
@@ -62,7 +72,7 @@ class ColdWriter:
         cold: ColdLog,
         *,
         models: ModelCache,
-        ends: dict[str, int],
+        written: dict[BanditName, ColdEnd],
         hooks: Hooks,
         clock_ms: Callable[[], int],
         keep_seconds: float | None = None,
@@ -73,8 +83,8 @@ class ColdWriter:
         self._hooks = hooks
         self._clock_ms = clock_ms
         self._keep_seconds = keep_seconds
-        self._ends = ends
-        self._seen: dict[str, int] = {}
+        self._written = written
+        self._seen: dict[BanditName, tuple[str, int]] = {}
         self._damaged: set[str] = set()
         self._fails = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cold-log")
@@ -95,10 +105,10 @@ class ColdWriter:
     async def go_round(self) -> None:
         """Write what has come of each bandit; a failure is counted, and logged once until a file is written again."""
         own = self._models.find_own()
-        living = {model.incarnation for model in own.values()}
-        for gone in self._ends.keys() - living:
-            del self._ends[gone]
-        self._damaged &= living
+        for notes in (self._written, self._seen):
+            for gone in notes.keys() - own.keys():
+                del notes[gone]
+        self._damaged &= {model.incarnation for model in own.values()}
         for name, model in own.items():
             try:
                 await self._write_due(name, model.incarnation)
@@ -111,21 +121,54 @@ class ColdWriter:
 
     async def _write_due(self, name: BanditName, incarnation: str) -> None:
         behind = self._models.find_snapshot_position(name)
-        if behind == self._seen.get(incarnation, 0):
+        if self._seen.get(name, (incarnation, 0)) == (incarnation, behind):
             return
-        end = self._ends[incarnation] = await self._on_disk(partial(self._cold.find_end, name, incarnation))
+        newest = await self._find_newest(name, incarnation)
+        self._written[name] = ColdEnd(incarnation, newest)
         first = (await self._store.read_log(name, start=1, limit=0)).first_position
-        start = max(end + 1, first)
+        start = max(first, 1 if newest is None else newest.position + 1)
         while await self._is_due(name, start, behind):
             events = await self._read_file(name, start, behind, incarnation)
             if not events:
                 return
             end = await self._on_disk(partial(self._cold.append, name, incarnation, events))
-            self._ends[incarnation] = end
+            if end == events[-1].position:
+                self._written[name] = ColdEnd(incarnation, events[-1])
             self._hooks.cold_written(len(events))
             self._note_success()
             start = end + 1
-        self._seen[incarnation] = behind
+        self._seen[name] = incarnation, behind
+
+    async def _find_newest(self, name: BanditName, incarnation: str) -> EventText | None:
+        """Return the newest event of the log that is written, None if none is; files have no others after that.
+
+        A log that was restored, or whose end was lost, goes on otherwise than what files have of its end.
+        """
+        newest = await self._read_newest(name, incarnation)
+        if newest is None or await holds(self._store, name, newest):
+            return newest
+        log = await self._store.read_texts(name, start=1, limit=0)
+        if log.incarnation != incarnation:
+            return None
+        held: dict[int, EventText] = {}
+        while len(held) <= log.log_position - log.first_position:
+            part = await self._store.read_texts(name, start=log.first_position + len(held), limit=EVENTS_PER_READ)
+            if not part.events or part.incarnation != incarnation:
+                break
+            held |= {event.position: event for event in part.events}
+
+        def is_kept(event: EventText) -> bool:
+            return event.position < log.first_position or held.get(event.position) == event
+
+        undone = await self._on_disk(partial(self._cold.set_aside, name, incarnation, is_kept=is_kept))
+        _log.warning(
+            "%d events of the cold log are of a log that was undone; set aside", undone, extra={"bandit": str(name)}
+        )
+        return await self._read_newest(name, incarnation)
+
+    async def _read_newest(self, name: BanditName, incarnation: str) -> EventText | None:
+        file = await self._on_disk(partial(self._cold.find_newest, name, incarnation))
+        return None if file is None else (await self._on_disk(file.read))[-1]
 
     async def _is_due(self, name: BanditName, start: int, end: int) -> bool:
         """Return whether the events from `start` to `end` are enough for a file."""
@@ -159,7 +202,7 @@ class ColdWriter:
         except OSError as error:
             self._note_failure(error)
 
-    async def _on_disk(self, work: Callable[[], int]) -> int:
+    async def _on_disk(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _note_failure(self, error: OSError) -> None:
@@ -189,14 +232,14 @@ class ColdRetention:
     ----------
     asked
         What stays by time and bytes alone.
-    ends
+    written
         What `ColdWriter` notes of this worker's own bandits. Of others it is not known here, and the owner trims.
     owns
         Whether this worker owns a bandit, by its full name.
     """
 
     asked: LogRetention
-    ends: Mapping[str, int]
+    written: Mapping[BanditName, ColdEnd]
     owns: Callable[[str], bool]
 
     async def find_trim(self, store: Store, name: BanditName, *, incarnation: str, behind: int, at_ms: int) -> Trim:
@@ -204,7 +247,7 @@ class ColdRetention:
         if not self.owns(str(name)):
             return Trim(0)
         trim = await self.asked.find_trim(store, name, incarnation=incarnation, behind=behind, at_ms=at_ms)
-        written = self.ends.get(incarnation, 0)
+        written = await self._find_end(store, name, incarnation)
         if trim.through <= written:
             return trim
         first = (await store.read_log(name, start=1, limit=0)).first_position
@@ -213,3 +256,12 @@ class ColdRetention:
         except CorruptDataError:
             large = 0
         return Trim(max(min(trim.through, written), large), unwritten=max(0, large - max(written, first - 1)))
+
+    async def _find_end(self, store: Store, name: BanditName, incarnation: str) -> int:
+        """Return up to which position the log may be trimmed.
+
+        The newest event that is written stays: a log that was restored to a time before it has another one there.
+        """
+        known = self.written.get(name)
+        newest = None if known is None or known.incarnation != incarnation else known.newest
+        return newest.position - 1 if newest is not None and await holds(store, name, newest) else 0

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
-from topk_bandit.bandits.cold_writer import ColdRetention, ColdWriter
+from topk_bandit.bandits.cold_writer import ColdEnd, ColdRetention, ColdWriter
 from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.housekeeping import Housekeeper
 from topk_bandit.bandits.log_retention import LogRetention, Retention
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.process.latencies import RecentLatencies
     from topk_bandit.process.settings import Settings
     from topk_bandit.process.worker_spec import FromWorker, ToWorker, WorkerSpec
@@ -304,8 +305,8 @@ def _assemble(
     """Put the servers and all that they call together; what runs beside them is started, and stopped with `stack`."""
     store, study_store = time_calls(connected, metrics), time_calls(connected.studies(), metrics)
     peers = Peers(spec.number, spec.peer_paths, hooks=metrics)
-    ends: dict[str, int] = {}
-    models = _models(settings, store, threads.learning, metrics, peers, worker_id=connected.writer, ends=ends)
+    written: dict[BanditName, ColdEnd] = {}
+    models = _models(settings, store, threads.learning, metrics, peers, worker_id=connected.writer, written=written)
     designer = _designer(study_store, threads.designing, metrics)
     quotas = _quotas(settings, stack)
     studies = _studies(quotas, study_store, designer, threads.studying, metrics)
@@ -322,7 +323,7 @@ def _assemble(
                 store,
                 cold,
                 models=models,
-                ends=ends,
+                written=written,
                 hooks=metrics,
                 clock_ms=_clock_ms,
                 keep_seconds=keep_seconds,
@@ -431,7 +432,7 @@ def _models(
     peers: Peers,
     *,
     worker_id: str,
-    ends: Mapping[str, int],
+    written: Mapping[BanditName, ColdEnd],
 ) -> ModelCache:
     one_model, wanted = settings.bandit_memory_mib * MIB, settings.worker_memory_mib * MIB
     taken = models_bytes(wanted, one_model=one_model, workers=settings.workers, memory=memory_bytes())
@@ -451,13 +452,13 @@ def _models(
         clock_ms=_clock_ms,
         worker_id=worker_id,
         owns=peers.owns,
-        retention=_retention(settings, peers, ends),
+        retention=_retention(settings, peers, written),
     )
 
 
-def _retention(settings: Settings, peers: Peers, ends: Mapping[str, int]) -> Retention:
+def _retention(settings: Settings, peers: Peers, written: Mapping[BanditName, ColdEnd]) -> Retention:
     asked = LogRetention(settings.log_retention_seconds, settings.log_retention_bytes)
-    return asked if settings.cold_log_dir is None else ColdRetention(asked, ends, owns=peers.ranks_first)
+    return asked if settings.cold_log_dir is None else ColdRetention(asked, written, owns=peers.ranks_first)
 
 
 def _designer(store: RedisStudies, executor: Executor, metrics: Metrics) -> Designer:

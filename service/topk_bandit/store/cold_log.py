@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import logging
 import os
 import re
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
@@ -25,7 +27,7 @@ from topk_bandit.store.event_keys import find_keys
 from topk_bandit.store.event_lines import event_line, head_line, read_event_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from topk_bandit.domain.bandits import BanditName
@@ -34,18 +36,24 @@ if TYPE_CHECKING:
 
 __all__ = ["ColdFile", "ColdLog"]
 
+_log = logging.getLogger(__name__)
+
 _NAME = re.compile(r"(\d{16})-(\d{16})-(\d{16})\.jsonl\.gz", re.ASCII)
 _LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ColdFile:
-    """A file of the events from position `first` to `last`, the last of which is of the time `at_ms`."""
+    """A file of the events from position `first` to `last`, the last of which is of the time `at_ms`.
+
+    Its first line is `head`, which names the bandit.
+    """
 
     first: int
     last: int
     at_ms: int
     path: Path
+    head: str
 
     @property
     def index(self) -> Path:
@@ -61,7 +69,8 @@ class ColdFile:
             It is not what was written.
         """
         try:
-            _, *lines = gzip.decompress(self.path.read_bytes()).removesuffix(b"\n").split(b"\n")
+            head, *lines = gzip.decompress(self.path.read_bytes()).removesuffix(b"\n").split(b"\n")
+            self._check_head(head)
             events = [read_event_line(line) for line in lines]
         except (EOFError, zlib.error, gzip.BadGzipFile, CorruptDataError) as error:
             raise CorruptDataError(f"{self.path} is damaged: {error}") from error
@@ -73,7 +82,7 @@ class ColdFile:
         """Return the time of its first event; the errors are those of `read`."""
         try:
             with gzip.open(self.path) as lines:
-                next(lines)
+                self._check_head(next(lines).removesuffix(b"\n"))
                 return read_event_line(next(lines).removesuffix(b"\n")).at_ms
         except (EOFError, StopIteration, zlib.error, gzip.BadGzipFile, CorruptDataError) as error:
             raise CorruptDataError(f"{self.path} is damaged: {error}") from error
@@ -81,16 +90,23 @@ class ColdFile:
     def find(self, key: EventKey) -> list[EventText]:
         """Return its events that have a name, in their order; the errors are those of `read`.
 
-        It is read only where its index has the name, or is gone.
+        It is read only where its index has the name, is gone or damaged.
         """
         try:
-            numbers: Sequence[int] = find_in_index(self.index, key)
+            numbers: Sequence[int] = find_in_index(self.index, key, of=self.path.name)
         except FileNotFoundError:
+            numbers = range(self.last - self.first + 1)
+        except CorruptDataError as error:
+            _log.warning("%s is damaged, and the events themselves are searched: %s", self.index, error)
             numbers = range(self.last - self.first + 1)
         if not numbers:
             return []
         events = self.read()
         return [events[one] for one in numbers if one < len(events) and key in find_keys(events[one].text)]
+
+    def _check_head(self, head: bytes) -> None:
+        if head != self.head.encode():
+            raise CorruptDataError(f"it is of another bandit, or of another time of this one: {head!r:.200}")
 
 
 class ColdLog:
@@ -104,13 +120,34 @@ class ColdLog:
 
     def list_files(self, name: BanditName, incarnation: str) -> list[ColdFile]:
         """Return the files of a bandit's incarnation in the order of their events."""
-        return _list_files(self._folder_of(name, incarnation))
+        return _list_files(self._folder_of(name, incarnation), head_line(str(name), incarnation, None))
 
-    def find_end(self, name: BanditName, incarnation: str) -> int:
-        """Return the newest position that is written, 0 if nothing is."""
+    def find_newest(self, name: BanditName, incarnation: str) -> ColdFile | None:
+        """Return the newest file, None if nothing is written."""
         self.folder.stat()
-        files = self.list_files(name, incarnation)
-        return files[-1].last if files else 0
+        return next(iter(self.list_files(name, incarnation)[::-1]), None)
+
+    def set_aside(self, name: BanditName, incarnation: str, *, is_kept: Callable[[EventText], bool]) -> int:
+        """Set aside the newest files as far as events in them are not kept; return how many such events there were.
+
+        The events before the first of these are written again. What is set aside stays in the folder, under names that
+        end with ``.undone``.
+        """
+        undone = 0
+        with _locked(self._folder_of(name, incarnation)):
+            for file in self.list_files(name, incarnation)[::-1]:
+                events = file.read()
+                kept = list(takewhile(is_kept, events))
+                if len(kept) == len(events):
+                    break
+                undone += len(events) - len(kept)
+                if kept:
+                    _write_file(file.path.parent, file.head, kept)
+                file.path.rename(file.path.with_name(f"{file.path.name}.undone"))
+                file.index.unlink(missing_ok=True)
+                if kept:
+                    break
+        return undone
 
     def append(self, name: BanditName, incarnation: str, events: Sequence[EventText]) -> int:
         """Write those events that are not written yet as one file; return the newest position that is on the disk.
@@ -123,23 +160,17 @@ class ColdLog:
         folder = self._folder_of(name, incarnation)
         self._make(folder)
         with _locked(folder):
-            files = _list_files(folder)
+            files = self.list_files(name, incarnation)
             end = files[-1].last if files else 0
             new = [event for event in events if event.position > end]
             if not new:
                 return end
-            lines = [head_line(str(name), incarnation, None)]
-            lines += [event_line(event.position, event.at_ms, event.text) for event in new]
-            name_of_file = _file_name(new)
-            _write(_index_of(folder / name_of_file), make_index([event.text for event in new]))
-            _write(
-                folder / name_of_file, gzip.compress("".join(f"{line}\n" for line in lines).encode(), _LEVEL, mtime=0)
-            )
+            _write_file(folder, head_line(str(name), incarnation, None), new)
             return new[-1].position
 
     def remove_older(self, before_ms: int) -> int:
         """Remove the files whose events are all of before a time, and folders that are empty then; return how many."""
-        old = [file for path in self.folder.glob("*/*/*") for file in _list_files(path) if file.at_ms < before_ms]
+        old = [file for path in self.folder.glob("*/*/*") for file in _list_files(path, "") if file.at_ms < before_ms]
         for file in old:
             file.path.unlink(missing_ok=True)
             file.index.unlink(missing_ok=True)
@@ -157,13 +188,20 @@ class ColdLog:
                 _sync_folder(one.parent)
 
 
-def _list_files(folder: Path) -> list[ColdFile]:
+def _list_files(folder: Path, head: str) -> list[ColdFile]:
     try:
         paths = list(folder.iterdir())
     except FileNotFoundError:
         return []
     found = [(match, path) for path in paths if (match := _NAME.fullmatch(path.name))]
-    return sorted(ColdFile(int(match[1]), int(match[2]), int(match[3]), path) for match, path in found)
+    return sorted(ColdFile(int(match[1]), int(match[2]), int(match[3]), path, head) for match, path in found)
+
+
+def _write_file(folder: Path, head: str, events: Sequence[EventText]) -> None:
+    path = folder / _file_name(events)
+    lines = [head, *(event_line(event.position, event.at_ms, event.text) for event in events)]
+    _write(_index_of(path), make_index([event.text for event in events], of=path.name))
+    _write(path, gzip.compress("".join(f"{line}\n" for line in lines).encode(), _LEVEL, mtime=0))
 
 
 def _file_name(events: Sequence[EventText]) -> str:

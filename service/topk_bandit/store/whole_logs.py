@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.event_keys import EventKey
     from topk_bandit.store.log import Store, TextSlice
 
-__all__ = ["WholeLogs"]
+__all__ = ["WholeLogs", "holds"]
 
 T = TypeVar("T")
 
@@ -80,14 +80,24 @@ class WholeLogs:
         """
         log = await self._store.read_texts(name, start=1, limit=0)
         files = await self._list_files(name, log.incarnation)
-        joined = _joined(files, files[-1].last + 1) if files else []
-        begin, end = (joined[0].first, joined[-1].last) if joined else (1, 0)
+        # Where a log was restored, or lost its end, the end of the files is of what was undone.
+        last = files[-1].last if files and await self._goes_on(name, files[-1], log) else log.first_position - 1
+        joined = _joined(files, last + 1)
+        begin, end = (joined[0].first, last) if joined else (1, 0)
         async for event in self._look(name, key, first=max(log.first_position, end + 1), last=log.log_position):
             yield event
         for event in await self._aside(lambda: [one for file in files[::-1] for one in file.find(key)[::-1]]):
-            yield event
+            if event.position <= last:
+                yield event
         async for event in self._look(name, key, first=log.first_position, last=min(begin, end + 1) - 1):
             yield event
+
+    async def _goes_on(self, name: BanditName, file: ColdFile, log: TextSlice) -> bool:
+        """Return whether a log goes on from where a file ends; of a damaged one that is not known."""
+        try:
+            return file.last < log.first_position or await holds(self._store, name, (await self._read(file))[-1])
+        except CorruptDataError:
+            return False
 
     async def find_reach(self, name: BanditName) -> LogReach:
         """Return how far back a bandit's log can be read; where files can't be, the store alone counts."""
@@ -157,3 +167,9 @@ def _count_missing(files: Sequence[ColdFile], before: int) -> int:
         missing += max(0, before - 1 - file.last)
         before = min(before, file.first)
     return missing
+
+
+async def holds(store: Store, name: BanditName, event: EventText) -> bool:
+    """Return whether a log has an event, or begins after its position."""
+    part = await store.read_texts(name, start=event.position, limit=1)
+    return event.position < part.first_position or part.events == (event,)
