@@ -17,7 +17,7 @@ from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import LogReach
-from topk_bandit.domain.errors import CorruptDataError, NotFoundError, NotReadyError, UnavailableError
+from topk_bandit.domain.errors import NotFoundError, NotReadyError, UnavailableError
 from topk_bandit.domain.operators import EventText, ModelSource
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.cold_log import ColdLog
@@ -193,7 +193,7 @@ def test_a_slate_that_left_the_store_is_explained_from_its_file(
                 damaged = files_of(cold)[0].path
                 whole = damaged.read_bytes()
                 damaged.write_bytes(whole[:-5])
-                with pytest.raises(CorruptDataError):  # the slate itself is in it
+                with pytest.raises(NotReadyError, match="is damaged"):  # the slate itself is in it
                     await operators(worker, executor, cold).explain_recommendation(NAME, given["recommendation_id"])
                 explanation = await operators(worker, executor, cold).explain_recommendation(NAME, late_id)
                 assert explanation.reasons is None
@@ -221,7 +221,7 @@ def test_files_that_can_not_be_read_are_an_outage_and_stats_go_on(
         every, cold, first = await traded(store, stores, tmp_path, monkeypatch)
         logs, file = WholeLogs(store, cold), files_of(cold)[0]
         file.path.write_bytes(b"damaged")
-        with pytest.raises(CorruptDataError, match="is damaged"):
+        with pytest.raises(NotReadyError, match=f"cold log: {file.path.relative_to(cold.folder)} is damaged"):
             await logs.read_texts(NAME, start=1, limit=9)
         assert (await logs.find_reach(NAME)).first_position == first
 

@@ -97,7 +97,9 @@ def test_events_of_a_recommendation_are_found_in_files_and_store(
         assert main([*command, *cold]) == 0
         assert [json.loads(one) for one in capsys.readouterr().out.splitlines()] == [json.loads(one) for one in wanted]
         ColdLog(tmp_path / "cold").append(NAME, log.incarnation, texts[:40])
+    capsys.readouterr()
     assert main([*command[:3], "--group-key=nobody", *traded.words]) == 1
+    assert capsys.readouterr() == ("", "topk-bandit: --group-key: no event that can be read has it\n")
 
 
 def test_a_dump_has_what_each_item_did(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from tests.waiting import until_async
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.process.file_watch import FileWatch
+from topk_bandit.rpc.regular_files import read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,50 @@ def test_what_is_bad_is_logged_once_and_taken_in_when_it_is_good(
     reader.file.write_text("two")
     watch.look()
     assert (reader.taken, levels(caplog)) == (["one", "two"], ["INFO"])
+
+
+def test_what_is_refused_for_another_reason_than_what_it_holds_is_tried_again(
+    reader: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as its mode, as an error of the keys file says, or a disk that failed for a while."""
+    allowed = False
+
+    def take() -> None:
+        if not allowed:
+            raise ConfigurationError("keys_file: can be written by every user")
+        reader.take()
+
+    watch = FileWatch("keys_file", [reader.file], take)
+    for _ in range(3):
+        watch.look()
+    assert (reader.taken, levels(caplog)) == ([], ["ERROR"])
+    allowed = True
+    for _ in range(3):
+        watch.look()
+    assert (reader.taken, levels(caplog)) == (["one"], ["INFO"])
+
+
+def test_a_pipe_in_the_place_of_a_file_stops_no_looking(reader: Reader, caplog: pytest.LogCaptureFixture) -> None:
+    def take() -> None:
+        try:
+            reader.taken.append(read_regular(reader.file).decode())
+        except OSError as error:
+            raise ConfigurationError(f"keys_file: {error.strerror}") from None
+
+    watch = FileWatch("keys_file", [reader.file], take)
+    watch.look()
+    reader.file.unlink()
+    os.mkfifo(reader.file)
+    for _ in range(2):
+        watch.look()
+    assert "keys_file: it is no regular file; what was read before stays in use" in caplog.text
+    reader.file.unlink()
+    reader.file.mkdir()
+    watch.look()
+    reader.file.rmdir()
+    reader.file.write_text("two")
+    watch.look()
+    assert reader.taken == ["one", "two"]
 
 
 def test_a_link_that_leads_elsewhere_is_a_change(reader: Reader, tmp_path: Path) -> None:

@@ -173,8 +173,15 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
     cold = ColdLog(tmp_path)
     for start in (1, 11, 21):
         cold.append(NAME, "first", events(start, start + 9))
+    assert cold.set_aside(NAME, "first", is_kept=lambda event: event.position < 26) == 5
+    assert read(cold) == list(range(1, 26))
+    assert cold.append(NAME, "first", events(26, 30)) == 30
     assert cold.remove_older(1020) == 1
     assert read(cold) == list(range(11, 31))
+    assert cold.remove_older(1031) == 4
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["lock"]
+    for start in (11, 21):
+        cold.append(NAME, "first", events(start, start + 9))
     assert len(list(tmp_path.rglob("*.index"))) == 2
     assert cold.append(NAME, "first", events(25, 33)) == 33
 

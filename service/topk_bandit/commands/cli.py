@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import logging
 import os
@@ -75,16 +76,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         place_compiled_code(os.environ)
-        return int(given.run(given))
+        status = int(given.run(given))
+        sys.stdout.flush()
     except (TopkBanditError, ClientError) as error:
         for handler in logging.getLogger().handlers:
             handler.flush()  # what led to it is read first
         print(f"topk-bandit: {error}", file=sys.stderr)  # noqa: T201 - what a person at a terminal reads
         return 1
-    except BrokenPipeError:
-        # Nobody reads on. What Python still writes when it ends goes nowhere.
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITTEN:
+            raise
+        # What Python still writes when it ends goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        if isinstance(error, BrokenPipeError):  # nobody reads on
+            return 141
+        print(f"topk-bandit: standard output can't be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 1
+    return status
+
+
+_UNWRITTEN = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What goes wrong when standard output is written; files that a command names have errors of their own."""
 
 
 def _write_any_text() -> None:

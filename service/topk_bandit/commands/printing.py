@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["print_lines", "progress"]
+__all__ = ["in_utf8", "print_lines", "progress"]
 
 
 def print_lines(written: Iterable[str], file: TextIO, *, at_once: bool = False) -> bool:
@@ -29,6 +30,13 @@ def print_lines(written: Iterable[str], file: TextIO, *, at_once: bool = False) 
         os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
         return False
     return True
+
+
+def in_utf8(stream: TextIO) -> TextIO:
+    """Have texts written in UTF-8 whatever the terminal has: they are read again, and checked by their bytes."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors="strict")
+    return stream
 
 
 def progress() -> Progress:

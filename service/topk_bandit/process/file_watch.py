@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ class FileWatch:
         self._take = take
         self._look_seconds = look_seconds
         self._seen: tuple[bytes, ...] | None = None
+        self._problem: str | None = None
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -58,20 +60,24 @@ class FileWatch:
     def look(self) -> None:
         """Look once; the first look takes in silently what may have changed since somebody else read it."""
         seen, before = tuple(_digest(file) for file in self._files), self._seen
-        if seen == before:
+        if seen == before and self._problem is None:
             return
         self._seen = seen
         try:
             self._take()
         except ConfigurationError as error:
-            _log.error("%s; what was read before stays in use", error)
+            # It is tried again: its mode or its owner may be what is wrong with it, and a disk may fail for a while.
+            if str(error) != self._problem:
+                _log.error("%s; what was read before stays in use", error)
+            self._problem = str(error)
         else:
+            self._problem = None
             if before is not None:
                 _log.info("%s was read again", self._setting)
 
 
 def _digest(file: Path) -> bytes:
     try:
-        return sha256(file.read_bytes()).digest()
+        return sha256(read_regular(file)).digest()
     except OSError as error:
         return str(error.errno).encode()

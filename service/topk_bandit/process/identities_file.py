@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.identities import parse_identities
+from topk_bandit.rpc.regular_files import read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ def read_identities(path: Path) -> Identities:
         It can't be read, or has something else; the message says where.
     """
     try:
-        return parse_identities(path.read_text(encoding="utf-8-sig"))
+        return parse_identities(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"client_identities: {path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.rpc.keys import KeyRing, parse_keys, print_keys
+from topk_bandit.rpc.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ def read_keys(path: Path) -> KeyRing:
     """
     try:
         _check_mode(path)
-        return parse_keys(path.read_text(encoding="utf-8-sig"))
+        return parse_keys(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"keys_file: {path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -9,6 +9,7 @@ from topk_bandit.domain.access import TENANT, TENANT_RULE
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.quotas import UNLIMITED, Quota
+from topk_bandit.rpc.regular_files import read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ def read_quotas(path: Path) -> dict[str, dict[Quota, int]]:
         It can't be read, or has something else; the message says where.
     """
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(read_regular(path).decode("utf-8-sig"))
         return {tenant: _quotas(tenant, table) for tenant, table in tables.items()}
     except OSError as error:
         raise ConfigurationError(f"quotas_file: {path} can't be read: {error.strerror}") from None

@@ -10,6 +10,7 @@ import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc.regular_files import read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +69,7 @@ class ServerCertificate:
         """Take the files as they are now; what was is kept if they are no good, which is a `ConfigurationError`."""
         certificate, private_key = self._files
         try:
-            pair = Pair(private_key.read_bytes(), certificate.read_bytes())
+            pair = Pair(read_regular(private_key), read_regular(certificate))
             newest = _context(certificate, private_key)
         except OSError as error:  # so are ssl's own
             raise ConfigurationError(
@@ -86,7 +87,7 @@ class ServerCertificate:
         if self._client_ca is None:
             return None
         try:
-            roots = self._client_ca.read_bytes()
+            roots = read_regular(self._client_ca)
             context.load_verify_locations(self._client_ca)
         except OSError as error:
             raise ConfigurationError(

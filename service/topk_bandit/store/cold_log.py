@@ -39,6 +39,7 @@ __all__ = ["ColdFile", "ColdLog"]
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(\d{16})-(\d{16})-(\d{16})\.jsonl\.gz", re.ASCII)
+_ANY_NAME = re.compile(_NAME.pattern + r"(?:\.undone)?", re.ASCII)
 _LEVEL = 6
 
 
@@ -169,8 +170,9 @@ class ColdLog:
             return new[-1].position
 
     def remove_older(self, before_ms: int) -> int:
-        """Remove the files whose events are all of before a time, and folders that are empty then; return how many."""
-        old = [file for path in self.folder.glob("*/*/*") for file in _list_files(path, "") if file.at_ms < before_ms]
+        """Remove the files whose events are all of before a time, those set aside too; return how many."""
+        files = [file for path in self.folder.glob("*/*/*") for file in _list_files(path, "", names=_ANY_NAME)]
+        old = [file for file in files if file.at_ms < before_ms]
         for file in old:
             file.path.unlink(missing_ok=True)
             file.index.unlink(missing_ok=True)
@@ -188,12 +190,12 @@ class ColdLog:
                 _sync_folder(one.parent)
 
 
-def _list_files(folder: Path, head: str) -> list[ColdFile]:
+def _list_files(folder: Path, head: str, *, names: re.Pattern[str] = _NAME) -> list[ColdFile]:
     try:
         paths = list(folder.iterdir())
     except FileNotFoundError:
         return []
-    found = [(match, path) for path in paths if (match := _NAME.fullmatch(path.name))]
+    found = [(match, path) for path in paths if (match := names.fullmatch(path.name))]
     return sorted(ColdFile(int(match[1]), int(match[2]), int(match[3]), path, head) for match, path in found)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.domain.bandits import LogReach
-from topk_bandit.domain.errors import CorruptDataError, UnavailableError
+from topk_bandit.domain.errors import CorruptDataError, NotReadyError, UnavailableError
 from topk_bandit.store.event_keys import find_keys
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class _Part:
 class WholeLogs:
     """Reads the logs of a store and of a cold log; None means that there is no cold log.
 
-    Files are read on a thread. Those that can't be read raise `UnavailableError`, damaged ones `CorruptDataError`.
+    Files are read on a thread. Those that can't be read raise `UnavailableError`, damaged ones `NotReadyError`
+    (COLD_LOG_DAMAGED), which names the file below the folder.
     """
 
     def __init__(self, store: Store, cold: ColdLog | None) -> None:
@@ -96,7 +97,7 @@ class WholeLogs:
         """Return whether a log goes on from where a file ends; of a damaged one that is not known."""
         try:
             return file.last < log.first_position or await holds(self._store, name, (await self._read(file))[-1])
-        except CorruptDataError:
+        except NotReadyError:
             return False
 
     async def find_reach(self, name: BanditName) -> LogReach:
@@ -108,7 +109,7 @@ class WholeLogs:
             if joined:
                 begin_ms, begin = await self._aside(joined[0].read_begin_ms), joined[0].first
                 return LogReach(begin, begin_ms, log.first_position, _count_missing(files, begin))
-        except (UnavailableError, CorruptDataError):
+        except (UnavailableError, NotReadyError):
             files = []
         since_ms, first = await self._find_time(name, log.first_position), log.first_position
         return LogReach(first, since_ms, first, _count_missing(files, first))
@@ -145,7 +146,14 @@ class WholeLogs:
         try:
             return await asyncio.to_thread(work)
         except OSError as error:
-            raise UnavailableError(f"the cold log can't be read: {error.strerror or error}") from error
+            where = f"{self._shorten(str(error.filename))}: " if error.filename else ""
+            raise UnavailableError(f"the cold log can't be read: {where}{error.strerror or error}") from error
+        except CorruptDataError as error:
+            raise NotReadyError("COLD_LOG_DAMAGED", f"the cold log: {self._shorten(str(error))}") from error
+
+    def _shorten(self, text: str) -> str:
+        """Return a text with paths below the folder of the cold log."""
+        return text if self._cold is None else text.replace(f"{self._cold.folder}/", "")
 
 
 def _joined(files: Sequence[ColdFile], before: int) -> list[ColdFile]:

@@ -12,8 +12,9 @@ from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.commands.log import challengers, dumps, models, policies, slates, values
 from topk_bandit.commands.names import bandit_named
-from topk_bandit.commands.printing import print_lines
-from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, TopkBanditError
+from topk_bandit.commands.printing import in_utf8, print_lines
+from topk_bandit.commands.whole_files import write_whole
+from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
 from topk_bandit.process import settings
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.cold_log import ColdLog
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["diff", "dump", "evaluate", "find", "limits_of", "replay"]
 
+_NAMES = ("recommendation_id", "request_id", "group_key")
 _WIDTH = 24
 _PATIENCE_SECONDS = 10.0  # nobody waits for a slate here
 
@@ -54,14 +56,18 @@ def dump(given: argparse.Namespace) -> int:
 
 
 def find(given: argparse.Namespace) -> int:
-    """Print the events that have a name; return 0, or 1 where there is none."""
+    """Print the events that have a name; return 0, and raise `InvalidArgumentError` where there is none."""
     chosen, name = settings.load(given, os.environ), bandit_named(given.bandit)
     with ExitStack() as stack:
         url = chosen.redis_url or stack.enter_context(reach_store(chosen.data_dir, fsync=chosen.fsync))
-        found = asyncio.run(_find_events(chosen, url, name, given))
+        found, missing = asyncio.run(_find_events(chosen, url, name, given))
+    if not found:
+        flag = next(word for word in _NAMES if getattr(given, word) is not None)
+        gone = f"; {missing:,} older events are in no file of the cold log" if missing else ""
+        raise InvalidArgumentError(f"--{flag.replace('_', '-')}", f"no event that can be read has it{gone}")
     lines = (event_line(one.position, one.at_ms, one.text) for one in sorted(found, key=lambda one: one.position))
     print_lines(lines, sys.stdout)
-    return 0 if found else 1
+    return 0
 
 
 def replay(given: argparse.Namespace) -> int:
@@ -169,7 +175,10 @@ def limits_of(given: argparse.Namespace) -> Limits:
     return budget.limits()
 
 
-async def _find_events(chosen: Settings, url: str, name: BanditName, given: argparse.Namespace) -> list[EventText]:
+async def _find_events(
+    chosen: Settings, url: str, name: BanditName, given: argparse.Namespace
+) -> tuple[list[EventText], int]:
+    """Return the events that have a name, and how many events can't be read."""
     async with _connected(chosen, url) as store:
         if given.group_key is not None:
             key = group_key(given.group_key)
@@ -177,7 +186,9 @@ async def _find_events(chosen: Settings, url: str, name: BanditName, given: argp
             key = recommendation_key(given.recommendation_id)
         else:
             key = recommendation_key(recommendation_id_of((await store.get_bandit(name)).incarnation, given.request_id))
-        return [event async for event in _whole_logs(chosen, store).find(name, key)]
+        logs = _whole_logs(chosen, store)
+        found = [event async for event in logs.find(name, key)]
+        return found, 0 if found else (await logs.find_reach(name)).missing_events
 
 
 async def _write_dump(chosen: Settings, url: str, name: BanditName, *, last: int | None, path: Path | None) -> None:
@@ -195,17 +206,10 @@ async def _write_dump(chosen: Settings, url: str, name: BanditName, *, last: int
 @contextmanager
 def _opened(path: Path | None) -> Iterator[TextIO]:
     if path is None:
-        yield sys.stdout
+        yield in_utf8(sys.stdout)
         return
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be written: {error.strerror}") from error
-    except TopkBanditError:
-        if path.is_file():
-            path.unlink()  # half a log would be read as a shorter one
-        raise
+    with write_whole(path) as draft, draft.open("w", encoding="utf-8") as file:
+        yield file
 
 
 def _whole_logs(chosen: Settings, store: RedisStore) -> WholeLogs:

@@ -8,7 +8,6 @@ A file is read twice: once to see that it is whole, then to send it, from where 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from topk_bandit.client import DeadlineExceeded, FailedPrecondition, InvalidArgu
 from topk_bandit.commands.names import bandit_named, study_named
 from topk_bandit.commands.operate.events import export_log, line
 from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
+from topk_bandit.commands.whole_files import write_whole
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError, UnavailableError
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.archive_lines import End, chain
@@ -153,24 +153,19 @@ def save(lines: Callable[[], Iterable[str]], path: Path, *, as_parquet: bool = F
 
 
 def write(path: Path, lines: Iterable[str], *, as_parquet: bool) -> Iterator[str]:
-    """Write lines to a file, and return none.
+    """Write lines to a file, and return none; what the file held stays where the lines can't be read or written.
 
     Raises
     ------
     ConfigurationError
         It can't be written.
     """
-    if as_parquet:
-        write_parquet(path, lines)
-        return iter(())
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            for text in lines:
-                file.write(f"{text}\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be written: {error.strerror}") from error
+    with write_whole(path) as draft:
+        if as_parquet:
+            write_parquet(draft, lines)
+        else:
+            with draft.open("w", encoding="utf-8") as file:
+                file.writelines(f"{text}\n" for text in lines)
     return iter(())
 
 

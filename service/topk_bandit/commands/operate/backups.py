@@ -30,6 +30,7 @@ from topk_bandit.commands.operate.archives import (
     study_lines,
 )
 from topk_bandit.commands.printing import progress
+from topk_bandit.commands.whole_files import write_whole
 from topk_bandit.domain.errors import (
     ConfigurationError,
     ConflictError,
@@ -173,15 +174,8 @@ def _write_manifest(folder: Path, entries: Sequence[_Entry], *, began: datetime)
     times = {"began": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
     lists = {name: [_describe_entry(entry) for entry in entries if entry.kind is kind] for name, kind in _LISTS.items()}
     manifest = {"v": SCHEMA, **times, **lists}
-    written = folder / f"{MANIFEST}.new"
-    try:
-        with written.open("w", encoding="utf-8") as file:
-            json.dump(manifest, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        written.rename(folder / MANIFEST)
-    except OSError as error:
-        raise ConfigurationError(f"{written} can't be written: {error.strerror}") from error
+    with write_whole(folder / MANIFEST) as draft, draft.open("w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
 
 
 def _describe_entry(entry: _Entry) -> dict[str, object]:

@@ -16,7 +16,7 @@ from topk_bandit.commands.operate.item_loads import load_items
 from topk_bandit.commands.operate.making import create_bandit, create_items, delete_items, update_bandit
 from topk_bandit.commands.operate.report_pages import to_html
 from topk_bandit.commands.operate.reports import find, make_report, to_markdown
-from topk_bandit.commands.printing import print_lines, progress
+from topk_bandit.commands.printing import in_utf8, print_lines, progress
 from topk_bandit.domain.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def run(given: argparse.Namespace) -> int:
     if given.word in ANSWERS:
         print_answer(ANSWERS[given.word], given)
     else:
-        print_lines(_WORDS[given.word](given), sys.stdout, at_once=given.word in _AT_ONCE)
+        file = in_utf8(sys.stdout) if given.word in _ARCHIVES else sys.stdout
+        print_lines(_WORDS[given.word](given), file, at_once=given.word in _AT_ONCE)
     return 0
 
 
@@ -105,6 +106,9 @@ def _reset_bandit(given: argparse.Namespace) -> Iterable[str]:
         forgotten = client.stats(name.bandit).forgotten_count
     return [f"reset {given.bandit}: {forgotten} rewards are forgotten"]
 
+
+_ARCHIVES = frozenset({"events export", "events tail"})
+"""Words whose lines are read again by a program."""
 
 _AT_ONCE = frozenset({"backup", "events tail", "fork", "items load", "restore"})
 """Words whose lines are printed one after the other as they come."""

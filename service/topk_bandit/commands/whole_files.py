@@ -1,0 +1,54 @@
+"""Files that commands write: whole, or as they were before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from topk_bandit.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["write_whole"]
+
+
+@contextmanager
+def write_whole(path: Path) -> Iterator[Path]:
+    """Yield where to write; it takes the place of `path` at the end of the block, and none if the block raises.
+
+    A pipe or a device is written as it is, and so is a file in a folder that takes no other.
+
+    Raises
+    ------
+    ConfigurationError
+        The file can't be written: an ``OSError`` of the block says so, too.
+    """
+    target = path.resolve()
+    direct = (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK)
+    draft = target if direct else target.with_name(f".topk-bandit-{os.getpid()}.new")
+    try:
+        if not direct and target.exists():
+            draft.touch()
+            shutil.copymode(target, draft)
+        yield draft
+        if not direct:
+            _sync(draft)
+            draft.replace(target)
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be written: {error.strerror or error}") from error
+    finally:
+        if not direct:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,79 @@
+"""Files that commands write are whole, or as they were before; a screen that takes nothing is an error in a line."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from topk_bandit.commands.whole_files import write_whole
+from topk_bandit.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_file_is_replaced_at_the_end_and_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / ("long" * 60)
+    file.write_text("before")
+    file.chmod(0o600)
+    with write_whole(file) as draft:
+        draft.write_text("after")
+        assert file.read_text() == "before"
+    assert file.read_text() == "after"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(RuntimeError("gone"), RuntimeError), (OSError(28, "full"), ConfigurationError)]
+)
+def test_what_a_file_held_stays_when_its_writing_fails(
+    tmp_path: Path, error: Exception, raised: type[Exception]
+) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text("before")
+
+    def fail() -> None:
+        with write_whole(file) as draft:
+            draft.write_text("half")
+            raise error
+
+    with pytest.raises(raised):
+        fail()
+    assert file.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    def write() -> None:
+        with write_whole(tmp_path / "no" / "x") as draft:
+            draft.write_text("text")
+
+    with pytest.raises(ConfigurationError, match="x can't be written: No such file"):
+        write()
+
+
+def test_a_link_and_a_pipe_stay_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with write_whole(tmp_path / "link") as draft:
+        draft.write_text("text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "text"
+    os.mkfifo(tmp_path / "pipe")
+    with write_whole(tmp_path / "pipe") as draft:
+        assert draft == tmp_path / "pipe"
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")  # noqa: PTH110
+def test_a_full_disk_below_standard_output_is_an_error_in_a_line() -> None:
+    command = [sys.executable, "-m", "topk_bandit", "config", "print"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "topk-bandit: standard output can't be written: No space left on device\n"
