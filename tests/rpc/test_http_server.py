@@ -454,6 +454,21 @@ def test_what_is_no_http_is_refused_without_a_line_in_the_log(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("Host: here\r\nContent-Type: a/b\r\nContent-Type: a/b\r\nContent-Length: 0", "Content-Type"),
+        ("Content-Type: a/b\r\nContent-Length: 0", "Host"),
+        ("Host: here\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", "Transfer-Encoding"),
+    ],
+)
+def test_a_header_that_is_wrong_is_named(listener: HttpListener, lines: str, named: str) -> None:
+    with socket.create_connection(("127.0.0.1", listener.port), timeout=PATIENCE) as one:
+        one.sendall(f"POST / HTTP/1.1\r\n{lines}\r\n\r\n".encode())
+        answered = b"".join(iter(lambda: one.recv(4096), b""))
+    assert named in json.loads(answered.partition(b"\r\n\r\n")[2])["message"]
+
+
 def asked(path: str, body: bytes = b"{}", *lines: str) -> bytes:
     head = [f"POST {path} HTTP/1.1", "Host: here", "Content-Type: application/json", f"Content-Length: {len(body)}"]
     return "\r\n".join([*head, *lines, "", ""]).encode() + body

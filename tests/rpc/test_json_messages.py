@@ -515,6 +515,8 @@ SLIPS: list[tuple[str, dict[str, Any], str]] = [
     ("CreateBandit", {"name": "shop"}, "name: is no field of this message; it has bandit"),
     ("CreateBandit", {"bandit": {"rewardWait": 86400}}, 'expected seconds such as "86400s", got 86400: write "86400s"'),
     ("CreateBandit", {"bandit": {"rewardWait": "24h"}}, "got '24h': write \"86400s\""),
+    ("CreateBandit", {"bandit": {"rewardWait": "0.0000000001s"}}, "bandit.reward_wait: expected seconds such as"),
+    ("CreateBandit", {"bandit": {"rewardWait": "\uff15s"}}, "bandit.reward_wait: expected seconds such as"),
     ("CreateBandit", {"bandit": {"halfLife": "1.5 d"}}, "got '1.5 d': write \"129600s\""),
     ("CreateBandit", {"bandit": {"rewardWait": "PT24H"}}, "bandit.reward_wait: expected seconds such as"),
     (

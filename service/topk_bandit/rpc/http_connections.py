@@ -270,7 +270,12 @@ class FastPathConnection(_Watched, asyncio.Protocol):
 
 def _before_quotation(message: str) -> str:
     """Return a message of the library without what it repeats of the request: that may be a secret."""
-    return re.split(r"[:'\"\n]", message, maxsplit=1)[0].strip()
+    named = _NAME_OF_HEADER.sub(r"\1", message)
+    return re.split(r"[:'\"\n]", named, maxsplit=1)[0].strip()
+
+
+_NAME_OF_HEADER = re.compile(r"'(Content-Type|Content-Length|Host|Transfer-Encoding)'", re.IGNORECASE)
+"""What the library quotes, and is no secret."""
 
 
 class LibraryConnection(_Watched, web.RequestHandler):

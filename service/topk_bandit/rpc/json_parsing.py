@@ -7,6 +7,7 @@ they take, they take as `json_format` does, in a fraction of its time. Values of
 from __future__ import annotations
 
 import json
+import re
 from functools import cache, partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ __all__ = [
     "FAST_PATH_ERRORS",
     "LIBRARYS_OWN",
     "WRITTEN_AS_TEXT",
+    "is_duration",
     "is_feature",
     "map_entry_of",
     "parser_of",
@@ -57,6 +59,7 @@ LIBRARYS_OWN = "google.protobuf"
 _WHOLE_NUMBERS = frozenset(
     {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64}
 )
+_DURATION = re.compile(r"-?[0-9]+(?:\.[0-9]{1,9})?s")
 _LONGEST_NUMBER = 20
 """Digits of the largest whole number of 64 bits."""
 
@@ -199,8 +202,15 @@ def _read_present(read: Read, value: Any) -> dict[str, Any]:  # noqa: ANN401
 
 def _read_text_of(message_class: type[Any], value: Any) -> Message:  # noqa: ANN401
     message: Message = message_class()
+    if message_class.DESCRIPTOR.full_name == "google.protobuf.Duration" and not is_duration(value):
+        raise ValueError("no seconds")
     message.FromJsonString(_check_kind(value, str))  # type: ignore[attr-defined]
     return message
+
+
+def is_duration(value: Any) -> bool:  # noqa: ANN401
+    """Return whether a value is a duration to the nanosecond: the library takes finer ones for others, or for none."""
+    return isinstance(value, str) and _DURATION.fullmatch(value) is not None
 
 
 def _read_whole_number(value: Any) -> int:  # noqa: ANN401

@@ -19,6 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.values import read_number, read_time, shorten
+from topk_bandit.rpc.json_parsing import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -130,7 +131,7 @@ def _read_timestamp(value: Any) -> str | None:  # noqa: ANN401
 
 
 def _read_duration(value: Any) -> str:  # noqa: ANN401
-    if _is_taken(Duration, value):
+    if is_duration(value) and _is_taken(Duration, value):
         return str(value)
     text = f"{value:.20g}" if type(value) in {int, float} else value
     match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
