@@ -295,20 +295,26 @@ def test_a_slow_service_gets_little_more_than_it_is_asked() -> None:
 
 
 def test_calls_that_take_long_are_sent_once_after_a_few() -> None:
-    """So that one which takes nearly all its time is answered: what is sent again has less of it."""
+    """So that one which takes nearly all its time is answered: what is sent again has less of it.
 
-    async def shop(service: SlowService) -> int:
+    A machine that stands still for a while makes calls that take longer than any before, which are sent again.
+    """
+
+    async def shop(service: SlowService) -> list[int]:
         async with AsyncClient(service.target, tenant="acme", timeout=PATIENCE) as client:
             while client._connections.count < 2:
                 await client.recommend("home")
             service.seconds = PATIENCE_SECONDS + 0.5
             await asyncio.gather(*(client.recommend("home") for _ in range(CALLERS)))
-            service.count = 0
-            await asyncio.gather(*(client.recommend("home") for _ in range(CALLERS)))
-            return service.count
+            counts = [0]
+            while counts[-1] != CALLERS and len(counts) < 10:
+                service.count = 0
+                await asyncio.gather(*(client.recommend("home") for _ in range(CALLERS)))
+                counts.append(service.count)
+            return counts
 
     with slow_service() as service:
-        assert asyncio.run(shop(service)) == CALLERS
+        assert asyncio.run(shop(service))[-1] == CALLERS
 
 
 def test_an_answer_over_the_connection_for_hedging_tells_nothing_of_the_other_one() -> None:
