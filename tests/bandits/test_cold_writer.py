@@ -209,6 +209,33 @@ def test_what_a_restore_undid_is_set_aside_and_what_came_after_is_written(
     run(stores, scenario)
 
 
+def test_a_damaged_file_is_reported_once_and_events_after_it_are_written(
+    before: tuple[Stores, Traded], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores, (texts, (older, newer)) = deepcopy(before[0]), before[1]
+
+    async def scenario(store: Store) -> None:
+        side = Side(store, tmp_path, older)
+        await side.writer.go_round()
+        damaged = side.cold.list_files(NAME, older.incarnation)[-1]
+        damaged.path.write_bytes(b"damaged")
+        anew = Side(store, tmp_path, newer)
+        for _ in range(2):
+            await anew.writer.go_round()
+        assert caplog.text.count(f"{damaged.path} is damaged") == 1
+        written = anew.cold.list_files(NAME, older.incarnation)
+        assert [file.first for file in written] == [1 + EVENTS * number for number in range(len(written))]
+        assert written[-1].last == newer.version // EVENTS * EVENTS
+        assert as_lines(texts[damaged.last :])[: written[-1].last - damaged.last] == [
+            (one.position, one.at_ms, json.loads(one.text))
+            for file in written
+            if file.first > damaged.last
+            for one in file.read()
+        ]
+
+    run(stores, scenario)
+
+
 def test_copies_of_a_bandit_have_ends_of_their_own(before: tuple[Stores, Traded], tmp_path: Path) -> None:
     """An archive that is taken in as another bandit has the incarnation of its source."""
     stores, (_, (older, newer)) = deepcopy(before[0]), before[1]

@@ -173,7 +173,7 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
     cold = ColdLog(tmp_path)
     for start in (1, 11, 21):
         cold.append(NAME, "first", events(start, start + 9))
-    assert cold.set_aside(NAME, "first", is_kept=lambda event: event.position < 26) == 5
+    assert cold.set_aside(NAME, "first", after=25) == 5
     assert read(cold) == list(range(1, 26))
     assert cold.append(NAME, "first", events(26, 30)) == 30
     assert cold.remove_older(1020) == 1

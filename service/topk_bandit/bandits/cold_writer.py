@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.domain.operators import EventText
-    from topk_bandit.store.cold_log import ColdLog
+    from topk_bandit.store.cold_log import ColdFile, ColdLog
     from topk_bandit.store.log import Store
 
 __all__ = ["ColdEnd", "ColdRetention", "ColdWriter"]
@@ -49,6 +49,11 @@ class ColdEnd(NamedTuple):
 
     incarnation: str
     newest: EventText | None
+
+    @property
+    def position(self) -> int:
+        """Of that event; 0 where there is none."""
+        return 0 if self.newest is None else self.newest.position
 
 
 class ColdWriter:
@@ -115,7 +120,8 @@ class ColdWriter:
             except OSError as error:
                 self._note_failure(error)
             except CorruptDataError as error:
-                self._note_damage(name, model.incarnation, error)
+                problem = f"an event is damaged, and the cold log does not go on from it: {error}"
+                self._note_damage(name, model.incarnation, problem)
             except TopkBanditError as error:
                 _log.debug("events can't be read for the cold log: %s", error, extra={"bandit": str(name)})
 
@@ -123,10 +129,9 @@ class ColdWriter:
         behind = self._models.find_snapshot_position(name)
         if self._seen.get(name, (incarnation, 0)) == (incarnation, behind):
             return
-        newest = await self._find_newest(name, incarnation)
-        self._written[name] = ColdEnd(incarnation, newest)
+        end = await self._find_end(name, incarnation)
         first = (await self._store.read_log(name, start=1, limit=0)).first_position
-        start = max(first, 1 if newest is None else newest.position + 1)
+        start = max(first, end + 1)
         while await self._is_due(name, start, behind):
             events = await self._read_file(name, start, behind, incarnation)
             if not events:
@@ -139,36 +144,50 @@ class ColdWriter:
             start = end + 1
         self._seen[name] = incarnation, behind
 
-    async def _find_newest(self, name: BanditName, incarnation: str) -> EventText | None:
-        """Return the newest event of the log that is written, None if none is; files have no others after that.
+    async def _find_end(self, name: BanditName, incarnation: str) -> int:
+        """Return up to where the log is written, and note the event there; files have no others after that.
 
         A log that was restored, or whose end was lost, goes on otherwise than what files have of its end.
         """
-        newest = await self._read_newest(name, incarnation)
-        if newest is None or await holds(self._store, name, newest):
-            return newest
-        log = await self._store.read_texts(name, start=1, limit=0)
-        if log.incarnation != incarnation:
-            return None
-        held: dict[int, EventText] = {}
-        while len(held) <= log.log_position - log.first_position:
-            part = await self._store.read_texts(name, start=log.first_position + len(held), limit=EVENTS_PER_READ)
-            if not part.events or part.incarnation != incarnation:
-                break
-            held |= {event.position: event for event in part.events}
-
-        def is_kept(event: EventText) -> bool:
-            return event.position < log.first_position or held.get(event.position) == event
-
-        undone = await self._on_disk(partial(self._cold.set_aside, name, incarnation, is_kept=is_kept))
-        _log.warning(
-            "%d events of the cold log are of a log that was undone; set aside", undone, extra={"bandit": str(name)}
-        )
-        return await self._read_newest(name, incarnation)
-
-    async def _read_newest(self, name: BanditName, incarnation: str) -> EventText | None:
         file = await self._on_disk(partial(self._cold.find_newest, name, incarnation))
-        return None if file is None else (await self._on_disk(file.read))[-1]
+        known = self._written.get(name)
+        if file is None or known is None or (known.incarnation, known.position) != (incarnation, file.last):
+            newest = None if file is None else await self._read_last(name, incarnation, file)
+            known = self._written[name] = ColdEnd(incarnation, newest)
+        if file is None or known.newest is None or await holds(self._store, name, known.newest):
+            return 0 if file is None else file.last
+        after = await self._find_last_held(name, incarnation)
+        undone = await self._on_disk(partial(self._cold.set_aside, name, incarnation, after=after))
+        where = {"bandit": str(name)}
+        _log.warning("%d events of the cold log are of a log that was undone; set aside", undone, extra=where)
+        del self._written[name]
+        return await self._find_end(name, incarnation)
+
+    async def _read_last(self, name: BanditName, incarnation: str, file: ColdFile) -> EventText | None:
+        """Return the last event of a file; None if it is damaged, where the next file tells what is written."""
+        try:
+            return (await self._on_disk(file.read))[-1]
+        except CorruptDataError as error:
+            self._note_damage(name, incarnation, f"a file of the cold log: {error}; what comes after it is written")
+            return None
+
+    async def _find_last_held(self, name: BanditName, incarnation: str) -> int:
+        """Return the position of the last event in files that the log has; 0 if it has none of them."""
+        for file in (await self._on_disk(partial(self._cold.list_files, name, incarnation)))[::-1]:
+            try:
+                events = await self._on_disk(file.read)
+            except CorruptDataError:
+                continue
+            held, undone = 0, len(events)  # the log has those before the one, and not those from the other on
+            while held < undone:
+                middle = (held + undone) // 2
+                if await holds(self._store, name, events[middle]):
+                    held = middle + 1
+                else:
+                    undone = middle
+            if held:
+                return events[held - 1].position
+        return 0
 
     async def _is_due(self, name: BanditName, start: int, end: int) -> bool:
         """Return whether the events from `start` to `end` are enough for a file."""
@@ -211,11 +230,10 @@ class ColdWriter:
             _log.warning("the cold log in %s can't be written: %s", self._cold.folder, error.strerror or error)
         self._fails = True
 
-    def _note_damage(self, name: BanditName, incarnation: str, error: CorruptDataError) -> None:
+    def _note_damage(self, name: BanditName, incarnation: str, problem: str) -> None:
         self._hooks.cold_failed()
         if incarnation not in self._damaged:
-            where = {"bandit": str(name)}
-            _log.warning("an event is damaged, and the cold log does not go on from it: %s", error, extra=where)
+            _log.warning("%s", problem, extra={"bandit": str(name)})
         self._damaged.add(incarnation)
 
     def _note_success(self) -> None:
@@ -264,4 +282,7 @@ class ColdRetention:
         """
         known = self.written.get(name)
         newest = None if known is None or known.incarnation != incarnation else known.newest
-        return newest.position - 1 if newest is not None and await holds(store, name, newest) else 0
+        try:
+            return newest.position - 1 if newest is not None and await holds(store, name, newest) else 0
+        except CorruptDataError:
+            return 0

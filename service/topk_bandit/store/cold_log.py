@@ -18,7 +18,6 @@ import re
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
@@ -27,7 +26,7 @@ from topk_bandit.store.event_keys import find_keys
 from topk_bandit.store.event_lines import event_line, head_line, read_event_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from topk_bandit.domain.bandits import BanditName
@@ -128,26 +127,22 @@ class ColdLog:
         self.folder.stat()
         return next(iter(self.list_files(name, incarnation)[::-1]), None)
 
-    def set_aside(self, name: BanditName, incarnation: str, *, is_kept: Callable[[EventText], bool]) -> int:
-        """Set aside the newest files as far as events in them are not kept; return how many such events there were.
+    def set_aside(self, name: BanditName, incarnation: str, *, after: int) -> int:
+        """Set aside the events after a position; return how many they were.
 
-        The events before the first of these are written again. What is set aside stays in the folder, under names that
-        end with ``.undone``.
+        Those before it in the same file are written again. What is set aside stays in the folder, under names that end
+        with ``.undone``.
         """
         undone = 0
         with _locked(self._folder_of(name, incarnation)):
             for file in self.list_files(name, incarnation)[::-1]:
-                events = file.read()
-                kept = list(takewhile(is_kept, events))
-                if len(kept) == len(events):
+                if file.last <= after:
                     break
-                undone += len(events) - len(kept)
-                if kept:
-                    _write_file(file.path.parent, file.head, kept)
+                if file.first <= after:
+                    _write_file(file.path.parent, file.head, file.read()[: after - file.first + 1])
+                undone += file.last - max(file.first - 1, after)
                 file.path.rename(file.path.with_name(f"{file.path.name}.undone"))
                 file.index.unlink(missing_ok=True)
-                if kept:
-                    break
         return undone
 
     def append(self, name: BanditName, incarnation: str, events: Sequence[EventText]) -> int:
