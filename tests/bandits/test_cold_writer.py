@@ -15,7 +15,7 @@ from tests.bandits.harness import LIMITS, NAME, RecordedHooks, Shop, replayed, r
 from tests.contracts.harness import run, run_in_memory, whole_log
 
 from topk_bandit.bandits.cold_writer import ColdEnd, ColdRetention, ColdWriter
-from topk_bandit.bandits.log_retention import LogRetention
+from topk_bandit.bandits.log_retention import LogRetention, Trim
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.domain.bandits import BanditName
@@ -156,16 +156,57 @@ def test_files_and_log_have_each_event_once_and_in_order(stores: Stores, tmp_pat
 class Undone:
     """A store in which a log has other events from a position on, as after a restore to the time before."""
 
-    def __init__(self, store: Store, since: int, last: int) -> None:
-        self._store, self._since, self._last = store, since, last
+    def __init__(self, store: Store, since: int, last: int = ALL, **other: object) -> None:
+        self._store, self._since, self._last, self._other = store, since, last, other
+
+    def _change(self, event: EventText) -> EventText:
+        return event if event.position < self._since else replace(event, at_ms=event.at_ms + 1)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
     async def read_texts(self, name: BanditName, *, start: int, limit: int) -> TextSlice:
         part = await self._store.read_texts(name, start=start, limit=max(0, min(limit, self._last - start + 1)))
-        events = tuple(one if one.position < self._since else replace(one, at_ms=one.at_ms + 1) for one in part.events)
-        return replace(part, log_position=self._last, events=events)
+        end = {"log_position": min(self._last, part.log_position)}
+        return replace(part, events=tuple(map(self._change, part.events)), **{**end, **self._other})
+
+
+class Finalized(Undone):
+    """A store that writes events otherwise, as after an upgrade was finalized."""
+
+    def _change(self, event: EventText) -> EventText:
+        assert event.text.startswith(b'{"v":')
+        return replace(event, text=b'{"v":9' + event.text[6:])
+
+
+def test_events_that_are_written_otherwise_are_the_same_and_another_bandits_log_says_nothing(
+    before: tuple[Stores, Traded], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores, (_, (older, newer)) = deepcopy(before[0]), before[1]
+
+    async def scenario(store: Store) -> None:
+        side = Side(store, tmp_path, older)
+        side.models.position = newer.version
+        await side.writer.go_round()
+        written = newer.version // EVENTS * EVENTS
+        for other in (Finalized(store, 1), Undone(store, 1, incarnation="another")):
+            anew = Side(other, tmp_path, older)  # type: ignore[arg-type]
+            anew.models.position = newer.version + 1
+            await anew.writer.go_round()
+            how = {"incarnation": older.incarnation, "at_ms": 1 << 50, "behind": newer.version}
+            assert (await anew.retention.find_trim(other, NAME, **how)).through == written - 1  # type: ignore[arg-type]
+            assert anew.count_undone() == 0
+        assert "undone" not in caplog.text
+        # What all of it is written of is not counted as lost where bytes ask for its end.
+        small = Side(store, tmp_path, older, most_bytes=1)
+        small.models.position = written
+        await small.writer.go_round()
+        trim = await small.retention.find_trim(
+            store, NAME, incarnation=older.incarnation, at_ms=1 << 50, behind=written
+        )
+        assert trim == Trim(written, unwritten=0)
+
+    run(stores, scenario)
 
 
 @pytest.mark.parametrize("grown", [False, True])

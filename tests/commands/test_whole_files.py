@@ -49,6 +49,21 @@ def test_what_a_file_held_stays_when_its_writing_fails(
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_two_files_of_one_folder_do_not_mix(tmp_path: Path) -> None:
+    with write_whole(tmp_path / "a") as one, write_whole(tmp_path / "b") as other:
+        one.write_text("a")
+        other.write_text("b")
+    assert ((tmp_path / "a").read_text(), (tmp_path / "b").read_text()) == ("a", "b")
+
+
+def test_a_closed_standard_output_breaks_no_command(tmp_path: Path) -> None:
+    command = (
+        f"{sys.executable} -m topk_bandit keys create --keys-file {tmp_path / 'keys'} --tenant=a --scope=reward >&-"
+    )
+    ended = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     def write() -> None:
         with write_whole(tmp_path / "no" / "x") as draft:
@@ -76,4 +91,4 @@ def test_a_full_disk_below_standard_output_is_an_error_in_a_line() -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 1
-    assert ended.stderr == "topk-bandit: standard output can't be written: No space left on device\n"
+    assert ended.stderr == "topk-bandit: the output can't be written: No space left on device\n"

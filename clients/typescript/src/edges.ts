@@ -48,7 +48,7 @@ export function edgesOf(given: Partial<Edges>): Edges {
 }
 
 // Not crypto.randomUUID: a page that came over plain HTTP has none.
-export function hexId(): string {
+function hexId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

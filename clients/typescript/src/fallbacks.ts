@@ -1,7 +1,7 @@
 /** The shop's own ranking in place of a slate that did not come: cut, counted, and heard of. */
 
 import { Breaker, type BreakerPolicy } from "./breakers.js";
-import { listOf } from "./checks.js";
+import { textsOf } from "./checks.js";
 import type { Edges } from "./edges.js";
 import { ClientError, isMistake } from "./errors.js";
 import type { AnsweredPage } from "./pages.js";
@@ -122,7 +122,7 @@ export class Fallbacks {
 
 /** Return a shop's own ranking; undefined where it has none. */
 export function fallbackOf(field: string, ranking: unknown): readonly string[] | undefined {
-  return ranking == null ? undefined : (listOf(field, ranking) as string[]);
+  return textsOf(field, ranking);
 }
 
 function isCount(size: unknown): size is number {

@@ -1,7 +1,7 @@
 /** Rewards and activations that are kept until the service has answered for them. */
 
 import { textOf } from "./checks.js";
-import { type Edges, hexId } from "./edges.js";
+import type { Edges } from "./edges.js";
 import { ClientError, invalidArgument } from "./errors.js";
 import { activateOperation, batchOperation, type Operation, postedReward, someOf } from "./operations.js";
 import { checkedRetry, pauseOf, type RetryPolicy } from "./retries.js";
@@ -233,8 +233,8 @@ export class Outbox {
 
   /** Keys are in the order of the calls, also where a clock is set back, and different in each page. */
   #nextKey(now: number): string {
-    this.#newest = Math.max(now, this.#newest + 1);
-    return `${String(this.#newest).padStart(16, "0")}-${hexId().slice(0, 8)}`;
+    this.#newest = Math.max(Math.floor(now), this.#newest + 1);
+    return `${String(this.#newest).padStart(16, "0")}-${Math.floor(Math.random() * 2 ** 32).toString(16).padStart(8, "0")}`;
   }
 
   async #write(key: string, kept: Kept): Promise<void> {
@@ -325,7 +325,8 @@ export class Outbox {
       return [await this.sender.send(activateOperation(name, recommendationId, instead), this.#timeoutMs)];
     } catch (error) {
       const failure = error instanceof ClientError ? error : new ClientError("UNKNOWN", String(error));
-      return failure.code === "INVALID_ARGUMENT" && taken.length > 1 ? this.#answersOfHalves(taken) : taken.map(() => failure);
+      const isOfEntry = failure.code === "INVALID_ARGUMENT" && failure.details.field !== "bandit";
+      return isOfEntry && taken.length > 1 ? this.#answersOfHalves(taken) : taken.map(() => failure);
     }
   }
 

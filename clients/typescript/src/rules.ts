@@ -1,6 +1,6 @@
 /** Rules of a slate, as a shop writes them and as they are sent. No I/O here. */
 
-import { listOf, membersOf, textsOf } from "./checks.js";
+import { isList, listOf, membersOf, textsOf } from "./checks.js";
 import { errorsBelow, invalidArgument } from "./errors.js";
 import type { ItemGroupJson, SlateRuleJson } from "./gen/topk_bandit/v1/rules_pb.js";
 import type { ItemGroup, NamedItems, NewItems, Rule } from "./values.js";
@@ -20,28 +20,28 @@ function ruleOf(path: string, rule: Rule): SlateRuleJson {
   checkKind(path, rule, RULES, ["mayRelax"]);
   const mayRelax = rule.mayRelax ?? false;
   const group = (kind: string, one: ItemGroup | NewItems | NamedItems) => errorsBelow(path, () => groupOf(kind, one));
-  if (rule.exclude !== undefined) return { exclude: { itemIds: idsOf(`${path}.exclude`, rule.exclude) }, mayRelax };
-  if (rule.filter !== undefined) return { filter: rule.filter, mayRelax };
-  if (rule.pin !== undefined) return { pin: { position: rule.position, itemIds: idsOf(`${path}.pin`, rule.pin) }, mayRelax };
-  if (rule.apart !== undefined) return { apart: group("apart", rule.apart), mayRelax };
-  if (rule.frequency !== undefined) {
+  if (rule.exclude != null) return { exclude: { itemIds: idsOf(`${path}.exclude`, rule.exclude) }, mayRelax };
+  if (rule.filter != null) return { filter: rule.filter, mayRelax };
+  if (rule.pin != null) return { pin: { position: rule.position, itemIds: idsOf(`${path}.pin`, rule.pin) }, mayRelax };
+  if (rule.apart != null) return { apart: group("apart", rule.apart), mayRelax };
+  if (rule.frequency != null) {
     const { frequency, atMost, withinSeconds } = rule;
     return { frequency: { ...(frequency === "each item" ? {} : { group: group("frequency", frequency) }), atMost, withinSeconds }, mayRelax };
   }
-  const most = rule.atMost === undefined ? {} : { atMost: rule.atMost };
+  const most = rule.atMost == null ? {} : { atMost: rule.atMost };
   return { count: { group: group("count", rule.count), atLeast: rule.atLeast ?? 0, ...most }, mayRelax };
 }
 
 function groupOf(path: string, group: ItemGroup | NewItems | NamedItems): ItemGroupJson {
   checkKind(path, group, GROUPS, []);
-  if (group.itemIds !== undefined) return { itemIds: idsOf(`${path}.itemIds`, group.itemIds) };
-  if (group.shownFewerThan !== undefined) return { shownFewerThan: group.shownFewerThan };
+  if (group.itemIds != null) return { itemIds: idsOf(`${path}.itemIds`, group.itemIds) };
+  if (group.shownFewerThan != null) return { shownFewerThan: group.shownFewerThan };
   return { feature: group.feature, value: group.value ?? "" };
 }
 
 /** Throw for what is none of these kinds, several at once, or has a member that the kind does not know. */
 function checkKind(path: string, given: object, kinds: Readonly<Record<string, readonly string[]>>, also: readonly string[]): void {
-  const members = membersOf(path, given).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+  const members = membersOf(path, given).flatMap(([name, value]) => (value == null ? [] : [name]));
   const [kind, other] = Object.keys(kinds).filter((name) => members.includes(name));
   if (kind === undefined) throw invalidArgument(path, `is none of ${Object.keys(kinds).join(", ")}`);
   if (other !== undefined) throw invalidArgument(path, `has ${kind} and ${other}: leave one of them out`);
@@ -55,7 +55,7 @@ function idsOf(path: string, ids: unknown): string[] {
 
 /** Return what the excludes among rules leave of the shop's own ranking; whatever is no rule excludes nothing. */
 export function allowedOf(ranking: readonly string[], rules: unknown): readonly string[] {
-  const given: unknown[] = Array.isArray(rules) ? rules : [];
+  const given = isList(rules) ? [...rules] : [];
   const excluded = new Set(given.flatMap(excludedOf));
   return excluded.size ? ranking.filter((id) => !excluded.has(id)) : ranking;
 }

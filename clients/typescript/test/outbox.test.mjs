@@ -279,6 +279,14 @@ test("a storage that fails is an error, and what nobody can read is taken out an
   assert.match(world.warned.join(), /can't be read/);
 });
 
+test("a clock of fractions of milliseconds loses nothing", async (context) => {
+  const { shop, outbox } = outboxOf(context, {}, { now: () => performance.timeOrigin + performance.now() + 0.25 });
+  const [recommendationId] = await slates(shop, "home", 1);
+  assert.equal(await outbox.reward({ bandit: "home", recommendationId, value: 1 }), true);
+  assert.equal(await outbox.flush(PATIENCE), 0);
+  assert.equal((await outbox.status()).delivered, 1);
+});
+
 test("what no outbox has written is left alone", async (context) => {
   const folder = mkdtempSync(join(tmpdir(), "tkb-"));
   context.after(() => rmSync(folder, { recursive: true }));

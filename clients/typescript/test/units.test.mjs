@@ -222,7 +222,7 @@ test("a rule of two kinds, or with what is nothing to it, is refused", async () 
   for (const [rule, message] of rules)
     await assert.rejects(client.recommend({ bandit: "home", rules: [rule] }), { code: "INVALID_ARGUMENT", message: `INVALID_ARGUMENT: ${message}` });
   for (const given of [{ exclude: ["t"] }, "price < 3", 7]) await assert.rejects(client.recommend({ bandit: "home", rules: given }), /rules: expected a list/);
-  await client.recommend({ bandit: "home", rules: [{ exclude: ["t"], pin: undefined, mayRelax: undefined }] });
+  await client.recommend({ bandit: "home", rules: [{ exclude: ["t"], pin: undefined, filter: null, mayRelax: undefined }, { count: { feature: "x", itemIds: null }, atMost: null }] });
 });
 
 test("a value of another kind is refused by its field, and never taken for nothing or for letters", async () => {
@@ -296,6 +296,7 @@ test("a fallback keeps what is excluded, and breaks for no rule that is none", a
   const { client } = scripted([unavailable], { breaker: null });
   const shown = async (rules) => (await client.recommend({ bandit: "home", fallback: ["z", "y", "x", "w"], fallbackSize: 2, deadlineMs: 10, rules })).items;
   assert.deepEqual(await shown([{ exclude: ["y"] }, { pin: ["w"], position: 1 }, { exclude: new Set(["z"]) }]), ["x", "w"]);
+  assert.deepEqual(await shown(new Set([{ exclude: ["z"] }])), ["y", "x"]);
   for (const rules of [7, [7], [null], [{ exclude: "xy" }], [{ exclude: 7 }]]) assert.deepEqual(await shown(rules), ["z", "y"]);
 });
 

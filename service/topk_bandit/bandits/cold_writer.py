@@ -154,7 +154,7 @@ class ColdWriter:
         if file is None or known is None or (known.incarnation, known.position) != (incarnation, file.last):
             newest = None if file is None else await self._read_last(name, incarnation, file)
             known = self._written[name] = ColdEnd(incarnation, newest)
-        if file is None or known.newest is None or await holds(self._store, name, known.newest):
+        if file is None or known.newest is None or await holds(self._store, name, incarnation, known.newest):
             return 0 if file is None else file.last
         after = await self._find_last_held(name, incarnation)
         undone = await self._on_disk(partial(self._cold.set_aside, name, incarnation, after=after))
@@ -167,7 +167,7 @@ class ColdWriter:
         """Return the last event of a file; None if it is damaged, where the next file tells what is written."""
         try:
             return (await self._on_disk(file.read))[-1]
-        except CorruptDataError as error:
+        except (CorruptDataError, OSError) as error:
             self._note_damage(name, incarnation, f"a file of the cold log: {error}; what comes after it is written")
             return None
 
@@ -181,7 +181,7 @@ class ColdWriter:
             held, undone = 0, len(events)  # the log has those before the one, and not those from the other on
             while held < undone:
                 middle = (held + undone) // 2
-                if await holds(self._store, name, events[middle]):
+                if await holds(self._store, name, incarnation, events[middle]):
                     held = middle + 1
                 else:
                     undone = middle
@@ -266,23 +266,21 @@ class ColdRetention:
             return Trim(0)
         trim = await self.asked.find_trim(store, name, incarnation=incarnation, behind=behind, at_ms=at_ms)
         written = await self._find_end(store, name, incarnation)
-        if trim.through <= written:
+        if trim.through < written:
             return trim
         first = (await store.read_log(name, start=1, limit=0)).first_position
         try:
             large = await self.asked.find_large_end(store, name, behind=behind)
         except CorruptDataError:
             large = 0
-        return Trim(max(min(trim.through, written), large), unwritten=max(0, large - max(written, first - 1)))
+        # The newest event that is written stays: a log that was restored to a time before it has another one there.
+        return Trim(max(min(trim.through, written - 1), large, 0), unwritten=max(0, large - max(written, first - 1)))
 
     async def _find_end(self, store: Store, name: BanditName, incarnation: str) -> int:
-        """Return up to which position the log may be trimmed.
-
-        The newest event that is written stays: a log that was restored to a time before it has another one there.
-        """
+        """Return up to which position the log is written."""
         known = self.written.get(name)
         newest = None if known is None or known.incarnation != incarnation else known.newest
         try:
-            return newest.position - 1 if newest is not None and await holds(store, name, newest) else 0
+            return newest.position if newest is not None and await holds(store, name, incarnation, newest) else 0
         except CorruptDataError:
             return 0

@@ -77,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         place_compiled_code(os.environ)
         status = int(given.run(given))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed
+            sys.stdout.flush()
     except (TopkBanditError, ClientError) as error:
         for handler in logging.getLogger().handlers:
             handler.flush()  # what led to it is read first
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # nobody reads on
             return 141
-        print(f"topk-bandit: standard output can't be written: {error.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"topk-bandit: the output can't be written: {error.strerror}", file=sys.stderr)  # noqa: T201
         return 1
     return status
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -29,21 +30,29 @@ def write_whole(path: Path) -> Iterator[Path]:
     """
     target = path.resolve()
     direct = (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK)
-    draft = target if direct else target.with_name(f".topk-bandit-{os.getpid()}.new")
+    draft = target if direct else target.with_name(f".topk-bandit-{secrets.token_hex(8)}.new")
     try:
-        if not direct and target.exists():
-            draft.touch()
-            shutil.copymode(target, draft)
+        if not direct:
+            draft.touch(exist_ok=False)
+            if target.exists():
+                shutil.copymode(target, draft)
         yield draft
         if not direct:
             _sync(draft)
-            draft.replace(target)
+            _replace(target, draft)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be written: {error.strerror or error}") from error
     finally:
         if not direct:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
+
+
+def _replace(target: Path, draft: Path) -> None:
+    try:
+        draft.replace(target)
+    except OSError:  # such as a file that is mounted alone
+        shutil.copyfile(draft, target)
 
 
 def _sync(file: Path) -> None:

@@ -87,16 +87,20 @@ class WholeLogs:
         begin, end = (joined[0].first, last) if joined else (1, 0)
         async for event in self._look(name, key, first=max(log.first_position, end + 1), last=log.log_position):
             yield event
+        below = last + 1  # a file that is being cut is there twice for a moment
         for event in await self._aside(lambda: [one for file in files[::-1] for one in file.find(key)[::-1]]):
-            if event.position <= last:
+            if event.position < below:
                 yield event
+                below = event.position
         async for event in self._look(name, key, first=log.first_position, last=min(begin, end + 1) - 1):
             yield event
 
     async def _goes_on(self, name: BanditName, file: ColdFile, log: TextSlice) -> bool:
         """Return whether a log goes on from where a file ends; of a damaged one that is not known."""
         try:
-            return file.last < log.first_position or await holds(self._store, name, (await self._read(file))[-1])
+            return file.last < log.first_position or await holds(
+                self._store, name, log.incarnation, (await self._read(file))[-1]
+            )
         except NotReadyError:
             return False
 
@@ -177,7 +181,15 @@ def _count_missing(files: Sequence[ColdFile], before: int) -> int:
     return missing
 
 
-async def holds(store: Store, name: BanditName, event: EventText) -> bool:
-    """Return whether a log has an event, or begins after its position."""
+async def holds(store: Store, name: BanditName, incarnation: str, event: EventText) -> bool:
+    """Return whether a log has an event, or begins after its position; another bandit's log says nothing of it."""
     part = await store.read_texts(name, start=event.position, limit=1)
-    return event.position < part.first_position or part.events == (event,)
+    if part.incarnation != incarnation or event.position < part.first_position:
+        return True
+    return any(_is_same(one, event) for one in part.events)
+
+
+def _is_same(one: EventText, other: EventText) -> bool:
+    """Return whether two texts are of one event: it is written otherwise once another data version is in force."""
+    same_place = (one.position, one.at_ms) == (other.position, other.at_ms)
+    return same_place and {*find_keys(one.text)} == {*find_keys(other.text)}

@@ -30,20 +30,19 @@ def write_parquet(path: Path, lines: Iterable[str]) -> None:
     Raises
     ------
     ConfigurationError
-        The file can't be written, or pyarrow is not installed.
+        Pyarrow is not installed.
+    OSError
+        The file can't be written.
     """
     lib, parquet = import_extra("pyarrow.lib", _PURPOSE), import_extra("pyarrow.parquet", _PURPOSE)
     schema, left = _schema(lib), iter(lines)
-    try:
-        with parquet.ParquetWriter(path, schema) as writer:
+    with parquet.ParquetWriter(path, schema) as writer:
+        part = list(islice(left, _ROWS_AT_ONCE))
+        while True:
+            writer.write_table(_table(lib, schema, part))
+            if len(part) < _ROWS_AT_ONCE:
+                break
             part = list(islice(left, _ROWS_AT_ONCE))
-            while True:
-                writer.write_table(_table(lib, schema, part))
-                if len(part) < _ROWS_AT_ONCE:
-                    break
-                part = list(islice(left, _ROWS_AT_ONCE))
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def _schema(lib: Any) -> Any:  # noqa: ANN401 - of a library that may not be there
