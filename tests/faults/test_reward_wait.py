@@ -44,7 +44,7 @@ def test_the_default_is_learned_when_the_wait_is_over(client: Client) -> None:
     stats = client.stats("home")
     assert (stats.default_count, stats.mean_reward, stats.late_reward_count) == (stats.observation_count, 0.25, 0)
     assert client.reward("home", shown.id, 1.0).outcome is RewardOutcome.LATE
-    assert client.reward("home", shown.id, 1.0).outcome is RewardOutcome.DUPLICATE
+    assert client.reward("home", shown.id, 1.0).outcome is RewardOutcome.LATE
     with pytest.raises(AlreadyExists) as other:
         client.reward("home", shown.id, 2.0)
     assert other.value.reason == "REWARD_EXISTS"
