@@ -1,10 +1,10 @@
 /** The client: its options, its calls, and the loop that tries them again. */
 
 import { BREAKER, type BreakerPolicy } from "./breakers.js";
+import { listOf, textsOf } from "./checks.js";
 import { type Edges, edgesOf } from "./edges.js";
-import { listOf } from "./checks.js";
 import { ClientError, invalidArgument } from "./errors.js";
-import { FALLBACK_MS, fallbackOf, Fallbacks, type Place } from "./fallbacks.js";
+import { FALLBACK_MS, Fallbacks, type Place } from "./fallbacks.js";
 import { hedged } from "./hedging.js";
 import { LateRewards } from "./late_rewards.js";
 import { activateOperation, amendOperation, type Operation, recommendOperation, rewardOperation, voidOperation } from "./operations.js";
@@ -219,7 +219,7 @@ export class Client<F extends Features<F> = Features> {
   /** Return the slate to show; with a `fallback` always, and within the deadline. */
   async recommend(options: RecommendOptions<F>): Promise<Recommendation> {
     const { fallbackSize } = options;
-    const own = fallbackOf("fallback", options.fallback);
+    const own = textsOf("fallback", options.fallback);
     const fallback = own && allowedOf(own, options.rules);
     const bandit = told(options);
     if (fallback === undefined) return this.#fallbacks.came(bandit, await this.#slate(options, this.#timeoutMs));
@@ -259,7 +259,7 @@ export class Client<F extends Features<F> = Features> {
     const places = placements.map((one, place) => ({
       ...one,
       bandit: told(tenant === undefined ? one : { ...one, tenant }),
-      fallback: fallbackOf(`placements[${place}].fallback`, one.fallback),
+      fallback: textsOf(`placements[${place}].fallback`, one.fallback),
     }));
     const { id, slates } = await this.#filledPage({ ...options, placements }, places);
     return { id, bandits: placements.map(({ bandit }) => bandit), slates };

@@ -1,7 +1,6 @@
 /** The shop's own ranking in place of a slate that did not come: cut, counted, and heard of. */
 
 import { Breaker, type BreakerPolicy } from "./breakers.js";
-import { textsOf } from "./checks.js";
 import type { Edges } from "./edges.js";
 import { ClientError, isMistake } from "./errors.js";
 import type { AnsweredPage } from "./pages.js";
@@ -118,11 +117,6 @@ export class Fallbacks {
     if (isMistake(error)) this.edges.log.error(message);
     else this.edges.log.warn(message);
   }
-}
-
-/** Return a shop's own ranking; undefined where it has none. */
-export function fallbackOf(field: string, ranking: unknown): readonly string[] | undefined {
-  return textsOf(field, ranking);
 }
 
 function isCount(size: unknown): size is number {

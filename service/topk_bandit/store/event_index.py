@@ -18,7 +18,7 @@ from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.event_keys import DIGEST_BYTES, find_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from topk_bandit.store.event_keys import EventKey
@@ -92,11 +92,7 @@ class _Index(NamedTuple):
         block, checksum = found[:size], found[size:]
         if checksum != _checksum(self.of, place, block).to_bytes(_CHECKSUM_BYTES):
             raise CorruptDataError(f"its block {place} is not what was written")
-        return list(_entries(block))
-
-
-def _entries(block: bytes) -> Iterator[tuple[bytes, int]]:
-    return _ENTRY.iter_unpack(block)
+        return list(_ENTRY.iter_unpack(block))
 
 
 def _checksum(of: str, place: int, data: bytes) -> int:
