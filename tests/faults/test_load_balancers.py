@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import grpc
 import pytest
 import yaml
 from tests.faults.service import serving
@@ -23,6 +24,7 @@ from tests.servers import free_port, running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, ClientError, NotFound, RetryPolicy, Tls
+from topk_bandit.client.routing import RETRY_SECONDS, WORKER_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,6 +36,8 @@ TENANT = "acme"
 BANDITS = [f"home-{number}" for number in range(8)]
 CALLS = 5
 OTHERS = 400
+CONNECTIONS = 8
+TRYING = "topk-bandit-try"
 ONCE = RetryPolicy(initial_backoff=1000.0, max_backoff=1000.0)
 SECRETS = "/run/secrets/topk-bandit-tls"
 NAME = "topk-bandit.topk-bandit"
@@ -234,27 +238,59 @@ def test_each_bandit_has_one_service_and_moves_only_when_that_dies(front: Front)
 
 
 def test_behind_a_proxy_that_sends_each_call_to_any_worker_a_client_has_one_connection(tmp_path: Path) -> None:
-    program = find_program("haproxy")
-    port = free_port()
+    now = [0.0]
     with ExitStack() as stack:
         service = stack.enter_context(serving(tmp_path / "data", "--workers=2"))
-        lines = ["defaults", "mode http", f"timeout connect {PATIENCE:.0f}s", "timeout client 1h", "timeout server 1h"]
-        # As many connections to the service as calls come from: each at one of its workers, by chance.
-        lines += ["listen calls", f"bind 127.0.0.1:{port} proto h2", "balance roundrobin"]
-        lines += [f"server s{number} {service.address} proto h2" for number in range(8)]
-        (tmp_path / "haproxy.cfg").write_text("\n".join(lines) + "\n")
-        stack.enter_context(running([program, "-f", str(tmp_path / "haproxy.cfg")], tmp_path / "log"))
-        client = stack.enter_context(Client(f"127.0.0.1:{port}", tenant=TENANT, timeout=PATIENCE))
-        for bandit in BANDITS:
+        port = stack.enter_context(any_worker(tmp_path, service))
+        client = Client(f"127.0.0.1:{port}", tenant=TENANT, timeout=PATIENCE, clock=lambda: now[0])
+        stack.enter_context(client)
+        # An odd number of pairs of calls: each bandit meets all connections of the proxy in turn.
+        bandits = BANDITS[1:]
+        for bandit in bandits:
             client.create_bandit(bandit, slate_size=2, item_capacity=9)
             client.upsert_items(bandit, ["tea", "milk"])
-        tried = [0]
-        while len(tried) < 5 or tried[-1] > tried[-3]:
-            for bandit in BANDITS:
+        for _ in range(8):
+            for bandit in bandits:
                 client.reward(bandit, client.recommend(bandit).id, 1.0)
-            tried.append(probes(service))
+        until(lambda: TRYING not in [one.name for one in threading.enumerate()], what="the last try ends")
+        tried = probes(service)
+        # The pauses between tries would be over by then, but for a client that has given up.
+        now[0] += RETRY_SECONDS / 2
+        for bandit in bandits:
+            client.reward(bandit, client.recommend(bandit).id, 1.0)
         assert client._connections.count == 1
-        assert tried[-1] <= 8, "it has given up"
+        assert probes(service) == tried, "it has not given up"
+
+
+@contextmanager
+def any_worker(folder: Path, service: Service) -> Iterator[int]:
+    """Run a proxy that has connections to both workers of a service and sends calls on each in turn; yield its port.
+
+    The system chooses the worker of a connection by chance: the proxy is started until each has two or more of eight.
+    """
+    program = find_program("haproxy")
+    while True:
+        port = free_port()
+        lines = ["global", "nbthread 1", "defaults", "mode http", f"timeout connect {PATIENCE:.0f}s"]
+        lines += ["timeout client 1h", "timeout server 1h", "http-reuse always"]
+        lines += ["listen calls", f"bind 127.0.0.1:{port} proto h2", "balance roundrobin"]
+        lines += ["default-server proto h2 pool-purge-delay 1h"]
+        lines += [f"server s{number} {service.address}" for number in range(CONNECTIONS)]
+        (folder / "haproxy.cfg").write_text("\n".join(lines) + "\n")
+        with running([program, "-f", str(folder / "haproxy.cfg")], folder / "log"):
+            workers = Counter(workers_in_turn(port))
+            if min(workers[1], workers[2]) >= 2:
+                yield port
+                return
+
+
+def workers_in_turn(port: int) -> list[int]:
+    """Return the number of the worker that answers, for one call on each connection of a proxy."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
+        calls = [check.with_call(b"", timeout=PATIENCE, wait_for_ready=True)[1] for _ in range(CONNECTIONS)]
+    headers = [str(dict(call.trailing_metadata())[WORKER_HEADER]) for call in calls]
+    return [int(header.partition("/")[0]) for header in headers]
 
 
 def probes(service: Service) -> int:
