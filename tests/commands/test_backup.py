@@ -122,6 +122,11 @@ def test_an_empty_service_gets_the_bandits_as_they_were(
     with serving(tmp_path / "data", LONG_STORE_CALLS) as other:
         ask = Ask(other, capsys)
         assert ask("restore", str(folder))[-1] == f"4 bandits of {folder}"
+        capsys.readouterr()
+        assert main(["log", "replay", str(folder / "shop+home.jsonl")]) == 0
+        folded = capsys.readouterr().out
+        assert f"replayed from           the snapshot at {head['bandit']['first_position'] - 1}" in folded
+        assert all(digest in folded for digest in digests(other, "shop", "home")[1:])
         for tenant, bandit in BANDITS:
             version, *found = digests(other, tenant, bandit)
             assert version == entries[f"tenants/{tenant}/bandits/{bandit}"]["log_position"]

@@ -531,6 +531,28 @@ def test_an_archive_that_another_program_wrote_again_is_refused_with_what_it_cha
     assert "acme/again" not in " ".join(ask("bandits", "list"))
 
 
+def test_an_export_is_folded_as_a_dump_is(running: Running, ask: Ask, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    texts, table_file = tmp_path / "log.jsonl", tmp_path / "log.parquet"
+    assert ask("events", "export", "acme/home", f"--out={texts}") == []
+    assert ask("events", "export", "acme/home", f"--parquet={table_file}") == []
+    verified = running.work(running.client.verify("home"))
+    folded = ask("log", "replay", str(texts))
+    assert folded[0].split() == ["bandit", "tenants/acme/bandits/home"]
+    assert f"{'posterior digest':24}{verified.posterior_digest}" in folded
+    assert ask("log", "replay", str(table_file)) == folded
+    assert ask("log", "diff", str(texts), str(table_file)) == [f"no difference up to {verified.model_version}"]
+    assert ask("log", "replay", str(texts), "--to=9")[2].startswith("version                 9 ")
+    head, *events, end = texts.read_text(encoding="utf-8").splitlines(keepends=True)
+    for name, lines, problem in (
+        ("cut", [head, *events], "has no first or no last line of a bandit: it is not a whole export"),
+        ("changed", [head, *events[1:], end], "a line was changed or is missing"),
+        ("part", events[3:], "line 1: is an event: what comes before it is needed to fold a log"),
+    ):
+        (tmp_path / name).write_text("".join(lines), encoding="utf-8")
+        assert problem in ask("log", "replay", str(tmp_path / name), status=1)[0]
+
+
 def test_what_each_item_did_is_a_column_of_parquet(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     shown = Shown((1.0,), ("tea", "milk"), 1)

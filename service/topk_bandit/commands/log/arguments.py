@@ -43,20 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     replay = words.add_parser(
         "replay", help="fold a log that was written down", description="Fold a log, and print what the model is."
     )
-    replay.add_argument("log", type=Path, metavar="FILE", help="what `dump` has written")
+    replay.add_argument("log", type=Path, metavar="FILE", help="what `dump`, `events export` or `backup` wrote")
     diff = words.add_parser(
         "diff",
         help="show how two logs and their models differ",
         description="Show the first event that differs and what differs in the models; exit 1 if anything does.",
     )
-    diff.add_argument("logs", type=Path, nargs=2, metavar="FILE", help="what `dump` has written")
+    diff.add_argument("logs", type=Path, nargs=2, metavar="FILE", help="what `dump`, `events export` or `backup` wrote")
     evaluate = words.add_parser(
         "evaluate",
         help="print what other policies would have earned",
         description="Print what was earned, and what slates drawn uniformly and other policies would have earned on "
         "the same requests, each by five estimators with intervals of 95 % (docs/off-policy.md).",
     )
-    evaluate.add_argument("log", type=Path, metavar="FILE", help="what `dump` has written")
+    evaluate.add_argument("log", type=Path, metavar="FILE", help="what `dump`, `events export` or `backup` wrote")
     evaluate.add_argument(
         "--slate",
         dest="slates",

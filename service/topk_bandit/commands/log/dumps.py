@@ -3,6 +3,8 @@
 The first line is an object with the bandit's name, its incarnation and a snapshot, which is null where the log can be
 read from event 1 on, in the store and in files of the cold log: else a replay begins with the snapshot. Every further
 line has the position of an event, the store's clock when it was appended, and the event with the bytes of the store.
+
+What `events export` and `backup` write of a bandit is read too (`topk_bandit.store.archives`).
 """
 
 from __future__ import annotations
@@ -12,15 +14,19 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from topk_bandit.commands.operate.archives import examine_lines
+from topk_bandit.commands.operate.parquet import read_parquet
 from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.json_text import parse_json
-from topk_bandit.store.codec import decode_event, encode_event
+from topk_bandit.store.archives import ArchivedBandit, SnapshotPart, read_line
+from topk_bandit.store.codec import decode_event, decode_snapshot, encode_event
 from topk_bandit.store.event_lines import event_line, head_line
 from topk_bandit.store.log import Snapshot
+from topk_bandit.tables.files import PARQUET
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import UnionType
 
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Dump", "lines", "parse_lines", "read_file", "read_parts"]
 
 EVENTS_PER_READ = 1000
+
+_EXPORT, _EVENT = '{"bandit":{', '{"position":'
+"""How the first line of an export begins, and a line of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +106,17 @@ def lines(dump: Dump) -> Iterator[str]:
 
 
 def read_file(path: Path) -> Dump:
-    """Return the log that a file holds.
+    """Return the log that a file holds: what `lines` yields, or a whole export.
 
     Raises
     ------
     ConfigurationError
         The file can't be read.
     CorruptDataError
-        A line is none of `lines`; the message names it.
+        A line is none of these; the message names it.
     """
+    if path.suffix.lower() == PARQUET:
+        return _parse_export(list(read_parquet(path)), path)
     try:
         # Nothing else ends a line: texts of features may have what Python's `splitlines` takes for an end.
         return parse_lines(path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n"), path)
@@ -118,9 +129,32 @@ def read_file(path: Path) -> Dump:
 def parse_lines(texts: Iterable[str], path: Path) -> Dump:
     """Return the log that the lines of a file hold; the errors are those of `read_file`."""
     head, *rest = texts
+    if head.startswith(_EXPORT):
+        return _parse_export([head, *rest], path)
+    if head.startswith(_EVENT):
+        raise CorruptDataError(f"{path}, line 1: is an event: what comes before it is needed to fold a log")
     header = _parse_line(path, 1, head, {"bandit": str, "incarnation": str, "snapshot": dict | None})
     events = tuple(_event(path, number, line) for number, line in enumerate(rest, 2))
     return Dump(header["bandit"], header["incarnation"], _snapshot(path, header["snapshot"]), events)
+
+
+def _parse_export(texts: Sequence[str], path: Path) -> Dump:
+    """Return the log that the lines of an export hold: its events, and the snapshot that stands for those before."""
+    frame, events, incarnation = b"", list[LoggedEvent](), ""
+    exported = examine_lines(texts, path)
+    for number, text in enumerate(texts, 1):
+        try:
+            line = read_line(text)
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{path}, line {number}: {error}") from error
+        match line:
+            case ArchivedBandit():
+                incarnation = line.incarnation
+            case SnapshotPart(data):
+                frame += data
+            case LoggedEvent():
+                events.append(line)
+    return Dump(exported.name, incarnation, decode_snapshot(frame) if frame else None, tuple(events))
 
 
 def _snapshot(path: Path, packed: dict[str, Any] | None) -> Snapshot | None:

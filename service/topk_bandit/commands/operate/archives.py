@@ -58,6 +58,7 @@ __all__ = [
     "dry_run",
     "dry_run_study",
     "examine",
+    "examine_lines",
     "save",
     "send",
     "send_lines",
@@ -179,9 +180,14 @@ def examine(path: Path, kind: ArchiveKind = BANDIT) -> ArchiveFile:
     CorruptDataError
         A line was changed or is missing, or the file is none of ours; the message names it.
     """
-    not_whole = f"it is not a whole export of a {kind.noun}"
+    return examine_lines(_read(path, _not_whole(kind)), path, kind)
+
+
+def examine_lines(lines: Iterable[str], path: Path, kind: ArchiveKind = BANDIT) -> ArchiveFile:
+    """Return what the lines of a file are, as `examine` does."""
+    not_whole = _not_whole(kind)
     digest, count, first, last = "", 0, "", ""
-    for text in _read(path, not_whole):
+    for text in lines:
         if count:
             digest = chain(digest, last)
         count, first, last = count + 1, first or text, text
@@ -196,6 +202,10 @@ def examine(path: Path, kind: ArchiveKind = BANDIT) -> ArchiveFile:
     if (end.lines, end.digest) != (count - 1, digest):
         raise CorruptDataError(f"{path}: a line was changed or is missing: {not_whole}")
     return ArchiveFile(path, head.name, count, end.position, digest)
+
+
+def _not_whole(kind: ArchiveKind) -> str:
+    return f"it is not a whole export of a {kind.noun}"
 
 
 def dry_run(archive: ArchiveFile) -> None:
