@@ -29,7 +29,6 @@ __all__ = [
     "Position",
     "SharedFields",
     "chain",
-    "event_line",
     "line_text",
     "shared_fields",
     "value_of",
@@ -102,11 +101,6 @@ _encode = msgspec.json.Encoder().encode
 def chain(digest: str, line: str) -> str:
     """Return the digest of lines whose last one is `line` and whose others have `digest`; empty for none."""
     return blake2b(f"{digest}\n{line}".encode(), digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def event_line(position: int, at_ms: int, event_json: str) -> str:
-    """Return the line of an event."""
-    return f'{{"position":{position},"at_ms":{at_ms},"event":{event_json}}}'
 
 
 def line_text(line: SharedFields) -> str:

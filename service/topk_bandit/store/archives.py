@@ -32,7 +32,6 @@ from topk_bandit.store.archive_lines import (
     Millis,
     Position,
     SharedFields,
-    event_line,
     line_text,
     shared_fields,
     value_of,
@@ -47,6 +46,7 @@ from topk_bandit.store.codec import (
 )
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.documents import read_optional
+from topk_bandit.store.event_lines import event_line
 from topk_bandit.store.recorded import (
     NO_ITEMS,
     OPEN_STATES,

@@ -196,7 +196,7 @@ def _list_files(folder: Path, head: str, *, names: re.Pattern[str] = _NAME) -> l
 
 def _write_file(folder: Path, head: str, events: Sequence[EventText]) -> None:
     path = folder / _file_name(events)
-    lines = [head, *(event_line(event.position, event.at_ms, event.text) for event in events)]
+    lines = [head, *(event_line(event.position, event.at_ms, event.text.decode()) for event in events)]
     _write(_index_of(path), make_index([event.text for event in events], of=path.name))
     _write(path, gzip.compress("".join(f"{line}\n" for line in lines).encode(), _LEVEL, mtime=0))
 

@@ -1,4 +1,4 @@
-"""Events of a log as lines of JSON: those of a dump and of the cold log."""
+"""Events of a log as lines of JSON: those of a dump, of an archive and of the cold log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def head_line(bandit: str, incarnation: str, snapshot: Snapshot | None) -> str:
     return json.dumps({"bandit": bandit, "incarnation": incarnation, "snapshot": packed})
 
 
-def event_line(position: int, at_ms: int, event: bytes) -> str:
+def event_line(position: int, at_ms: int, event: str) -> str:
     """Return the line of an event, without its end; the event is as the codec writes it."""
-    return f'{{"position":{position},"at_ms":{at_ms},"event":{event.decode()}}}'
+    return f'{{"position":{position},"at_ms":{at_ms},"event":{event}}}'
 
 
 def read_event_line(line: bytes) -> EventText:

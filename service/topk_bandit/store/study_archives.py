@@ -19,11 +19,11 @@ from topk_bandit.store.archive_lines import (
     End,
     Position,
     SharedFields,
-    event_line,
     line_text,
     shared_fields,
     value_of,
 )
+from topk_bandit.store.event_lines import event_line
 from topk_bandit.store.study_codec import decode_study_event, encode_study_event
 
 if TYPE_CHECKING:

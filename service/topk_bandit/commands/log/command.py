@@ -65,7 +65,9 @@ def find(given: argparse.Namespace) -> int:
         flag = next(word for word in _NAMES if getattr(given, word) is not None)
         gone = f"; {missing:,} older events are in no file of the cold log" if missing else ""
         raise InvalidArgumentError(f"--{flag.replace('_', '-')}", f"no event that can be read has it{gone}")
-    lines = (event_line(one.position, one.at_ms, one.text) for one in sorted(found, key=lambda one: one.position))
+    lines = (
+        event_line(one.position, one.at_ms, one.text.decode()) for one in sorted(found, key=lambda one: one.position)
+    )
     print_lines(lines, sys.stdout)
     return 0
 

@@ -84,7 +84,7 @@ async def read_parts(logs: WholeLogs, store: Store, name: BanditName, *, last: i
         part = await logs.read_texts(name, start=start, limit=min(EVENTS_PER_READ, end - start + 1))
         if not part.events or part.events[0].position != start or part.incarnation != begin.incarnation:
             raise CorruptDataError(f"{name}: the log was trimmed or begun anew while it was read; try again")
-        yield [event_line(event.position, event.at_ms, event.text) for event in part.events]
+        yield [event_line(event.position, event.at_ms, event.text.decode()) for event in part.events]
         start += len(part.events)
 
 
@@ -102,7 +102,7 @@ def lines(dump: Dump) -> Iterator[str]:
     """Yield the lines of a file, without their ends."""
     yield head_line(dump.bandit, dump.incarnation, dump.snapshot)
     for logged in dump.events:
-        yield event_line(logged.position, logged.at_ms, encode_event(logged.event))
+        yield event_line(logged.position, logged.at_ms, encode_event(logged.event).decode())
 
 
 def read_file(path: Path) -> Dump:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topk_bandit.store.archive_lines import event_line
+from topk_bandit.store.event_lines import event_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError
 from topk_bandit.domain.optional import import_extra
-from topk_bandit.store.archive_lines import event_line
 from topk_bandit.store.archives import EventFigures, event_figures
+from topk_bandit.store.event_lines import event_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
