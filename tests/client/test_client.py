@@ -321,7 +321,7 @@ def test_bandits_are_created_and_read(server: RunningServer, client: EitherClien
 
 
 def test_a_reset_has_a_request_id(server: RunningServer, client: EitherClient) -> None:
-    made = client.create_bandit("home", slate_size=1, item_capacity=1)
+    made = client.create_bandit("home", slate_size=1, item_capacity=2)
     assert client.reset_bandit("home") == client.reset_bandit("home", request_id="mine") == made
     fresh, mine = server.shop.loops[NAME].resets
     assert (len(fresh), mine) == (32, "mine")
@@ -330,11 +330,11 @@ def test_a_reset_has_a_request_id(server: RunningServer, client: EitherClient) -
 @BY_ONE_WAY
 @pytest.mark.parametrize("kernel", Kernel)
 def test_kernels(client: EitherClient, kernel: Kernel) -> None:
-    assert client.create_bandit("home", slate_size=1, item_capacity=1, kernel=kernel).kernel is kernel
+    assert client.create_bandit("home", slate_size=2, item_capacity=2, kernel=kernel).kernel is kernel
 
 
 def test_updates_change_what_is_given(server: RunningServer, client: EitherClient) -> None:
-    before = client.create_bandit("home", slate_size=1, item_capacity=1, schedule_scale=7.0, default_reward=1.0)
+    before = client.create_bandit("home", slate_size=1, item_capacity=2, schedule_scale=7.0, default_reward=1.0)
     after = client.update_bandit("home", uniform_share=0.5, reward_wait=timedelta(seconds=3))
     assert (before.uniform_share, before.reward_wait) == (0.05, timedelta(hours=24))
     assert (after.uniform_share, after.reward_wait) == (0.5, timedelta(seconds=3))
@@ -407,7 +407,7 @@ def test_two_betas_are_refused(client: EitherClient, home: str) -> None:
 
 def test_bandits_are_listed_and_deleted(client: EitherClient) -> None:
     for name in ("b", "a"):
-        client.create_bandit(name, slate_size=1, item_capacity=1)
+        client.create_bandit(name, slate_size=1, item_capacity=2)
     assert [bandit.name for bandit in client.list_bandits()] == ["a", "b"]
     client.delete_bandit("a")
     assert [bandit.name for bandit in client.list_bandits()] == ["b"]
@@ -644,7 +644,7 @@ def test_tls(make: Callable[..., EitherClient], tmp_path: Path) -> None:
 def test_a_key_is_shown_with_each_call(make: Callable[..., EitherClient]) -> None:
     with serving(keys=ring()) as server:
         client = make(server.target, key=shown("acme"))
-        client.create_bandit("home", slate_size=1, item_capacity=1)
+        client.create_bandit("home", slate_size=1, item_capacity=2)
         assert [bandit.name for bandit in client.list_bandits()] == ["home"]
         with pytest.raises(PermissionDenied, match="a key for tenants/acme is needed") as denied:
             make(server.target, key=shown("globex")).get_bandit("home")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,14 +25,18 @@ from topk_bandit.domain.bandits import (
     RewardRange,
 )
 from topk_bandit.domain.durability import FSYNC, Durability
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.rules import Exclude, SlateRule
 from topk_bandit.domain.stages import Stage
+from topk_bandit.learning.policy import kernel_of
+from topk_bandit.rpc.bandit_settings import settings_from_proto
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import features_pb2
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.v1 import rules_pb2 as rules_pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.recommender_service_pb2_grpc import RecommenderServiceStub
+from topk_bandit.wire.bandits import KERNELS
 
 if TYPE_CHECKING:
     import grpc
@@ -165,6 +171,8 @@ def test_the_shortest_and_the_longest_reward_wait(stub: BanditServiceStub, wait:
         ({"item_capacity": 0}, "bandit.item_capacity"),
         ({"item_capacity": 1}, "bandit.item_capacity"),
         ({"item_capacity": 100_001}, "bandit.item_capacity"),
+        ({"slate_size": 1, "item_capacity": 1}, "bandit.item_capacity"),
+        ({"slate_size": 1, "kernel": pb.KERNEL_WEIGHTED}, "bandit.slate_size"),
         ({"baseline_item_ids": ["a"]}, "bandit.baseline_item_ids"),
         ({"baseline_item_ids": ["a", "b\n"]}, "bandit.baseline_item_ids[1]"),
         ({"kernel": 99}, "bandit.kernel"),
@@ -227,6 +235,19 @@ def test_create_names_the_bad_field(
     refusal = refused(stub.CreateBandit, pb.CreateBanditRequest(bandit=bandit(**wrong)))
     assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", [field])
     assert not server.shop.loops
+
+
+@pytest.mark.parametrize("kernel", Kernel)
+def test_settings_that_are_taken_have_a_kernel(kernel: Kernel) -> None:
+    taken = set()
+    for capacity, slate_size in itertools.product(range(5), repeat=2):
+        given = bandit(item_capacity=capacity, slate_size=slate_size, kernel=KERNELS.write(kernel))
+        with suppress(InvalidArgumentError):
+            settings_from_proto(given, Exploration(ConstantBeta(1.0), 0.05))
+            taken.add((capacity, slate_size))
+    for capacity, slate_size in taken:
+        assert kernel_of(kernel, capacity, slate_size).n_items == capacity
+    assert len(taken) == (6 if kernel is Kernel.WEIGHTED else 9)
 
 
 def test_create_needs_a_bandit(stub: BanditServiceStub) -> None:

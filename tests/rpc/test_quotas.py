@@ -151,9 +151,9 @@ def test_bytes_are_limited_for_whatever_makes_logs_longer_but_rewards(server: Ru
 
 def test_tenants_have_quotas_of_their_own(stores: Stores) -> None:
     async def scenario(client: AsyncClient) -> None:
-        await client.create_bandit("other", slate_size=1, item_capacity=1)
+        await client.create_bandit("other", slate_size=1, item_capacity=2)
         with pytest.raises(ResourceExhausted) as full:
-            await client.create_bandit("third", slate_size=1, item_capacity=1)
+            await client.create_bandit("third", slate_size=1, item_capacity=2)
         assert (full.value.reason, full.value.numbers) == ("BANDIT_QUOTA", {"limit": 2, "used": 2})
         for number in range(10):
             await client.recommend("home", request_id=f"r{number}")

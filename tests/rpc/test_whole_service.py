@@ -214,9 +214,9 @@ def test_errors_of_the_use_cases_arrive_typed() -> None:
 def test_quotas_and_changes_of_settings() -> None:
     async def scenario(client: AsyncClient) -> None:
         await opened(client)
-        await client.create_bandit("other", slate_size=1, item_capacity=1)
+        await client.create_bandit("other", slate_size=1, item_capacity=2)
         with pytest.raises(ResourceExhausted) as full:
-            await client.create_bandit("third", slate_size=1, item_capacity=1)
+            await client.create_bandit("third", slate_size=1, item_capacity=2)
         assert full.value.reason == "BANDIT_QUOTA"
         changed = await client.update_bandit("home", uniform_share=0.5, default_reward=None)
         assert (changed.uniform_share, changed.default_reward, changed.constant_beta) == (0.5, None, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import width_of
 from topk_bandit.domain.stages import check_baseline_size
@@ -17,7 +18,7 @@ __all__ = ["check_together"]
 def check_together(settings: BanditSettings, *, path: str) -> None:
     """Check that a default reward could be posted, and that rewards are provisional before they are final.
 
-    A guardrail has a control group to compare with, a baseline slate has the size of slates, all slates of a
+    The kernel has something to compare: two items, or with the weighted one two of a slate. A guardrail has a control group to compare with, a baseline slate has the size of slates, all slates of a
     conservative bandit are shown, and contexts are as wide as their schema.
 
     Parameters
@@ -30,6 +31,11 @@ def check_together(settings: BanditSettings, *, path: str) -> None:
     InvalidArgumentError
         On the setting below `path` that does not go with another.
     """
+    if settings.item_capacity < 2:
+        raise InvalidArgumentError(f"{path}.item_capacity", "must be 2 or more: with one item there is nothing to learn")
+    if settings.kernel is Kernel.WEIGHTED and settings.slate_size < 2:
+        problem = "must be 2 or more: the weighted Kendall kernel compares the items of a slate"
+        raise InvalidArgumentError(f"{path}.slate_size", problem)
     check_baseline_size(f"{path}.baseline_item_ids", settings.baseline_item_ids, slate_size=settings.slate_size)
     if settings.guardrail_margin is not None and not settings.control_share:
         raise InvalidArgumentError(f"{path}.guardrail_margin", "needs a control_share, to compare with")
