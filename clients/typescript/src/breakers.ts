@@ -1,6 +1,8 @@
 /** When the service is left alone: pages do not wait for what failed again and again. */
 
+import { positiveOf } from "./checks.js";
 import type { Log } from "./edges.js";
+import { invalidArgument } from "./errors.js";
 
 /** When a client stops to ask for slates that it has a fallback for, and how often it tries again. */
 export interface BreakerPolicy {
@@ -22,9 +24,9 @@ export class Breaker {
     private readonly clock: () => number,
     private readonly log: Log,
   ) {
-    if (policy && !(policy.failures >= 1)) throw new RangeError("failures must be at least 1");
-    if (policy && !(policy.pauseMs > 0 && policy.pauseMs < Infinity))
-      throw new RangeError("pauseMs must be a positive number of milliseconds");
+    if (policy === null) return;
+    if (positiveOf("breaker.failures", policy.failures) < 1) throw invalidArgument("breaker.failures", "must be at least 1");
+    positiveOf("breaker.pauseMs", policy.pauseMs, Number.MAX_VALUE);
   }
 
   /** Return whether to ask the service now; while it is open, one caller is told so in each pause. */

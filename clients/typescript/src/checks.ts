@@ -60,6 +60,36 @@ export function numberOf(field: string, value: unknown): WireNumber {
   return Number.isFinite(value) ? value : (String(value) as WireNumber);
 }
 
+/** Return a whole number. */
+export function countOf(field: string, value: unknown): number {
+  const number = numberOf(field, value);
+  if (!Number.isInteger(number)) throw invalidArgument(field, `must be a whole number, not ${number}`);
+  return number as number;
+}
+
+/** A longer timer than 31 bits of milliseconds ends at once. */
+export const LONGEST_TIMER = 2 ** 31 - 1;
+
+/** Return a positive number; texts that look like one are none. */
+export function positiveOf(field: string, value: unknown, most = Infinity): number {
+  if (typeof value !== "number") throw unexpected(field, "a number", value);
+  if (!(value > 0 && value <= most)) throw invalidArgument(field, `must be positive and at most ${most}, not ${value}`);
+  return value;
+}
+
+/** Return the id of a bandit or of a tenant. */
+export function idOf(field: string, value: unknown): string {
+  const id = textOf(field, value);
+  if (!/^[\w.-]{1,64}$/.test(id)) throw invalidArgument(field, `must be 1 to 64 letters of a-z, digits, '.', '_' or '-', not ${JSON.stringify(id)}`);
+  return id;
+}
+
+/** Return an object. */
+export function objectOf<T>(field: string, value: T): T & object {
+  if (typeof value !== "object" || value === null) throw unexpected(field, "an object", value);
+  return value;
+}
+
 /** Return the names and values of an object, those of a class's getters too; none for what is missing. */
 export function membersOf(field: string, given: unknown): [string, unknown][] {
   if (given == null) return [];

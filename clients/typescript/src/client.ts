@@ -1,7 +1,7 @@
 /** The client: its options, its calls, and the loop that tries them again. */
 
 import { BREAKER, type BreakerPolicy } from "./breakers.js";
-import { listOf, textsOf } from "./checks.js";
+import { idOf, listOf, LONGEST_TIMER, objectOf, positiveOf, textOf, textsOf } from "./checks.js";
 import { type Edges, edgesOf } from "./edges.js";
 import { ClientError, invalidArgument } from "./errors.js";
 import { FALLBACK_MS, Fallbacks, type Place } from "./fallbacks.js";
@@ -192,9 +192,9 @@ export class Client<F extends Features<F> = Features> {
   constructor(options: ClientOptions) {
     this.#edges = edgesOf(options);
     this.#tenant = options.tenant;
-    this.#timeoutMs = checkedMs(options.timeoutMs ?? 2000);
-    this.#fallbackTimeoutMs = checkedMs(options.fallbackTimeoutMs ?? FALLBACK_MS);
-    this.#hedgeAfterMs = options.hedgeAfterMs == null ? null : checkedMs(options.hedgeAfterMs);
+    this.#timeoutMs = positiveOf("timeoutMs", options.timeoutMs ?? 2000, LONGEST_TIMER);
+    this.#fallbackTimeoutMs = positiveOf("fallbackTimeoutMs", options.fallbackTimeoutMs ?? FALLBACK_MS, LONGEST_TIMER);
+    this.#hedgeAfterMs = options.hedgeAfterMs == null ? null : positiveOf("hedgeAfterMs", options.hedgeAfterMs, LONGEST_TIMER);
     this.#retry = checkedRetry(options.retry ?? RETRY);
     this.#door = new Door(options.url, options.key, this.#edges);
     this.#fallbacks = new Fallbacks(options.breaker === undefined ? BREAKER : options.breaker, this.#edges);
@@ -237,8 +237,9 @@ export class Client<F extends Features<F> = Features> {
    */
   async recommendBatch(options: BatchOptions<F>): Promise<(Recommendation | ClientError)[]> {
     const { deadlineMs = BATCH_MS, minModelVersion, strictCandidates } = options;
-    const asked = options.requests.map((one) => ({
-      ...one,
+    const requests = listOf("requests", options.requests) as SlateRequest<F>[];
+    const asked = requests.map((one, place) => ({
+      ...objectOf(`requests[${place}]`, one),
       minModelVersion,
       strictCandidates,
       requestId: one.requestId || this.#edges.newRequestId(),
@@ -279,7 +280,8 @@ export class Client<F extends Features<F> = Features> {
 
   /** Post one number for all slates of a page; return what became of each, or its error, in the order of the bandits. */
   async rewardPage(options: RewardPageOptions): Promise<(RewardReceipt | ClientError)[]> {
-    const calls = options.bandits.map((bandit) => (options.tenant === undefined ? { bandit } : { bandit, tenant: options.tenant }));
+    const bandits = listOf("bandits", options.bandits) as string[];
+    const calls = bandits.map((bandit) => (options.tenant === undefined ? { bandit } : { bandit, tenant: options.tenant }));
     const asked = rewardPageOperation(this.#parent(options), calls.map((one) => this.#name(one)), options);
     const results = await this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
     return results.map((one, place) => this.#late.noteOne(told(calls[place]!), one));
@@ -335,12 +337,14 @@ export class Client<F extends Features<F> = Features> {
   async #page(options: PageOptions<F>, usualMs: number): Promise<AnsweredPage> {
     const pageId = options.pageId || this.#edges.newRequestId();
     const parent = this.#parent(options);
-    const asked = options.placements.map((one) => [`${parent}/bandits/${one.bandit}`, one] as const);
+    const asked = options.placements.map(
+      (one, place) => [`${parent}/bandits/${textOf(`placements[${place}].bandit`, one.bandit)}`, one] as const,
+    );
     return this.#run(pageOperation(parent, { ...options, pageId }, asked), options.deadlineMs ?? usualMs);
   }
 
   async #run<T>(operation: Operation<T>, deadlineMs: number): Promise<T> {
-    const attempts = new Attempts(this.#retry, checkedMs(deadlineMs), this.#edges.clock, this.#edges.random);
+    const attempts = new Attempts(this.#retry, positiveOf("deadlineMs", deadlineMs, LONGEST_TIMER), this.#edges.clock, this.#edges.random);
     for (;;) {
       try {
         return operation.read(await this.#ask(operation, attempts.remaining()));
@@ -359,7 +363,7 @@ export class Client<F extends Features<F> = Features> {
   }
 
   #name({ bandit, tenant }: Call): string {
-    return `${this.#parent(tenant === undefined ? {} : { tenant })}/bandits/${bandit}`;
+    return `${this.#parent(tenant === undefined ? {} : { tenant })}/bandits/${idOf("bandit", bandit)}`;
   }
 
   #parent({ tenant }: Pick<Call, "tenant">): string {
@@ -369,17 +373,11 @@ export class Client<F extends Features<F> = Features> {
   #tenantOf(tenant: string | undefined): string {
     const meant = tenant ?? this.#tenant;
     if (meant === undefined) throw invalidArgument("tenant", "neither the call nor the client has one");
-    return meant;
+    return idOf("tenant", meant);
   }
 }
 
 /** Return what a bandit is counted by: its name, after the tenant if the call has one. */
 function told({ bandit, tenant }: Pick<Call, "bandit" | "tenant">): string {
   return tenant === undefined ? String(bandit) : `${String(tenant)}/${String(bandit)}`;
-}
-
-// A longer timer than 31 bits of milliseconds ends at once.
-function checkedMs(ms: number): number {
-  if (ms > 0 && ms < 2 ** 31) return ms;
-  throw new RangeError(`a time must be a positive number of milliseconds below 2^31, not ${ms}`);
 }

@@ -156,7 +156,7 @@ function detailOf(type: string | undefined, debug: WireDetail): Partial<ErrorDet
     case "google.rpc.ErrorInfo":
       return errorInfo(String(debug.reason ?? ""), debug.metadata ?? {});
     case "google.rpc.RetryInfo":
-      return { retryAfterMs: 1000 * (parseFloat(String(debug.retryDelay)) || 0) };
+      return { retryAfterMs: Math.max(1000 * parseFloat(String(debug.retryDelay)) || 0, 0) };
     default:
       return {};
   }

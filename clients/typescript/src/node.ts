@@ -52,9 +52,10 @@ class Folder {
   async #read(): Promise<Map<string, string>> {
     await mkdir(this.folder, { recursive: true });
     const kept = new Map<string, string>();
-    for (const name of await readdir(this.folder)) {
+    for (const entry of await readdir(this.folder, { withFileTypes: true })) {
+      const { name } = entry;
       const [, key = "", end] = OURS.exec(name) ?? [];
-      if (!KEY.test(key)) continue;
+      if (!KEY.test(key) || entry.isDirectory()) continue;
       if (end === ".json") kept.set(key, await readFile(this.#path(key), "utf8"));
       else await rm(`${this.folder}/${name}`, { force: true }); // its writing was broken off
     }

@@ -7,7 +7,11 @@ declare module "node:fs/promises" {
   }
   export function mkdir(path: string, options: { recursive: true }): Promise<string | undefined>;
   export function open(path: string, flags: string): Promise<FileHandle>;
-  export function readdir(path: string): Promise<string[]>;
+  interface Dirent {
+    readonly name: string;
+    isDirectory(): boolean;
+  }
+  export function readdir(path: string, options: { withFileTypes: true }): Promise<Dirent[]>;
   export function readFile(path: string, encoding: "utf8"): Promise<string>;
   export function rename(path: string, to: string): Promise<void>;
   export function rm(path: string, options: { force: true }): Promise<void>;

@@ -1,6 +1,6 @@
 /** Each call as a value: its method, its request, and how its answer is read. No I/O here. */
 
-import { booleanOf, membersOf, numberOf, numbersOf, textOf, textsOf, type WireNumber } from "./checks.js";
+import { booleanOf, countOf, membersOf, numberOf, numbersOf, textOf, textsOf, type WireNumber } from "./checks.js";
 import { ClientError, errorOfEntry, invalidArgument } from "./errors.js";
 import { featureValues } from "./features.js";
 import type {
@@ -64,7 +64,7 @@ export function recommendRequest(bandit: string, asked: RecommendFields): Recomm
     requestId: textOf("request_id", asked.requestId),
     context: numbersOf("context", asked.context),
     ...someOf("candidateItemIds", asked.candidates, "every available item"),
-    minModelVersion: String(asked.minModelVersion ?? 0),
+    minModelVersion: String(countOf("min_model_version", asked.minModelVersion ?? 0)),
     strictCandidates: booleanOf("strict_candidates", asked.strictCandidates),
     ...someOf("baselineItemIds", asked.baseline, "the bandit's baseline slate"),
     groupKey: textOf("group_key", asked.groupKey),
@@ -96,7 +96,7 @@ export function activateOperation(
   shown: readonly string[] | undefined,
 ): Operation<ActivationReceipt> {
   const instead = someOf("shownItemIds", shown, "the recommended slate");
-  const request: ActivateRequestJson = { bandit, recommendationId, ...instead };
+  const request: ActivateRequestJson = { bandit, recommendationId: textOf("recommendation_id", recommendationId), ...instead };
   return { method: "Activate", request, read: activationOf };
 }
 
@@ -169,7 +169,7 @@ export function amendOperation(
 ): Operation<RewardReceipt> {
   const request: AmendRewardRequestJson = {
     bandit,
-    recommendationId,
+    recommendationId: textOf("recommendation_id", recommendationId),
     value: numberOf("value", value),
     rewardId: textOf("reward_id", rewardId),
     ...valuesOf(itemValues),
@@ -178,7 +178,11 @@ export function amendOperation(
 }
 
 export function voidOperation(bandit: string, recommendationId: string, rewardId?: string): Operation<RewardReceipt> {
-  const request: VoidRewardRequestJson = { bandit, recommendationId, rewardId: textOf("reward_id", rewardId) };
+  const request: VoidRewardRequestJson = {
+    bandit,
+    recommendationId: textOf("recommendation_id", recommendationId),
+    rewardId: textOf("reward_id", rewardId),
+  };
   return { method: "VoidReward", request, read: receiptOf };
 }
 

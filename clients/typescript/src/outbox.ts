@@ -1,6 +1,6 @@
 /** Rewards and activations that are kept until the service has answered for them. */
 
-import { textOf } from "./checks.js";
+import { idOf, listOf, LONGEST_TIMER, objectOf, positiveOf, textOf } from "./checks.js";
 import type { Edges } from "./edges.js";
 import { ClientError, invalidArgument } from "./errors.js";
 import { activateOperation, batchOperation, type Operation, postedReward, someOf } from "./operations.js";
@@ -129,12 +129,10 @@ export class Outbox {
     private readonly storage: OutboxStorage,
     options: OutboxOptions = {},
   ) {
-    this.#maxWaiting = options.maxWaiting ?? 1000;
-    this.#timeoutMs = options.timeoutMs ?? sender.timeoutMs;
+    this.#maxWaiting = positiveOf("maxWaiting", options.maxWaiting ?? 1000);
+    this.#timeoutMs = positiveOf("timeoutMs", options.timeoutMs ?? sender.timeoutMs, LONGEST_TIMER);
     this.#retry = checkedRetry(options.retry ?? RETRY);
-    this.#rewardWaitMs = options.rewardWaitMs ?? DAY_MS;
-    for (const [name, value] of Object.entries({ maxWaiting: this.#maxWaiting, timeoutMs: this.#timeoutMs, rewardWaitMs: this.#rewardWaitMs }))
-      if (!(value > 0)) throw new RangeError(`${name} must be positive`);
+    this.#rewardWaitMs = positiveOf("rewardWaitMs", options.rewardWaitMs ?? DAY_MS);
     this.#onRefused = options.onRefused;
     this.#stopWatching = storage.watch?.(() => void this.#work());
     void this.#work();
@@ -160,9 +158,10 @@ export class Outbox {
   async rewardPage({ page, rewardId, ...what }: KeptPageReward): Promise<number> {
     const id = rewardId ?? this.sender.edges.newRequestId();
     let kept = 0;
-    for (const [place, bandit] of page.bandits.entries()) {
-      const slate = page.slates[place];
-      if (slate === undefined || !("id" in slate)) continue;
+    const { bandits, slates } = objectOf("page", page);
+    for (const [place, bandit] of (listOf("page.bandits", bandits) as string[]).entries()) {
+      const slate = slates[place];
+      if (!slate || !("id" in slate)) continue;
       kept += Number(await this.reward({ ...what, bandit, recommendationId: slate.id, rewardId: id }));
     }
     return kept;
@@ -208,13 +207,14 @@ export class Outbox {
 
   async #keep({ bandit, tenant, recommendationId }: About, what: Partial<Kept>): Promise<boolean> {
     const about = {
-      tenant: textOf("tenant", this.sender.tenantOf(tenant)),
-      bandit: textOf("bandit", bandit),
+      tenant: this.sender.tenantOf(tenant),
+      bandit: idOf("bandit", bandit),
       recommendationId: textOf("recommendation_id", recommendationId),
     };
     if (!recommendationId) return false;
     const now = this.sender.edges.now();
     const key = this.#nextKey(now);
+    if (!KEY.test(key)) throw failed(`the clock gives ${now}, which is no time`);
     const kept = { ...what, ...about, written: now, tries: 0 };
     const slate = slateOf(kept);
     this.#hold(slate);

@@ -1,6 +1,7 @@
 /** When a failed call is tried again. All calls of this client may be: they have their effect once. */
 
-import type { ClientError } from "./errors.js";
+import { positiveOf } from "./checks.js";
+import { type ClientError, invalidArgument } from "./errors.js";
 
 /**
  * Exponential back-off with jitter: pause n is drawn from the upper half of `initialBackoffMs * multiplier ** n`. The pause
@@ -16,9 +17,8 @@ export const RETRY: RetryPolicy = { initialBackoffMs: 50, multiplier: 2, maxBack
 
 /** Refuse a policy that does not back off. */
 export function checkedRetry(policy: RetryPolicy): RetryPolicy {
-  if (!(policy.initialBackoffMs > 0 && policy.initialBackoffMs <= policy.maxBackoffMs))
-    throw new RangeError("initialBackoffMs must be positive and at most maxBackoffMs");
-  if (!(policy.multiplier >= 1)) throw new RangeError("multiplier must be at least 1");
+  positiveOf("retry.initialBackoffMs", policy.initialBackoffMs, positiveOf("retry.maxBackoffMs", policy.maxBackoffMs));
+  if (positiveOf("retry.multiplier", policy.multiplier) < 1) throw invalidArgument("retry.multiplier", "must be at least 1");
   return policy;
 }
 

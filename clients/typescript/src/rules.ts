@@ -1,6 +1,6 @@
 /** Rules of a slate, as a shop writes them and as they are sent. No I/O here. */
 
-import { isList, listOf, membersOf, textsOf } from "./checks.js";
+import { booleanOf, countOf, isList, listOf, membersOf, textOf, textsOf } from "./checks.js";
 import { errorsBelow, invalidArgument } from "./errors.js";
 import type { ItemGroupJson, SlateRuleJson } from "./gen/topk_bandit/v1/rules_pb.js";
 import type { ItemGroup, NamedItems, NewItems, Rule } from "./values.js";
@@ -16,27 +16,27 @@ export function rulesOf(rules: readonly Rule[] | undefined): { rules?: SlateRule
 }
 
 function ruleOf(path: string, rule: Rule): SlateRuleJson {
-  if (typeof rule === "string") return { filter: rule };
+  if (typeof rule === "string") return { filter: textOf(path, rule) };
   checkKind(path, rule, RULES, ["mayRelax"]);
-  const mayRelax = rule.mayRelax ?? false;
+  const mayRelax = booleanOf(`${path}.mayRelax`, rule.mayRelax);
   const group = (kind: string, one: ItemGroup | NewItems | NamedItems) => errorsBelow(path, () => groupOf(kind, one));
   if (rule.exclude != null) return { exclude: { itemIds: idsOf(`${path}.exclude`, rule.exclude) }, mayRelax };
-  if (rule.filter != null) return { filter: rule.filter, mayRelax };
-  if (rule.pin != null) return { pin: { position: rule.position, itemIds: idsOf(`${path}.pin`, rule.pin) }, mayRelax };
+  if (rule.filter != null) return { filter: textOf(`${path}.filter`, rule.filter), mayRelax };
+  if (rule.pin != null) return { pin: { position: countOf(`${path}.position`, rule.position), itemIds: idsOf(`${path}.pin`, rule.pin) }, mayRelax };
   if (rule.apart != null) return { apart: group("apart", rule.apart), mayRelax };
   if (rule.frequency != null) {
-    const { frequency, atMost, withinSeconds } = rule;
-    return { frequency: { ...(frequency === "each item" ? {} : { group: group("frequency", frequency) }), atMost, withinSeconds }, mayRelax };
+    const limits = { atMost: countOf(`${path}.atMost`, rule.atMost), withinSeconds: countOf(`${path}.withinSeconds`, rule.withinSeconds) };
+    return { frequency: { ...(rule.frequency === "each item" ? {} : { group: group("frequency", rule.frequency) }), ...limits }, mayRelax };
   }
-  const most = rule.atMost == null ? {} : { atMost: rule.atMost };
-  return { count: { group: group("count", rule.count), atLeast: rule.atLeast ?? 0, ...most }, mayRelax };
+  const most = rule.atMost == null ? {} : { atMost: countOf(`${path}.atMost`, rule.atMost) };
+  return { count: { group: group("count", rule.count), atLeast: countOf(`${path}.atLeast`, rule.atLeast ?? 0), ...most }, mayRelax };
 }
 
 function groupOf(path: string, group: ItemGroup | NewItems | NamedItems): ItemGroupJson {
   checkKind(path, group, GROUPS, []);
   if (group.itemIds != null) return { itemIds: idsOf(`${path}.itemIds`, group.itemIds) };
-  if (group.shownFewerThan != null) return { shownFewerThan: group.shownFewerThan };
-  return { feature: group.feature, value: group.value ?? "" };
+  if (group.shownFewerThan != null) return { shownFewerThan: countOf(`${path}.shownFewerThan`, group.shownFewerThan) };
+  return { feature: textOf(`${path}.feature`, group.feature), value: textOf(`${path}.value`, group.value) };
 }
 
 /** Throw for what is none of these kinds, several at once, or has a member that the kind does not know. */

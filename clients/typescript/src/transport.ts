@@ -48,8 +48,8 @@ export class Door {
       const response = await this.edges.fetch(address, init);
       return [response.status, await response.text()];
     } catch (error) {
-      // fetch says no more, lest a page learn of networks: it may also be that the page's origin may not call.
-      throw new ClientError("UNAVAILABLE", `no answer from ${address}: ${String(error)}`);
+      // In a page fetch says no more, lest that learns of networks: it may also be that the page's origin may not call.
+      throw new ClientError("UNAVAILABLE", `no answer from ${address}: ${String(error)}${causeOf(error)}`);
     }
   }
 }
@@ -68,6 +68,13 @@ function within<T>(
     lost?.addEventListener("abort", () => (clearTimeout(timer), end(new ClientError("CANCELLED", "not needed any more"))));
     void work(ending.signal).then(resolve, reject).finally(() => clearTimeout(timer));
   });
+}
+
+/** Return why, as Node says it; empty where nothing is said. */
+function causeOf(error: unknown): string {
+  const { cause } = error as { cause?: { code?: string; message?: string } };
+  const why = cause?.message || cause?.code;
+  return why ? `: ${why}` : "";
 }
 
 function parsed(text: string): unknown {

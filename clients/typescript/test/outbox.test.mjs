@@ -336,8 +336,32 @@ test("a page whose browser keeps nothing has its memory", async (context) => {
 
 test("options that can't be are refused", () => {
   const shop = createClient({ url: service.url, tenant: "acme" });
-  for (const bad of [{ maxWaiting: 0 }, { timeoutMs: NaN }, { rewardWaitMs: -1 }, { retry: { ...QUICK, multiplier: 0 } }])
-    assert.throws(() => shop.outbox(memoryStorage(), bad), RangeError);
+  const options = [{ maxWaiting: 0 }, { timeoutMs: NaN }, { timeoutMs: Infinity }, { timeoutMs: 2 ** 31 }, { timeoutMs: "5000" }, { rewardWaitMs: -1 }, { retry: { ...QUICK, multiplier: 0 } }];
+  for (const bad of options) assert.throws(() => shop.outbox(memoryStorage(), bad), { code: "INVALID_ARGUMENT", message: new RegExp(Object.keys(bad)[0]) });
+});
+
+test("what could never be delivered is not kept", async (context) => {
+  const { outbox } = outboxOf(context);
+  for (const bandit of [undefined, "", "a/b", 5])
+    await assert.rejects(outbox.reward({ bandit, recommendationId: "1", value: 1 }), { code: "INVALID_ARGUMENT", message: /bandit/ });
+  assert.equal(await outbox.rewardPage({ page: { bandits: ["home", "home"], slates: [null, undefined] }, value: 1 }), 0);
+  await assert.rejects(outbox.rewardPage({ page: null, value: 1 }), { code: "INVALID_ARGUMENT" });
+  for (const now of [NaN, 1e16]) {
+    const { outbox: timeless } = outboxOf(context, {}, { now: () => now });
+    await assert.rejects(timeless.reward({ bandit: "home", recommendationId: "1", value: 1 }), { code: "UNAVAILABLE", message: /no time/ });
+  }
+  assert.equal((await outbox.status()).pending, 0);
+});
+
+test("a folder in the outbox's folder is left alone", async (context) => {
+  const folder = mkdtempSync(join(tmpdir(), "tkb-"));
+  context.after(() => rmSync(folder, { recursive: true }));
+  mkdirSync(join(folder, "0000000000000001-aaaaaaaa.json"));
+  const { shop, outbox } = outboxOf(context, { storage: fileStorage(folder) });
+  const [recommendationId] = await slates(shop, "home", 1);
+  assert.equal(await outbox.reward({ bandit: "home", recommendationId, value: 1 }), true);
+  assert.equal(await outbox.flush(PATIENCE), 0);
+  assert.deepEqual(readdirSync(folder), ["0000000000000001-aaaaaaaa.json"]);
 });
 
 test("nothing that was kept is lost when the process that keeps it is killed", async (context) => {

@@ -49,6 +49,18 @@ test("the pause that the service asks for comes on top", async () => {
   assert.deepEqual(world.pauses, [437.5]);
 });
 
+test("a pause below zero is none, and the call ends with its deadline", async () => {
+  const { client, world } = scripted([() => unavailable([{ type: "google.rpc.RetryInfo", debug: { retryDelay: "-5s" } }])]);
+  await assert.rejects(client.recommend({ bandit: "home", deadlineMs: 1000 }), { code: "UNAVAILABLE", details: { ...NO_DETAILS, field: "", retryAfterMs: 0 } });
+  assert.deepEqual(world.pauses, [37.5, 75, 150, 300]);
+});
+
+test("why nobody answered is said where the platform says it", async () => {
+  const refused = () => { throw new TypeError("fetch failed", { cause: new Error("self-signed certificate") }); };
+  const { client } = scripted([refused], { retry: ONCE });
+  await assert.rejects(client.recommend({ bandit: "home" }), { message: /^UNAVAILABLE: no answer from http:\/\/shop\.test\/.*: TypeError: fetch failed: self-signed certificate$/ });
+});
+
 test("a quota is waited for if the service says how long, and nothing else is", async () => {
   const retry = [{ type: "google.rpc.RetryInfo", debug: { retryDelay: "0.1s" } }, { type: "google.rpc.ErrorInfo", debug: { reason: "QUOTA", metadata: { quota: "calls_per_second", limit: "5", reference: "r" } } }];
   const full = (details) => () => reply(429, { code: "resource_exhausted", details });
@@ -156,8 +168,8 @@ test("a key is sent, and none else", async () => {
 test("options that can't be are refused when the client is made", () => {
   const make = (options) => () => createClient({ url: "http://shop.test", tenant: "acme", ...options });
   for (const bad of [{ url: "shop.test:1" }, { url: "ftp://shop.test" }, { key: "a b.c" }, { key: "abc\n.d" }]) assert.throws(make(bad), TypeError);
-  const ranges = [{ timeoutMs: 0 }, { timeoutMs: NaN }, { timeoutMs: 2 ** 31 }, { fallbackTimeoutMs: -1 }, { hedgeAfterMs: 0 }, { breaker: { failures: 0, pauseMs: 1 } }, { breaker: { failures: 1, pauseMs: Infinity } }, { retry: { initialBackoffMs: 2, multiplier: 2, maxBackoffMs: 1 } }, { retry: { initialBackoffMs: 1, multiplier: 0.5, maxBackoffMs: 1 } }];
-  for (const bad of ranges) assert.throws(make(bad), RangeError);
+  const ranges = [{ timeoutMs: "20000" }, { fallbackTimeoutMs: "150" }, { hedgeAfterMs: [5] }, { breaker: { failures: 2, pauseMs: "1000" } }, { breaker: { failures: "2", pauseMs: 1000 } }, { retry: { initialBackoffMs: "1", multiplier: 2, maxBackoffMs: 3 } }, { timeoutMs: 0 }, { timeoutMs: NaN }, { timeoutMs: 2 ** 31 }, { fallbackTimeoutMs: -1 }, { hedgeAfterMs: 0 }, { breaker: { failures: 0, pauseMs: 1 } }, { breaker: { failures: 1, pauseMs: Infinity } }, { retry: { initialBackoffMs: 2, multiplier: 2, maxBackoffMs: 1 } }, { retry: { initialBackoffMs: 1, multiplier: 0.5, maxBackoffMs: 1 } }];
+  for (const bad of ranges) assert.throws(make(bad), { code: "INVALID_ARGUMENT", message: new RegExp(Object.keys(bad)[0]) });
 });
 
 test("each rule is sent as what it is, and what is no rule is named", async () => {
@@ -245,6 +257,35 @@ test("a value of another kind is refused by its field, and never taken for nothi
   ];
   for (const [options, message] of asked)
     await assert.rejects(client.recommend({ bandit: "home", ...options }), { code: "INVALID_ARGUMENT", message: `INVALID_ARGUMENT: ${message}`, details: { ...NO_DETAILS, field: message.slice(0, message.search(/: /)) } });
+  const wrongCalls = [
+    [client.recommend({}), 'bandit: must be 1 to 64 letters of a-z, digits, \'.\', \'_\' or \'-\', not ""'],
+    [client.recommend({ bandit: 5 }), "bandit: expected a text, got Number"],
+    [client.reward({ bandit: "a/b", recommendationId: "1", value: 1 }), /^INVALID_ARGUMENT: bandit: must be .*, not "a\/b"$/],
+    [client.recommend({ bandit: "home", tenant: 7 }), "tenant: expected a text, got Number"],
+    [client.recommend({ bandit: "home", deadlineMs: "5000" }), "deadlineMs: expected a number, got String"],
+    [client.recommend({ bandit: "home", deadlineMs: NaN }), "deadlineMs: must be positive and at most 2147483647, not NaN"],
+    [client.recommend({ bandit: "home", minModelVersion: "7" }), "min_model_version: expected a number, got String"],
+    [client.activate({ bandit: "home", recommendationId: 5n }), "recommendation_id: expected a text, got BigInt"],
+    [client.amendReward({ bandit: "home", recommendationId: 5, value: 1 }), "recommendation_id: expected a text, got Number"],
+    [client.voidReward({ bandit: "home", recommendationId: 5 }), "recommendation_id: expected a text, got Number"],
+    [client.recommendBatch({ bandit: "home" }), "requests: expected a list, got Undefined"],
+    [client.recommendBatch({ bandit: "home", requests: [{}, null] }), "requests[1]: expected an object, got Null"],
+    [client.recommendBatch({ bandit: "home", requests: ["ab"] }), "requests[0]: expected an object, got String"],
+    [client.rewardPage({ pageId: "1", value: 1 }), "bandits: expected a list, got Undefined"],
+  ];
+  for (const [call, message] of wrongCalls)
+    await assert.rejects(call, { code: "INVALID_ARGUMENT", message: typeof message === "string" ? `INVALID_ARGUMENT: ${message}` : message });
+  const limits = [
+    [{ count: { itemIds: ["a"] }, atLeast: 1, atMost: Infinity }, "rules[0].atMost: must be a whole number, not Infinity"],
+    [{ count: { itemIds: ["a"] }, atLeast: NaN, atMost: 1 }, "rules[0].atLeast: must be a whole number, not NaN"],
+    [{ pin: ["a"], position: 1n }, "rules[0].position: expected a number, got BigInt"],
+    [{ count: { shownFewerThan: NaN }, atLeast: 1 }, "rules[0].count.shownFewerThan: must be a whole number, not NaN"],
+    [{ frequency: "each item", atMost: 1, withinSeconds: "60" }, "rules[0].withinSeconds: expected a number, got String"],
+    [{ filter: 5 }, "rules[0].filter: expected a text, got Number"],
+    [{ exclude: ["a"], mayRelax: "no" }, "rules[0].mayRelax: expected true or false, got String"],
+  ];
+  for (const [rule, message] of limits)
+    await assert.rejects(client.recommend({ bandit: "home", rules: [rule] }), { code: "INVALID_ARGUMENT", message: `INVALID_ARGUMENT: ${message}` });
   for (const [options, message] of [[{ itemValues: new Map() }, /item_values: expected an object, got Map/], [{ itemValues: 5 }, /item_values/], [{ value: "1" }, /value: expected a number, got String/], [{ final: "false" }, /final: expected true or false/]])
     await assert.rejects(client.reward({ bandit: "home", recommendationId: "1", value: 1, ...options }), { code: "INVALID_ARGUMENT", message });
   await assert.rejects(client.recommendPage({ placements: [{ bandit: "a" }, { bandit: "b", candidates: "tea" }] }), /placements\[1\]\.candidate_item_ids: expected a list/);
