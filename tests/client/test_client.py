@@ -639,6 +639,17 @@ def test_tls(make: Callable[..., EitherClient], tmp_path: Path) -> None:
     for half in ({"private_key": pair.private_key}, {"certificate_chain": pair.certificate}):
         with pytest.raises(ValueError, match="private_key and certificate_chain: one needs the other"):
             Tls(**half)
+    for name in ("root_certificates", "private_key", "certificate_chain"):
+        with pytest.raises(TypeError, match=f"{name} must be the bytes of a PEM file, not str: read the file"):
+            Tls(**{name: "ca.pem"})  # type: ignore[arg-type]  # the mistake
+        with pytest.raises(ValueError, match=f"{name} has no PEM"):
+            Tls(**{name: b"ca.pem"})
+
+
+@pytest.mark.parametrize("tenant", [None, "", "a/b", "*"])
+def test_a_client_is_of_a_tenant(tenant: str) -> None:
+    with pytest.raises(ValueError, match="tenant must be 1 to 64 characters"):
+        Client("127.0.0.1:1", tenant=tenant)
 
 
 def test_a_key_is_shown_with_each_call(make: Callable[..., EitherClient]) -> None:

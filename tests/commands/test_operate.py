@@ -160,6 +160,9 @@ def test_what_is_wrong_is_said_in_one_line(ask: Ask, tmp_path: Path) -> None:
     (problem,) = ask("explain", "acme/home", "x", f"--key-file={bad}", status=1)
     assert "key must be id.secret" in problem
     (problem,) = ask("explain", "acme/home", "x", f"--tls-roots={bad}", status=1)
+    assert problem == f"topk-bandit: {bad}: root_certificates has no PEM: it needs lines that begin with -----BEGIN"
+    bad.write_text("-----BEGIN CERTIFICATE-----")
+    (problem,) = ask("explain", "acme/home", "x", f"--tls-roots={bad}", status=1)
     assert problem == "topk-bandit: the file with the certificates to trust has none, or no whole ones"
     (problem,) = ask("explain", "acme/home", "x", "--address=127.0.0.1:1", "--timeout=0.2", status=1)
     assert problem.startswith("topk-bandit: ")

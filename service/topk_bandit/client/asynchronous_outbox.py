@@ -14,6 +14,7 @@ from topk_bandit.client.loops import on_this_loop
 from topk_bandit.client.outbox_file import OutboxFile
 from topk_bandit.client.outbox_sender import OutboxSender
 from topk_bandit.domain.bandits import MAX_SLATE_SIZE
+from topk_bandit.domain.ids import ID, ID_RULE
 from topk_bandit.domain.paths import entry_of
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
@@ -193,8 +194,8 @@ class AsyncOutbox:
 
 def _check_ids(**ids: str) -> None:
     for field, text in ids.items():
-        if not text and field == "bandit":
-            raise invalid_argument(field, "is required")
+        if field == "bandit" and not ID.fullmatch(text):
+            raise invalid_argument(field, f"must be {ID_RULE}, not {text!r}" if text else "is required")
         if len(text) > _LONGEST_ID:
             raise invalid_argument(field, f"must have at most {_LONGEST_ID} characters")
 

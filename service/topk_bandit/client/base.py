@@ -16,6 +16,7 @@ from topk_bandit.client.operations import Operations
 from topk_bandit.client.operator_operations import OperatorOperations
 from topk_bandit.client.retries import Attempts, RetryPolicy
 from topk_bandit.client.study_operations import StudyOperations
+from topk_bandit.domain.ids import ID, ID_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +84,8 @@ class BaseClient:
         random: Callable[[], float],
         new_request_id: Callable[[], str],
     ) -> None:
+        if not ID.fullmatch(str(tenant)) or tenant is None:
+            raise ValueError(f"tenant must be {ID_RULE}, not {tenant!r}")
         self._operations = Operations(tenant, new_request_id=new_request_id)
         self._studies = StudyOperations(tenant, new_request_id=new_request_id)
         self._operators = OperatorOperations(tenant)

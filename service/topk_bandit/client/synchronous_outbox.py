@@ -14,6 +14,7 @@ from topk_bandit.client.errors import invalid_argument
 from topk_bandit.client.outbox_file import OutboxFile
 from topk_bandit.client.outbox_sender import OutboxSender
 from topk_bandit.domain.bandits import MAX_SLATE_SIZE
+from topk_bandit.domain.ids import ID, ID_RULE
 from topk_bandit.domain.paths import entry_of
 from topk_bandit.v1 import recommender_service_pb2 as pb
 
@@ -192,8 +193,8 @@ class Outbox:
 
 def _check_ids(**ids: str) -> None:
     for field, text in ids.items():
-        if not text and field == "bandit":
-            raise invalid_argument(field, "is required")
+        if field == "bandit" and not ID.fullmatch(text):
+            raise invalid_argument(field, f"must be {ID_RULE}, not {text!r}" if text else "is required")
         if len(text) > _LONGEST_ID:
             raise invalid_argument(field, f"must have at most {_LONGEST_ID} characters")
 

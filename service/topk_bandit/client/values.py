@@ -91,8 +91,10 @@ class Tls:
 
     Raises
     ------
+    TypeError
+        One of them is not bytes, such as a path.
     ValueError
-        There is a private key without a certificate, or the other way round.
+        One of them has no PEM, or there is a private key without a certificate, or the other way round.
     """
 
     root_certificates: bytes | None = None
@@ -100,8 +102,19 @@ class Tls:
     certificate_chain: bytes | None = None
 
     def __post_init__(self) -> None:
+        for name in ("root_certificates", "private_key", "certificate_chain"):
+            _check_pem(name, getattr(self, name))
         if (self.private_key is None) != (self.certificate_chain is None):
             raise ValueError("private_key and certificate_chain: one needs the other")
+
+
+def _check_pem(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, bytes):
+        raise TypeError(f"{name} must be the bytes of a PEM file, not {type(value).__name__}: read the file")
+    if b"-----BEGIN " not in value:
+        raise ValueError(f"{name} has no PEM: it needs lines that begin with -----BEGIN")
 
 
 class Source(StrEnum):

@@ -99,7 +99,12 @@ def _tls(given: argparse.Namespace) -> Tls | None:
     if bool(certificate) != bool(private_key):
         raise ConfigurationError("--client-certificate and --client-private-key: one needs the other")
     files = roots, private_key, certificate
-    return Tls(*(_read(Path(file)) if file else None for file in files)) if given.tls or any(files) else None
+    if not (given.tls or any(files)):
+        return None
+    try:
+        return Tls(*(_read(Path(file)) if file else None for file in files))
+    except ValueError as error:
+        raise ConfigurationError(f"{', '.join(str(one) for one in files if one)}: {error}") from None
 
 
 def _read(path: Path) -> bytes:

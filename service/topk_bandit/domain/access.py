@@ -6,14 +6,15 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["EVERY_TENANT", "TENANT", "TENANT_RULE", "Key", "Scope"]
+from topk_bandit.domain.ids import ID
+
+__all__ = ["EVERY_TENANT", "TENANTS", "Key", "Scope"]
 
 EVERY_TENANT = "*"
 """Stands for the tenant in the keys of operators."""
 
-TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
-TENANT_RULE = "1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'"
-"""What a tenant's id is, for programs and for people."""
+TENANTS = re.compile(rf"{ID.pattern}|\*")
+"""What the tenant of a key may be."""
 
 
 class Scope(StrEnum):

@@ -18,8 +18,9 @@ __all__ = ["check_together"]
 def check_together(settings: BanditSettings, *, path: str) -> None:
     """Check that a default reward could be posted, and that rewards are provisional before they are final.
 
-    The kernel has something to compare: two items, or with the weighted one two of a slate. A guardrail has a control group to compare with, a baseline slate has the size of slates, all slates of a
-    conservative bandit are shown, and contexts are as wide as their schema.
+    The kernel has something to compare: two items, or with the weighted one two of a slate. A guardrail has a control
+    group to compare with, a baseline slate has the size of slates, all slates of a conservative bandit are shown, and
+    contexts are as wide as their schema.
 
     Parameters
     ----------
@@ -32,7 +33,9 @@ def check_together(settings: BanditSettings, *, path: str) -> None:
         On the setting below `path` that does not go with another.
     """
     if settings.item_capacity < 2:
-        raise InvalidArgumentError(f"{path}.item_capacity", "must be 2 or more: with one item there is nothing to learn")
+        raise InvalidArgumentError(
+            f"{path}.item_capacity", "must be 2 or more: with one item there is nothing to learn"
+        )
     if settings.kernel is Kernel.WEIGHTED and settings.slate_size < 2:
         problem = "must be 2 or more: the weighted Kendall kernel compares the items of a slate"
         raise InvalidArgumentError(f"{path}.slate_size", problem)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.access import TENANT, TENANT_RULE
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.ids import ID, ID_RULE
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.rpc.regular_files import read_regular
@@ -39,8 +39,8 @@ def read_quotas(path: Path) -> dict[str, dict[Quota, int]]:
 
 
 def _quotas(tenant: str, table: Any) -> dict[Quota, int]:  # noqa: ANN401 - whatever TOML has
-    if not TENANT.fullmatch(tenant):
-        raise ConfigurationError(f"{tenant!r} is no tenant: {TENANT_RULE}")
+    if not ID.fullmatch(tenant):
+        raise ConfigurationError(f"{tenant!r} is no tenant: {ID_RULE}")
     if not isinstance(table, dict):
         raise ConfigurationError(f"{tenant} is no table; write [{tenant}], and its quotas below")
     return {_parse_quota(tenant, name, value): _limit(f"{tenant}.{name}", value) for name, value in table.items()}

@@ -15,7 +15,6 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from topk_bandit.domain.access import TENANT, TENANT_RULE
 from topk_bandit.domain.bandits import (
     DEFAULT_BETA_SCALE,
     DEFAULT_NEAR_SHARE,
@@ -27,6 +26,7 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.ids import ID, ID_RULE
 from topk_bandit.domain.nearest import find_nearest
 from topk_bandit.domain.optional import missing
 from topk_bandit.domain.quotas import CALL_QUOTAS, Quota
@@ -239,8 +239,8 @@ def _origins(value: object) -> tuple[str, ...]:
 def _tenants(value: object) -> tuple[str, ...]:
     tenants = tuple(dict.fromkeys(_split_list(value)))
     for tenant in tenants:
-        if not TENANT.fullmatch(tenant):
-            raise ValueError(f"{tenant!r} is no tenant: {TENANT_RULE}")
+        if not ID.fullmatch(tenant):
+            raise ValueError(f"{tenant!r} is no tenant: {ID_RULE}")
         if tenant == OTHER_TENANTS:
             raise ValueError(f"{tenant!r} stands for the tenants that are not named")
     if len(tenants) > _MOST_NAMED_TENANTS:

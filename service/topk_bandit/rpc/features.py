@@ -7,7 +7,6 @@ a schema may follow another, is left to the use cases.
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.domain.bandits import MAX_CONTEXT_WIDTH
@@ -24,6 +23,7 @@ from topk_bandit.domain.features import (
     Vector,
     width_of,
 )
+from topk_bandit.domain.ids import ID, ID_RULE
 from topk_bandit.domain.paths import entry_of
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.json_reading import message_of
@@ -48,8 +48,6 @@ MAX_FEATURES = 64
 MAX_LABELS = 256
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 100.0
 _MAX_UNIT = 64
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_NAMES = "1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'"
 
 _Texts = TypeVar("_Texts", Categorical, LabelSet)
 
@@ -62,7 +60,7 @@ def schema_from_proto(path: str, schema: pb.FeatureSchema) -> FeatureSchema:
     for place, feature in enumerate(schema.features):
         at = f"{below}[{place}]"
         if not is_feature_name(feature.name):
-            raise InvalidArgumentError(f"{at}.name", f"must be {_NAMES}, not {fields.quote_text(feature.name)}")
+            raise InvalidArgumentError(f"{at}.name", f"must be {ID_RULE}, not {fields.quote_text(feature.name)}")
         earlier = next((n for n, one in enumerate(features) if one.name == feature.name), None)
         if earlier is not None:
             raise InvalidArgumentError(f"{at}.name", f'repeats {below}[{earlier}].name: "{feature.name}"')
@@ -137,7 +135,7 @@ def _vector(path: str, kind: pb.VectorFeature) -> Vector:
 
 def is_feature_name(text: str) -> bool:
     """Return whether a feature can have this name."""
-    return _NAME.fullmatch(text) is not None
+    return ID.fullmatch(text) is not None
 
 
 def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Features:
@@ -148,7 +146,7 @@ def features_from_proto(path: str, values: Mapping[str, pb.FeatureValue]) -> Fea
     for name, value in values.items():
         if not is_feature_name(name):
             raise InvalidArgumentError(
-                path, f"has the name {fields.quote_text(name)}, which no feature can have: use {_NAMES}"
+                path, f"has the name {fields.quote_text(name)}, which no feature can have: use {ID_RULE}"
             )
         read = _value(entry_of(path, name), value)
         if read != "":

@@ -14,6 +14,7 @@ from topk_bandit.domain.bandits import (
     BanditName,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.ids import ID, ID_RULE
 from topk_bandit.domain.paths import entry_of
 from topk_bandit.domain.studies import StudyName
 
@@ -54,11 +55,10 @@ ALL_TENANTS = "tenants/*"
 
 _MAX_ID_LENGTH = 128
 _MAX_ECHO_LENGTH = 48
-_ID = r"[A-Za-z0-9._-]{1,64}"
-_BELOW_A_TENANT = re.compile(rf"tenants/({_ID})(?:/.*)?", re.DOTALL)
-_TENANT = re.compile(rf"tenants/({_ID})")
-_BANDIT = re.compile(rf"tenants/({_ID})/bandits/({_ID})")
-_STUDY = re.compile(rf"tenants/({_ID})/studies/({_ID})")
+_BELOW_A_TENANT = re.compile(rf"tenants/({ID.pattern})(?:/.*)?", re.DOTALL)
+_TENANT = re.compile(rf"tenants/({ID.pattern})")
+_BANDIT = re.compile(rf"tenants/({ID.pattern})/bandits/({ID.pattern})")
+_STUDY = re.compile(rf"tenants/({ID.pattern})/studies/({ID.pattern})")
 # Unicode categories Cc, Zl, Zp and Cs: all that breaks a line, a log or an encoding.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -108,7 +108,7 @@ def study_name(path: str, text: str, *, below: str = "") -> StudyName:
 def _name_problem(text: str, pattern: str) -> str:
     if not text:
         return f"is required, in the form {pattern}"
-    return f"must be {pattern} with ids of 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', not {quote_text(text)}"
+    return f"must be {pattern} with ids of {ID_RULE}, not {quote_text(text)}"
 
 
 def opaque_id(path: str, text: str) -> str:

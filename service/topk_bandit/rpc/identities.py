@@ -10,7 +10,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.access import Key, Scope
+from topk_bandit.domain.access import TENANTS, Key, Scope
 from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ __all__ = ["Identities", "auth_context", "names_in", "parse_identities"]
 
 _URI, _DNS, _COMMON_NAME = "peer_uri", "peer_dns", "x509_common_name"
 _NAME = re.compile(r"(URI|DNS|CN):[^\x00-\x20\x7f](?:[^\x00-\x1f\x7f]{0,498}[^\x00-\x20\x7f])?")
-_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}|\*")
 _FIELDS = {"tenant", "scopes"}
 
 
@@ -100,8 +99,8 @@ def _key(name: str, table: Any) -> Key:  # noqa: ANN401 - whatever TOML has
     if not isinstance(table, dict) or set(table) != _FIELDS:
         raise ConfigurationError(f"{name} must have {' and '.join(sorted(_FIELDS))}, and nothing else")
     tenant, scopes = table["tenant"], table["scopes"]
-    if not isinstance(tenant, str) or not _TENANT.fullmatch(tenant):
-        raise ConfigurationError(f"{name}: tenant is not {_TENANT.pattern}")
+    if not isinstance(tenant, str) or not TENANTS.fullmatch(tenant):
+        raise ConfigurationError(f"{name}: tenant is not {TENANTS.pattern}")
     if not isinstance(scopes, list) or not scopes or not all(scope in list(Scope) for scope in scopes):
         raise ConfigurationError(f"{name}: scopes must be some of {', '.join(Scope)}")
     known = _of_dns(name.removeprefix("DNS:")) if name.startswith("DNS:") else name

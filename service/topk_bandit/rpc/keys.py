@@ -12,8 +12,9 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.access import EVERY_TENANT, Key, Scope
+from topk_bandit.domain.access import EVERY_TENANT, TENANTS, Key, Scope
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.domain.ids import ID_RULE
 from topk_bandit.domain.json_text import JsonError, parse_json
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ MOST_ALIKE = 2
 _NOBODY = bytes(sha256().digest_size)
 _SHOWN = re.compile(r"(?i:bearer) +([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{43})")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}|\*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FIELDS = {"id", "tenant", "scopes", "sha256", "created"}
 
@@ -90,8 +90,8 @@ def new_key(*, key_id: str, secret: str, tenant: str, scopes: Iterable[Scope], c
     ConfigurationError
         The tenant is not the id of one, or there is no scope.
     """
-    if not _TENANT.fullmatch(tenant):
-        raise ConfigurationError(f"{tenant!r} is no tenant: 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-', or *")
+    if not TENANTS.fullmatch(tenant):
+        raise ConfigurationError(f"{tenant!r} is no tenant: {ID_RULE}, or *")
     if not (of := frozenset(scopes)):
         raise ConfigurationError(f"a key needs a scope: {', '.join(Scope)}")
     return Key(key_id, tenant, of, sha256(secret.encode()).digest(), created)
@@ -132,7 +132,7 @@ def parse_keys(text: str) -> KeyRing:
 def _key(entry: Any, where: str) -> Key:  # noqa: ANN401 - whatever JSON has
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
         raise ConfigurationError(f"{where} must have {', '.join(sorted(_FIELDS))}, and nothing else")
-    for name, pattern in (("id", _ID), ("tenant", _TENANT), ("sha256", _DIGEST)):
+    for name, pattern in (("id", _ID), ("tenant", TENANTS), ("sha256", _DIGEST)):
         if not isinstance(entry[name], str) or not pattern.fullmatch(entry[name]):
             raise ConfigurationError(f"{where}.{name} is not {pattern.pattern}")
     scopes, created = entry["scopes"], entry["created"]
