@@ -440,7 +440,7 @@ def test_what_no_message_can_hold_is_refused_as_the_client_refuses_it(
         assert caught.value.field.partition("[")[0] == field
     with pytest.raises(InvalidArgument, match="bandit: is required"):
         outbox.reward(None, "r", 1.0)
-    with pytest.raises(InvalidArgument, match="bandit: must be 1 to 64 characters .*, not 'a/b'"):
+    with pytest.raises(InvalidArgument, match=r"bandit: must be 1 to 64 characters .*, not 'a/b'"):
         outbox.reward("a/b", "r", 1.0)
     assert outbox.status().pending == 0
     assert outbox.reward("home", "r", 1.0, final=None)  # as for a client, nothing is no

@@ -168,8 +168,12 @@ def test_the_doctor_finds_a_good_store_well(examine: Run, tmp_path: Path, monkey
     assert leftovers(tmp_path) == []
     assert processes_of(tmp_path) == []
     with running_server(valkey_binary()) as server:
-        given = examine(f"--redis-url={server.url}")
+        given = examine(f"--redis-url={server.url}", f"--cold-log-dir={tmp_path}")
         assert given.returncode == 0, given.stdout
+        assert f"cold log: {tmp_path}" in given.stdout
+        nowhere = examine(f"--redis-url={server.url}", f"--cold-log-dir={tmp_path / 'none'}")
+        assert nowhere.returncode == 1
+        assert f"cold log: {tmp_path / 'none'} can't be written: No such file or directory" in nowhere.stdout
         assert re.search(r"writes: acknowledged after [\d.]+ ms, .* memory is awaited", given.stdout)
         with server.client() as client:
             assert client.dbsize() == 0

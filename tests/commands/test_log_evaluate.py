@@ -324,7 +324,7 @@ def test_the_intervals_have_the_truth(tmp_path: Path, capsys: pytest.CaptureFixt
     assert out.startswith(
         f"{NAME}\n{ROUNDS + 40} recommendations, {used} of them evaluated\n"
         f"{ROUNDS + 40 - used} without a reward are left out\n"
-        "warning: the policy changed at event 391, and 2 times more: what was shown is of several policies, and its "
+        "warning: the policy changed at event 392, and once more: what was shown is of several policies, and its "
         "mean reward is of no single one\n\n"
     )
     for truth, rows in ((uniform, printed["slates drawn uniformly"]), (fixed, printed[title])):

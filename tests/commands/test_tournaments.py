@@ -13,6 +13,7 @@ from topk_bandit.commands.log.challengers import title_of
 from topk_bandit.commands.log.comparisons import Comparison
 from topk_bandit.commands.operate.live_logs import LiveLog
 from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.evaluation.estimators import Estimate
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 NAME = BanditName("acme", "even")
 ITEMS = [f"item {number}" for number in range(6)]
 EAGER, UNIFORM = "--uniform-share 0 --near-share 0", "--uniform-share 1 --near-share 0"
+HALF = "--uniform-share 0.5 --near-share 0"
 
 
 class Shop(Running):
@@ -78,17 +80,48 @@ def test_the_challenger_that_earns_most_gives_its_settings(shop: Shop, ask: Ask)
     assert shop.uniform_share("fast") == 0.0
 
 
-@pytest.mark.parametrize(
-    ("low", "is_flawed", "told"), [(1.1, False, "can't tell"), (1.25, True, "not promoted: see the warnings")]
-)
-def test_no_challenger_is_promoted_where_the_log_cannot_tell_or_has_flaws(
-    *, low: float, is_flawed: bool, told: str
-) -> None:
+@pytest.mark.parametrize(("is_flawed", "told"), [(False, "can't tell"), (True, "nothing can be promoted as long as")])
+def test_no_challenger_is_promoted_where_the_log_cannot_tell(*, is_flawed: bool, told: str) -> None:
+    *_, said = tell(1.1, is_flawed=is_flawed)
+    assert told in said
+
+
+def test_none_is_promoted_where_the_log_has_flaws_and_that_is_an_error() -> None:
+    with pytest.raises(NotReadyError, match="nothing is promoted: see the warnings"):
+        list(tell(1.25, is_flawed=True))
+
+
+def tell(low: float, *, is_flawed: bool) -> Iterator[str]:
+    """Return what is printed of a look at a challenger that earns so much at least."""
     compared = Comparison(30, Estimate(1.0, 0.1, 0.8, 1.2), ((title_of(EAGER), Estimate(1.4, 0.1, low, 1.7)),))
     look = tournaments._Look(LiveLog(NAME, "id", 60), (), is_flawed, compared)
     nobody = cast("Client", None)  # whom nothing is asked
-    *_, said = tournaments._tell(iter([look]), nobody, NAME, {EAGER: {"uniform_share": 0.0}})
-    assert told in said
+    return tournaments._tell(iter([look]), nobody, NAME, {EAGER: {"uniform_share": 0.0}})
+
+
+def test_what_is_promoted_is_compared_with_the_policy_of_now_alone(shop: Shop, ask: Ask) -> None:
+    shop.open("twice")
+    shop.work(shop.client.update_bandit("twice", near_share=0.1))  # before the first slate: it is no change
+    shop.trade("twice", 90)
+    assert ask("challenge", "acme/twice", f"--under={HALF}", "--promote")[-1] == f"promoted: acme/twice has {HALF}"
+    (nothing,) = ask("challenge", "acme/twice", f"--under={EAGER}", "--promote", status=1)
+    assert "its 90 slates of before the policy changed are left out" in nothing
+    shop.trade("twice", 150)
+    lines = ask("challenge", "acme/twice", f"--under={EAGER}", "--promote")
+    assert lines[0] == "240 recommendations, 150 of them evaluated"
+    assert "90 chosen before the policy changed are left out: they are of another one" in lines
+    assert lines[-1] == f"promoted: acme/twice has {EAGER}"
+
+
+def test_a_table_that_nobody_reads_to_its_end_promotes_nothing_and_says_so(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOPK_BANDIT_ADDRESS", shop.address)
+    shop.open("unread")
+    shop.trade("unread", 200)
+    monkeypatch.setattr(tournaments, "print_lines", lambda lines, *_, **__: not next(lines))
+    assert main(["challenge", "acme/unread", f"--under={EAGER}", "--promote"]) == 1
+    assert shop.uniform_share("unread") == 1.0
 
 
 def test_challengers_learn_on_until_one_earns_most(shop: Shop, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

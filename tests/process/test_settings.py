@@ -26,8 +26,8 @@ GOOD: dict[str, tuple[str, object]] = {
     "listen": ("0.0.0.0:8443", Address("0.0.0.0", 8443)),
     "http_listen": ("[::]:8080", Address("::", 8080)),
     "http_origins": (
-        "https://shop.example, http://localhost:3000",
-        ("https://shop.example", "http://localhost:3000"),
+        "https://SHOP.example:443, http://localhost:3000, http://[::1]:80, *",
+        ("https://shop.example", "http://localhost:3000", "http://[::1]", "*"),
     ),
     "metrics_listen": ("[::1]:0", Address("::1", 0)),
     "metrics_tenants": ("acme, shop.eu,acme", ("acme", "shop.eu")),
@@ -85,6 +85,7 @@ BAD = [
     ("http_listen", "8080", "is not host:port"),
     ("http_origins", "shop.example", "'shop.example' is not an origin such as https://shop.example"),
     ("http_origins", "https://shop.example/", "is not an origin"),
+    ("http_origins", "https://shop.example:65536", "is not an origin"),
     ("metrics_tenants", "acme,*", "'*' is no tenant"),
     ("metrics_tenants", "other", "'other' stands for the tenants that are not named"),
     ("metrics_tenants", ",".join(f"t{number}" for number in range(51)), "51 tenants are more than 50"),

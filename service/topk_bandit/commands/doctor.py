@@ -29,8 +29,9 @@ from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.warm_up import warm_up
 from topk_bandit.process.compiled_code import CACHE_VARIABLE
-from topk_bandit.process.listeners import check_listeners, find_exposed_listeners
+from topk_bandit.process.listeners import check_listeners, find_exposed_listeners, read_certificate
 from topk_bandit.process.machine_memory import memory_bytes, models_bytes
+from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.data_versions import NEWEST, OLDEST
 from topk_bandit.store.embedded import EmbeddedStore, owned_url
 from topk_bandit.store.log import LARGEST_CLOCK_DIFFERENCE_SECONDS
@@ -125,12 +126,15 @@ def _access(settings: Settings) -> Iterator[_Finding]:
     keys += ", people with links of studies need none" if wanted and settings.answer_links else ""
     tls = "TLS" if settings.tls_certificate else "plain text"
     tls += " for holders of certificates" if settings.tls_client_ca else ""
+    certificate = read_certificate(settings)
+    refused = "" if certificate is None else certificate.problem
     reach = (
         "other machines can connect"
         if find_exposed_listeners(settings)
         else "no stranger from another machine comes in"
     )
-    yield _Finding("access", f"{keys}, {tls}, {reach}")
+    problem = f"callers refuse {settings.tls_certificate}: {refused}; renew it" if refused else ""
+    yield _Finding("access", f"{keys}, {tls}, {reach}", problem)
 
 
 def _places(settings: Settings) -> Iterator[_Finding]:
@@ -138,6 +142,10 @@ def _places(settings: Settings) -> Iterator[_Finding]:
     yield _Finding("compiled code", f"kept in {kept}" if kept else "kept beside the package or in this user's cache")
     if not settings.redis_url:
         yield _folder(settings.data_dir, awaited=settings.fsync == "always")
+    if settings.cold_log_dir is not None:
+        remedy = "make the folder, and let this user write there: until then events wait in the store"
+        problem = ColdLog(settings.cold_log_dir).find_problem()
+        yield _Finding("cold log", problem or str(settings.cold_log_dir), remedy if problem else "")
 
 
 def _folder(folder: Path, *, awaited: bool) -> _Finding:

@@ -50,14 +50,15 @@ class _Look(NamedTuple):
 
 
 def play(given: argparse.Namespace) -> int:
-    """Print how challengers compare, at each look; return 0."""
+    """Print how challengers compare, at each look; return 0, or 1 if nobody reads on before one can be promoted."""
     name, under = bandit_named(given.bandit), settings_under(given.challengers)
     with connect(given, name.tenant) as client:
         if given.promote:
             _check_may_change(client, name)
         looks = _follow(client, name, under, limits=limits_of(given), again=given.follow)
-        print_lines(_tell(looks, client, name, under if given.promote else {}), sys.stdout, at_once=True)
-    return 0
+        lines = _tell(looks, client, name, under if given.promote else {})
+        is_whole = print_lines(lines, sys.stdout, at_once=True)
+    return int(given.promote and not is_whole)
 
 
 def _check_may_change(client: Client, name: BanditName) -> None:
@@ -75,10 +76,11 @@ def _tell(looks: Iterator[_Look], client: Client, name: BanditName, promoted: _U
             yield f"nothing can be compared yet: {look.compared}"
             continue
         yield from look.compared.lines()
-        if look.compared.best in by_title:
-            if look.is_flawed:
-                yield "not promoted: see the warnings"
-                continue
+        if promoted and look.is_flawed:
+            if look.compared.is_decided:
+                raise NotReadyError("LOG_FLAWED", "nothing is promoted: see the warnings")
+            yield "  nothing can be promoted as long as there are warnings"
+        elif look.compared.best in by_title:
             flags = by_title[look.compared.best]
             client.update_bandit(name.bandit, **promoted[flags])
             yield f"promoted: {name.tenant}/{name.bandit} has {flags}"
@@ -117,7 +119,7 @@ def _look(client: Client, name: BanditName, under: _Under, *, limits: Limits) ->
     dump = Dump(str(name), log.incarnation, None, tuple(event for _, event in read_log(client, log)))
     played = play_challengers(dump, under, limits=limits)
     try:
-        logged = read_slates(dump)
+        logged = read_slates(dump, of_newest_policy=True)
     except InvalidArgumentError as error:
         return _Look(log, (), is_flawed=False, compared=error.problem)
     compared = compare_challengers(logged, played)

@@ -317,6 +317,8 @@ def _assemble(
     bandits = _bandits(settings, store, models, in_store, studies, logs=logs)
     loops: list[Housekeeper | Guardrails | ColdWriter] = [Guardrails(models, bandits, hooks=metrics)]
     if cold is not None:
+        if spec.number == WATCHING_WORKER and (problem := cold.find_problem()):
+            _log.warning("cold_log_dir: %s; events wait in the store until it can be written", problem)
         keep_seconds = settings.cold_log_retention_seconds
         loops.append(
             ColdWriter(
@@ -414,6 +416,8 @@ def _certificate(settings: Settings, stack: AsyncExitStack) -> ServerCertificate
     """Return the newest certificate."""
     certificate = read_certificate(settings)
     if certificate is not None:
+        if certificate.problem:
+            _log.warning("tls_certificate: callers refuse %s: %s", settings.tls_certificate, certificate.problem)
         named = settings.tls_certificate, settings.tls_private_key, settings.tls_client_ca
         files = [file for file in named if file is not None]
         _watch(FileWatch("tls_certificate", files, certificate.reload), stack)

@@ -77,7 +77,8 @@ _LISTENERS = {
     "console_listen": "the console is",
 }
 _SENDS_TRACES = "opentelemetry.exporter.otlp.proto.http"
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
+_ORIGIN = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?", re.ASCII)
+_PORT_OF = {"http": 80, "https": 443}
 
 # Kubernetes gives every container such variables for a Service that is called topk-bandit, or topk-bandit-something.
 _SERVICE_LINK = re.compile(
@@ -229,11 +230,16 @@ def _split_list(value: object) -> tuple[str, ...]:
 
 
 def _origins(value: object) -> tuple[str, ...]:
-    origins = _split_list(value)
-    for origin in origins:
-        if origin != "*" and not _ORIGIN.fullmatch(origin):
-            raise ValueError(f"{origin!r} is not an origin such as https://shop.example")
-    return origins
+    return tuple(origin if origin == "*" else _origin(origin) for origin in _split_list(value))
+
+
+def _origin(text: str) -> str:
+    """Return an origin as browsers send it: in small letters, without the port that its scheme has anyway."""
+    found = _ORIGIN.fullmatch(text.lower())
+    if found is None or not 0 < int(found[3] or 1) < 65536:
+        raise ValueError(f"{text!r} is not an origin such as https://shop.example")
+    scheme, host, port = found.groups()
+    return f"{scheme}://{host}" + (f":{int(port)}" if port and int(port) != _PORT_OF[scheme] else "")
 
 
 def _tenants(value: object) -> tuple[str, ...]:

@@ -71,8 +71,8 @@ _log = logging.getLogger(__name__)
 SLOWEST_BODY_SECONDS = 10.0
 _PREFLIGHT_SECONDS = "7200"
 _ALLOWED_HEADERS = (
-    "Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id, Traceparent, "
-    "Topk-Bandit-Name"
+    "Content-Type, Content-Encoding, Connect-Protocol-Version, Connect-Timeout-Ms, Authorization, X-Request-Id, "
+    "Traceparent, Tracestate, Topk-Bandit-Name"
 )
 _EXPOSED_HEADERS = "Retry-After, X-Request-Id, Traceparent"
 

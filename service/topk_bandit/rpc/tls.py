@@ -7,6 +7,7 @@ used, so that a half written one does no harm.
 from __future__ import annotations
 
 import ssl
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.errors import ConfigurationError
@@ -51,11 +52,14 @@ class ServerCertificate:
         What gRPC is given.
     context
         What the HTTP server is given, once: it hands each new connection over to the newest certificate.
+    problem
+        Why callers refuse it, such as that its time is over; empty if they do not.
     """
 
     def __init__(self, certificate: Path, private_key: Path, client_ca: Path | None = None) -> None:
         self._files = certificate, private_key
         self._client_ca = client_ca
+        self.problem, self._is_read = "", False
         self.reload()
         self.context = self._context()
         self.context.sni_callback = self._hand_over
@@ -66,16 +70,23 @@ class ServerCertificate:
         return self.shown.pair
 
     def reload(self) -> None:
-        """Take the files as they are now; what was is kept if they are no good, which is a `ConfigurationError`."""
+        """Take the files as they are now; what was is kept if they are no good, which is a `ConfigurationError`.
+
+        A certificate that callers refuse takes the place of none that they take.
+        """
         certificate, private_key = self._files
         try:
-            pair = Pair(read_regular(private_key), read_regular(certificate))
+            pair = Pair(_read_pem(private_key), _read_pem(certificate))
             newest = _context(certificate, private_key)
+            problem = _try_out(newest, pair.certificate)
         except OSError as error:  # so are ssl's own
             raise ConfigurationError(
                 f"tls_certificate: {certificate} and {private_key} can't be used: {error.strerror or error}"
             ) from None
+        if problem and self._is_read and not self.problem:
+            raise ConfigurationError(f"tls_certificate: callers refuse {certificate}: {problem}")
         self.shown, self._newest = HandshakeCredentials(pair, self._trust(newest)), newest
+        self.problem, self._is_read = problem, True
 
     def _context(self) -> ssl.SSLContext:
         context = _context(*self._files)
@@ -111,3 +122,26 @@ def _context(certificate: Path, private_key: Path) -> ssl.SSLContext:
     # An encrypted key must fail, not ask at a terminal.
     context.load_cert_chain(certificate, private_key, password=lambda: b"")
     return context
+
+
+def _read_pem(path: Path) -> bytes:
+    """Return what a file holds but for a byte order mark, which gRPC does not take."""
+    return read_regular(path).removeprefix(BOM_UTF8)
+
+
+def _try_out(served: ssl.SSLContext, certificate: bytes) -> str:
+    """Return why a caller who trusts a certificate refuses it, such as that its time is over; empty for no reason."""
+    caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    caller.check_hostname = False
+    caller.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    caller.load_verify_locations(cadata=certificate.decode("ascii", errors="ignore"))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = caller.wrap_bio(back, there), served.wrap_bio(there, back, server_side=True)
+    for end in ends * 2:
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+    return ""

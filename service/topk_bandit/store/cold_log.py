@@ -18,6 +18,7 @@ import re
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import CorruptDataError
@@ -117,6 +118,14 @@ class ColdLog:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def find_problem(self) -> str:
+        """Return why nothing can be written there now; empty if it can."""
+        try:
+            with TemporaryFile(dir=self.folder):
+                return ""
+        except OSError as error:
+            return f"{self.folder} can't be written: {error.strerror}"
 
     def list_files(self, name: BanditName, incarnation: str) -> list[ColdFile]:
         """Return the files of a bandit's incarnation in the order of their events."""

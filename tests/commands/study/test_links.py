@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+import pytest
 from tests.rpc.studies import START_MS, study_server
 from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.study import links
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_links_are_made_listed_and_ended(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +42,13 @@ def test_links_are_made_listed_and_ended(capsys: pytest.CaptureFixture[str], mon
         assert "used up" in called("list")[1].splitlines()[2]
         status, out = called("revoke", "0" * 16)
         assert (status, "not found" in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "page", ["javascript:alert(1)", "https://ask.example/x?y", "https://ask.example#z", "ask", "https://"]
+)
+def test_the_page_of_a_link_is_an_address(capsys: pytest.CaptureFixture[str], page: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["study", "link", "create", "acme/taste", "--most-answers=5", f"--page={page}"])
+    assert ended.value.code == 2
+    assert "is no address such as https://ask.example" in capsys.readouterr().err

@@ -5,6 +5,7 @@ A sentence about chance is said of a sound log with a probability of about one i
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.slate_log import LoggingPolicy
     from topk_bandit.learning.rankings import Rankings
 
-__all__ = ["find_flaws", "find_odd_draws", "find_odd_rewards"]
+__all__ = ["describe_changes", "find_changes", "find_flaws", "find_odd_draws", "find_odd_rewards"]
 
 _CHANCE = 1e-4
 """A sound log is said to be odd by one comparison with this probability; there are at most ten of them."""
@@ -51,7 +52,7 @@ _LONGEST_USUAL = 20
 
 
 def find_flaws(events: Sequence[LoggedEvent], settings: BanditSettings | None) -> Iterator[str]:
-    """Yield what is wrong with the order and the number of events, and where the policy changed.
+    """Yield what is wrong with the order and the number of events.
 
     Parameters
     ----------
@@ -68,11 +69,36 @@ def find_flaws(events: Sequence[LoggedEvent], settings: BanditSettings | None) -
     yield from _find_duplicates(events)
     if settings is None:
         yield from _find_unknown_ends(events)
-    changes = [*_find_changes(events, settings)]
-    if changes:
-        more = f", and {_times(len(changes) - 1)} more" if changes[1:] else ""
+
+
+def find_changes(events: Sequence[LoggedEvent], settings: BanditSettings | None) -> list[int]:
+    """Return the positions where the policy changed after it had shown slates, ascending.
+
+    Of several changes without a slate between them it is the last one. Settings are as in `find_flaws`.
+    """
+    changes, is_shown = list[int](), False
+    changed = iter([*_find_changes(events, settings), math.inf])
+    following = next(changed)
+    for logged in events:
+        if logged.position == following:
+            if is_shown:
+                changes.append(logged.position)
+            elif changes:
+                changes[-1] = logged.position
+            is_shown, following = False, next(changed)
+        elif isinstance(logged.event, Recommended):
+            is_shown = True
+    return changes
+
+
+def describe_changes(events: Sequence[LoggedEvent], changes: Sequence[int]) -> Iterator[str]:
+    """Yield that what was shown is of several policies, if slates were shown after a change."""
+    last = max((one.position for one in events if isinstance(one.event, Recommended)), default=0)
+    mixed = [one for one in changes if one < last]
+    if mixed:
+        more = f", and {_times(len(mixed) - 1)} more" if mixed[1:] else ""
         yield (
-            f"the policy changed at event {changes[0]}{more}: what was shown is of several policies, and its mean "
+            f"the policy changed at event {mixed[0]}{more}: what was shown is of several policies, and its mean "
             "reward is of no single one"
         )
 

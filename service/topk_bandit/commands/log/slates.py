@@ -19,7 +19,7 @@ from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.restored_events import LARGEST_SUM
 from topk_bandit.bandits.snapshots import decode_items
-from topk_bandit.commands.log.flaws import find_flaws, find_odd_draws, find_odd_rewards
+from topk_bandit.commands.log.flaws import describe_changes, find_changes, find_flaws, find_odd_draws, find_odd_rewards
 from topk_bandit.domain.bandits import (
     Activated,
     BanditCreated,
@@ -82,6 +82,8 @@ class LeftOut(NamedTuple):
         They keep a rule about new items: which items were new then is not in the log.
     paid
         They paid for promised exposures, which contexts decide and no draw: a policy has none to pay.
+    before_change
+        They were chosen before the bandit's policy changed, where only the newest policy is asked about.
     """
 
     before_snapshot: int
@@ -91,6 +93,7 @@ class LeftOut(NamedTuple):
     baseline: int = 0
     about_new: int = 0
     paid: int = 0
+    before_change: int = 0
 
 
 class LoggedRequest(NamedTuple):
@@ -171,8 +174,8 @@ class _Drawn:
     """A recommendation: where it is logged, what it was drawn from and by which shares, and its reward if it has one.
 
     Items are indices; `exploration` is None if the settings of the slate's model are not in the file. `allowed` are the
-    slates of the eligible items that rules allow, None for all. `instead` is what was shown instead, if anything was:
-    nothing if it has another size or unknown items.
+    slates of the eligible items that rules allow, None for all. `learned_to` is the position to which its model had
+    learned. `instead` is what was shown instead, if anything was: nothing if it has another size or unknown items.
     """
 
     position: int
@@ -182,14 +185,21 @@ class _Drawn:
     best: NDArray[np.int32]
     propensity: float
     exploration: Exploration | None
+    learned_to: int
     allowed: AllowedSlates | None = None
     reward: float | None = None
     instead: NDArray[np.int32] | None = None
     item_values: ItemValues | None = None
 
 
-def read_slates(dump: Dump) -> LoggedSlates:
+def read_slates(dump: Dump, *, of_newest_policy: bool = False) -> LoggedSlates:
     """Return the slates of a log that begins with its first event or a snapshot.
+
+    Parameters
+    ----------
+    of_newest_policy
+        Whether those are left out that were chosen before the policy changed for the last time: what the others earned
+        is what the policy of now earns.
 
     Raises
     ------
@@ -202,28 +212,33 @@ def read_slates(dump: Dump) -> LoggedSlates:
     reader = _Reader(dump)
     for logged in dump.events:
         reader.fold(logged)
-    known = [one for one in reader.drawn if one.exploration is not None]
+    changes = find_changes(dump.events, reader.first_settings)
+    since = changes[-1] if changes and of_newest_policy else 0
+    of_all = [one for one in reader.drawn if one.exploration is not None]
+    known = [one for one in of_all if one.learned_to >= since]
     as_drawn = [one for one in known if one.instead is None]
     rewarded = [one for one in as_drawn if one.reward is not None]
     otherwise = [one for one in known if one.instead is not None and one.reward is not None]
     if not rewarded:
-        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), reader))
+        raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), len(of_all) - len(known), reader))
     free_known, free_as_drawn = ([one for one in part if one.allowed is None] for part in (known, as_drawn))
     odd = _find_odd(free_known, free_as_drawn, len(reader.items.ids))
     flaws = [*find_flaws(dump.events, reader.first_settings), *odd]
+    mixed = () if of_newest_policy else describe_changes(dump.events, changes)
     _check_ruled([one for one in known if one.allowed is not None])
     # Slates under rules that are too many to be counted are never drawn uniformly.
     used = [one for one, policy in zip(rewarded, _policies(rewarded), strict=True) if policy.uniform_share > 0.0]
     if not used:
         raise InvalidArgumentError("uniform_share", "it is 0: what the log never shows can't be estimated from it")
     left_out = LeftOut(
-        before_snapshot=len(reader.drawn) - len(known),
+        before_snapshot=len(reader.drawn) - len(of_all),
         without_reward=len(as_drawn) - len(rewarded),
         without_share=len(rewarded) - len(used),
         shown_otherwise=len(known) - len(as_drawn),
         baseline=reader.baselines,
         about_new=reader.about_new,
         paid=reader.paid,
+        before_change=len(of_all) - len(known),
     )
     free, ruled = ([one for one in used if (one.allowed is None) is is_free] for is_free in (True, False))
     return LoggedSlates(
@@ -236,16 +251,17 @@ def read_slates(dump: Dump) -> LoggedSlates:
         if ruled
         else None,
         _outcomes(free),
-        tuple(flaws),
+        (*flaws, *mixed),
     )
 
 
-def _nothing_to_evaluate(otherwise: int, reader: _Reader) -> str:
+def _nothing_to_evaluate(otherwise: int, before_change: int, reader: _Reader) -> str:
     if not otherwise:
         kinds = {
             "baseline slates": reader.baselines,
             "slates under rules about new items": reader.about_new,
             "slates that paid for promised exposures": reader.paid,
+            "slates of before the policy changed": before_change,
         }
         beside = "".join(f"; its {count:,} {kind} are left out" for kind, count in kinds.items() if count)
         return f"no slate of the bandit's own in it has a reward{beside}"
@@ -393,8 +409,13 @@ class _Reader:
             if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
         exploration = _exploration_of(self._settings[index], recommendation.observations) if index >= 0 else None
-        asked = LoggedRequest(recommendation.recommendation_id, request.context)
-        return _Drawn(position, asked, eligible, slate, best, recommendation.propensity, exploration, allowed)
+        asked, learned_to = (
+            LoggedRequest(recommendation.recommendation_id, request.context),
+            recommendation.model_version,
+        )
+        return _Drawn(
+            position, asked, eligible, slate, best, recommendation.propensity, exploration, learned_to, allowed
+        )
 
     def _find_showable(self, request: RecommendationRequest) -> tuple[NDArray[np.int32], AllowedSlates | None]:
         """Return the items that could be shown, and the slates of them that rules allow; None for all."""

@@ -144,6 +144,8 @@ def _counts(logged: LoggedSlates) -> Iterator[str]:
         yield f"{left_out.paid:,} slates that paid for promised exposures are left out: {why}"
     if logged.imported:
         yield f"{logged.imported:,} imported rows are left out: what else could have been shown is not known"
+    if left_out.before_change:
+        yield f"{left_out.before_change:,} chosen before the policy changed are left out: they are of another one"
     if left_out.before_snapshot:
         yield f"{left_out.before_snapshot:,} decided before the snapshot that the file begins with are left out"
 

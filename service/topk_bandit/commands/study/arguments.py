@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from topk_bandit.commands.connection import add_connection
 from topk_bandit.commands.imports.arguments import add_check, add_columns
@@ -119,10 +120,18 @@ def _add_link_settings(word: argparse.ArgumentParser) -> None:
         word.add_argument(f"--{part}-color", default="", metavar="#RRGGBB", help=f"the color of {what}")
     word.add_argument(
         "--page",
+        type=_page,
         default="http://127.0.0.1:50080",
         metavar="URL",
         help="where people reach --http-listen (default: http://127.0.0.1:50080)",
     )
+
+
+def _page(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or "?" in text or "#" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address such as https://ask.example")
+    return text
 
 
 def _link(given: argparse.Namespace) -> int:

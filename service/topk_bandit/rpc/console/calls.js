@@ -16,6 +16,8 @@ export const key = {
 
 async function call(method, request, signal) {
   const headers = { "Content-Type": "application/json", "Connect-Protocol-Version": "1" };
+  // No header can have other letters, and the browser would send nothing.
+  if (/[^\x21-\x7e]/.test(key.get())) throw new CallError("invalid_argument", "The key has letters that no key has: copy it again.");
   if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
   const init = { method: "POST", headers, body: JSON.stringify(request), signal, credentials: "omit" };
   const response = await fetch(`/topk_bandit.v1.${method}`, init);
@@ -51,8 +53,16 @@ export const updateRules = async (name, rules, signal) =>
   (await call("BanditService/UpdateBandit", { bandit: { name, rules }, updateMask: "rules" }, signal)).bandit;
 
 // A tenant's studies, and the links of one.
-export const studies = async (tenant, signal) =>
-  (await call("PreferenceService/ListStudies", { parent: `tenants/${tenant}`, pageSize: 1000 }, signal)).studies;
+export async function studies(tenant, signal) {
+  const found = [];
+  const request = { parent: `tenants/${tenant}`, pageSize: 1000 };
+  do {
+    const page = await call("PreferenceService/ListStudies", request, signal);
+    found.push(...page.studies);
+    request.pageToken = page.nextPageToken;
+  } while (request.pageToken);
+  return found;
+}
 
 // What was learned for the first query, or for all there is where a study has none.
 export const preferences = (study, signal) => call("PreferenceService/GetPreferences", { study, pageSize: 1 }, signal);

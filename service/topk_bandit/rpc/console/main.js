@@ -66,7 +66,7 @@ async function ask() {
 
 function problemOf({ code, message }) {
   if (code === "unauthenticated") return "The service asks for a key.";
-  if (code === "permission_denied") return `${message} A key for one tenant needs its name under Tenant.`;
+  if (code === "permission_denied") return `${message}. A key for one tenant needs its name under Tenant.`;
   return code ? message : "The service does not answer.";
 }
 

@@ -170,6 +170,6 @@ function rulesIn(text) {
 function problemOf(error) {
   if (error instanceof SyntaxError) return `This is no JSON of rules: ${error.message}`;
   if (error.code === "unimplemented") return NO_CHANGES;
-  if (error.code === "permission_denied") return `${error.message} Saving needs a key with the scope manage.`;
+  if (error.code === "permission_denied") return `${error.message}. Saving needs a key with the scope manage.`;
   return error.code ? error.message : "The service does not answer.";
 }
