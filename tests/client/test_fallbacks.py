@@ -134,6 +134,11 @@ def test_a_size_that_is_none_shows_the_whole_ranking(client: EitherClient, size:
 
 
 @BY_ONE_WAY
+def test_an_item_that_is_named_twice_is_shown_once(client: EitherClient) -> None:
+    assert client.recommend("nowhere", fallback=["b", "a", "b", "c"], fallback_size=3).items == ("b", "a", "c")
+
+
+@BY_ONE_WAY
 @pytest.mark.parametrize("bandit", [None, 5, ["home"], {"name": "home"}])
 def test_what_is_no_name_breaks_no_page(client: EitherClient, bandit: Any) -> None:  # noqa: ANN401
     assert client.recommend(bandit, fallback=OWN).source is Source.FALLBACK

@@ -669,6 +669,8 @@ def test_it_asks_for_a_key_and_keeps_it_for_the_tab_alone(browser: Chrome, tmp_p
         assert shown("second") not in browser.current_url
         use(browser, "", tenant="")
         until(lambda: said(browser) == "The service asks for a key.", what="the key is forgotten")
+        use(browser, "\u043a\u043b\u044e\u0447")  # no header can have these letters
+        until(lambda: said(browser) == "The key has letters that no key has: copy it again.", what="it is no key")
     browser.get_log("browser")  # a browser tells the console of every 401
 
 

@@ -87,7 +87,7 @@ export class Fallbacks {
       const slate = slates[place];
       if (isSlate(slate)) return this.#served(bandit, slate);
       if (fallback === undefined) return errorOf(slate);
-      const left = [...new Set(allowedOf(fallback, rules))].filter((id) => !shown.has(id));
+      const left = allowedOf(fallback, rules).filter((id) => !shown.has(id));
       const own = this.#own(bandit, left, fallbackSize, slate);
       for (const id of own.items) shown.add(id);
       return own;

@@ -53,11 +53,11 @@ function idsOf(path: string, ids: unknown): string[] {
   return textsOf(path, ids) ?? [];
 }
 
-/** Return what the excludes among rules leave of the shop's own ranking; whatever is no rule excludes nothing. */
+/** Return what the excludes among rules leave of the shop's own ranking, each item once; whatever is no rule excludes nothing. */
 export function allowedOf(ranking: readonly string[], rules: unknown): readonly string[] {
   const given = isList(rules) ? [...rules] : [];
   const excluded = new Set(given.flatMap(excludedOf));
-  return excluded.size ? ranking.filter((id) => !excluded.has(id)) : ranking;
+  return [...new Set(ranking)].filter((id) => !excluded.has(id));
 }
 
 function excludedOf(rule: unknown): unknown[] {

@@ -304,6 +304,7 @@ test("a fallback is shown whatever its size, its client's options and the other 
   const shown = async (options, more = {}) => (await scripted([unavailable], { breaker: null, ...more }).client.recommend({ bandit: "home", fallback: ["c", "b", "a"], deadlineMs: 10, ...options })).items;
   for (const fallbackSize of [NaN, "x", "", {}, -1, 1.5, 2n, Infinity, null, undefined]) assert.deepEqual(await shown({ fallbackSize }), ["c", "b", "a"]);
   assert.deepEqual(await shown({ fallbackSize: 2 }), ["c", "b"]);
+  assert.deepEqual(await shown({ fallback: ["c", "b", "c", "a"], fallbackSize: 3 }), ["c", "b", "a"]);
   assert.deepEqual(await shown({ fallback: new Set(["x", "y"]) }), ["x", "y"]);
   for (const log of [undefined, { warn() { throw new Error("full"); } }, {}]) assert.deepEqual(await shown({}, { log }), ["c", "b", "a"]);
   const { client } = scripted([unavailable], { breaker: null });

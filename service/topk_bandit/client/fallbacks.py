@@ -122,7 +122,7 @@ class Fallbacks:
             elif placement.fallback is None:
                 filled.append(_error_instead(slate))
             else:
-                left = dict.fromkeys(allowed_of(placement.fallback, placement.rules))
+                left = allowed_of(placement.fallback, placement.rules)
                 ranking = [item for item in left if item not in shown]
                 own = self._own(placement.bandit, ranking, size=placement.fallback_size, error=slate)
                 shown.update(own.items)

@@ -222,12 +222,15 @@ def _ids(path: str, ids: Collection[str]) -> tuple[str, ...]:
 
 
 def allowed_of(ranking: Iterable[str], rules: object) -> tuple[str, ...]:
-    """Return what `Exclude` rules leave of the shop's own ranking; whatever is no rule excludes nothing."""
+    """Return what `Exclude` rules leave of the shop's own ranking, each item once.
+
+    Whatever is no rule excludes nothing.
+    """
     several_rules = rules if isinstance(rules, list | tuple) else ()
     given: list[Any] = [one.item_ids for one in several_rules if isinstance(one, Exclude)]
     groups = [ids for ids in given if isinstance(ids, Collection) and not isinstance(ids, str)]
     excluded = {item_id for ids in groups for item_id in ids if isinstance(item_id, str)}
-    return tuple(item_id for item_id in ranking if item_id not in excluded)
+    return tuple(item_id for item_id in dict.fromkeys(ranking) if item_id not in excluded)
 
 
 def in_words(rule: Rule) -> str:
