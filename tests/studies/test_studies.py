@@ -346,7 +346,7 @@ def test_a_prior_that_is_not_there_is_refused_by_name() -> None:
         assert problems == [
             "tenants/shop/studies/none not found",
             "tenants/other/studies/taste not found",
-            "tenants/shop/studies/taste has no answers yet",
+            "tenants/shop/studies/taste has no answers yet from which something is learned",
             "tenants/shop/studies/taste has queries of 2 features, and the bandit contexts of 3 numbers",
         ]
 

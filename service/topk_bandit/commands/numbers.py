@@ -31,14 +31,16 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 def real(least: float, most: float) -> Callable[[str], float]:
     """Return what reads a finite number between two others."""
+    is_any = (least, most) == (-sys.float_info.max, sys.float_info.max)
+    wanted = "a finite number" if is_any else f"a number from {least:g} to {most:g}"
 
     def parse(text: str) -> float:
         try:
             number = read_number(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"must be a number from {least:g} to {most:g}: {error}") from None
+            raise argparse.ArgumentTypeError(f"must be {wanted}: {error}") from None
         if number is None or not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"must be a number from {least:g} to {most:g}, not {text[:64]!r}")
+            raise argparse.ArgumentTypeError(f"must be {wanted}, not {text[:64]!r}")
         return number
 
     return parse

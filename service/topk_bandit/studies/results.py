@@ -82,7 +82,7 @@ def check_is_prior(name: StudyName, model: StudyModel, *, context_dim: int) -> N
         Naming ``prior_study``: it has no answers, or its queries have another number of features.
     """
     if not model.answer_count:
-        raise InvalidArgumentError("prior_study", f"{name} has no answers yet")
+        raise InvalidArgumentError("prior_study", f"{name} has no answers yet from which something is learned")
     queries = model.settings.queries
     width = len(queries[0].features) if queries else 0
     if width not in {0, context_dim}:
