@@ -13,10 +13,11 @@ from tests.bandits.harness import NAME, SETTINGS
 
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.log.dumps import Dump, lines
-from topk_bandit.commands.log.flaws import _is_odd
+from topk_bandit.commands.log.flaws import _is_odd, describe_changes, find_changes
 from topk_bandit.commands.log.slates import read_slates
 from topk_bandit.domain.bandits import (
     BanditCreated,
+    BanditReset,
     ConstantBeta,
     Expired,
     Exploration,
@@ -218,6 +219,23 @@ def test_bad_logs_are_flagged_and_sound_ones_are_not() -> None:
     print(f"{sum(bad)} of {len(bad)} bad logs are flagged, {flagged} of {LOGS} sound ones")
     assert sum(bad) >= 0.95 * len(bad)
     assert flagged <= 0.05 * LOGS
+
+
+def test_a_policy_changes_where_slates_of_two_are_shown() -> None:
+    one, other = (replace(SETTINGS, exploration=Exploration(ConstantBeta(beta), 0.1)) for beta in (1.0, 2.0))
+    slate = sound(1)[0].slates[0].recommended
+    a, b, reset = SettingsChanged(one), SettingsChanged(other), BanditReset("again")
+    for events, changes in (
+        ([b, a, slate, slate], []),  # nothing was shown before
+        ([slate, b, slate, a, slate], [3, 5]),
+        ([slate, b, a, slate], []),  # it is the same again
+        ([slate, b, reset, slate], [4]),
+        ([slate, b], [3]),
+        ([slate, SettingsChanged(replace(one, item_capacity=99)), slate], []),
+    ):
+        logged = [LoggedEvent(at, at, event) for at, event in enumerate([BanditCreated(one), *events], 1)]
+        assert find_changes(logged, None) == changes, events
+        assert bool([*describe_changes(logged, changes)]) == (bool(changes) and events[-1] is slate)
 
 
 @pytest.mark.parametrize("n_events", [40, 4000])

@@ -113,15 +113,13 @@ def test_what_is_promoted_is_compared_with_the_policy_of_now_alone(shop: Shop, a
     assert lines[-1] == f"promoted: acme/twice has {EAGER}"
 
 
-def test_a_table_that_nobody_reads_to_its_end_promotes_nothing_and_says_so(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_is_promoted_also_when_nobody_reads_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPK_BANDIT_ADDRESS", shop.address)
     shop.open("unread")
     shop.trade("unread", 200)
     monkeypatch.setattr(tournaments, "print_lines", lambda lines, *_, **__: not next(lines))
-    assert main(["challenge", "acme/unread", f"--under={EAGER}", "--promote"]) == 1
-    assert shop.uniform_share("unread") == 1.0
+    assert main(["challenge", "acme/unread", f"--under={EAGER}", "--promote"]) == 0
+    assert shop.uniform_share("unread") == 0.0
 
 
 def test_challengers_learn_on_until_one_earns_most(shop: Shop, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from codecs import BOM_UTF8
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from tests.programs import find_program
 from tests.rpc.certificates import Authority
 
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.rpc import tls
 from topk_bandit.rpc.tls import ServerCertificate
 
 if TYPE_CHECKING:
@@ -37,6 +40,27 @@ def test_what_callers_refuse_is_said_and_takes_the_place_of_nothing_good(authori
     write(files, good)
     late.reload()
     assert (late.problem, late.pair.certificate) == ("", good[0])
+
+
+def test_what_is_held_is_looked_at_again_when_another_one_comes(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = authority.issue("shop", "IP:127.0.0.1")
+    certificate = ServerCertificate(*files)
+    write(files, [path.read_bytes() for path in authority.issue("other", "IP:127.0.0.1")])
+    monkeypatch.setattr(tls, "_try_out", lambda *_: "certificate has expired")  # by now, both have
+    certificate.reload()
+    assert certificate.pair.certificate == files[0].read_bytes()
+
+
+@pytest.mark.parametrize("usage", ["clientAuth", "serverAuth"])
+def test_only_the_time_of_a_certificate_is_judged(tmp_path: Path, usage: str) -> None:
+    for key in ("prime256v1", "brainpoolP256r1"):  # what callers take is theirs to say
+        words = [find_program("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", f"ec_paramgen_curve:{key}"]
+        files = tmp_path / f"{key}.pem", tmp_path / f"{key}.key"
+        words += ["-nodes", "-subj", "/CN=shop", "-addext", f"extendedKeyUsage={usage}", "-days", "2"]
+        subprocess.run([*words, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
+        assert ServerCertificate(*files).problem == ""
 
 
 def test_a_byte_order_mark_is_no_part_of_a_certificate(authority: Authority) -> None:

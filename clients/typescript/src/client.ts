@@ -1,7 +1,7 @@
 /** The client: its options, its calls, and the loop that tries them again. */
 
 import { BREAKER, type BreakerPolicy } from "./breakers.js";
-import { idOf, listOf, LONGEST_TIMER, objectOf, positiveOf, textOf, textsOf } from "./checks.js";
+import { idOf, listOf, LONGEST_TIMER, objectOf, positiveOf, textsOf } from "./checks.js";
 import { type Edges, edgesOf } from "./edges.js";
 import { ClientError, invalidArgument } from "./errors.js";
 import { FALLBACK_MS, Fallbacks, type Place } from "./fallbacks.js";
@@ -282,7 +282,7 @@ export class Client<F extends Features<F> = Features> {
   async rewardPage(options: RewardPageOptions): Promise<(RewardReceipt | ClientError)[]> {
     const bandits = listOf("bandits", options.bandits) as string[];
     const calls = bandits.map((bandit) => (options.tenant === undefined ? { bandit } : { bandit, tenant: options.tenant }));
-    const asked = rewardPageOperation(this.#parent(options), calls.map((one) => this.#name(one)), options);
+    const asked = rewardPageOperation(this.#parent(options), calls.map(({ bandit }) => `${this.#parent(options)}/bandits/${bandit}`), options);
     const results = await this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
     return results.map((one, place) => this.#late.noteOne(told(calls[place]!), one));
   }
@@ -337,9 +337,8 @@ export class Client<F extends Features<F> = Features> {
   async #page(options: PageOptions<F>, usualMs: number): Promise<AnsweredPage> {
     const pageId = options.pageId || this.#edges.newRequestId();
     const parent = this.#parent(options);
-    const asked = options.placements.map(
-      (one, place) => [`${parent}/bandits/${textOf(`placements[${place}].bandit`, one.bandit)}`, one] as const,
-    );
+    // What is no name is answered in the place of its slate.
+    const asked = options.placements.map((one) => [`${parent}/bandits/${one.bandit}`, one] as const);
     return this.#run(pageOperation(parent, { ...options, pageId }, asked), options.deadlineMs ?? usualMs);
   }
 

@@ -159,11 +159,12 @@ export class Outbox {
     const id = rewardId ?? this.sender.edges.newRequestId();
     let kept = 0;
     const { bandits, slates } = objectOf("page", page);
-    for (const [place, bandit] of (listOf("page.bandits", bandits) as string[]).entries()) {
-      const slate = slates[place];
-      if (!slate || !("id" in slate)) continue;
-      kept += Number(await this.reward({ ...what, bandit, recommendationId: slate.id, rewardId: id }));
-    }
+    const given = listOf("page.slates", slates) as ({ id?: string } | null)[];
+    const rewards = (listOf("page.bandits", bandits) as string[]).flatMap((bandit, place) => {
+      const recommendationId = given[place]?.id;
+      return recommendationId ? [{ ...what, bandit: idOf(`page.bandits[${place}]`, bandit), recommendationId, rewardId: id }] : [];
+    });
+    for (const one of rewards) kept += Number(await this.reward(one));
     return kept;
   }
 
@@ -206,12 +207,9 @@ export class Outbox {
   }
 
   async #keep({ bandit, tenant, recommendationId }: About, what: Partial<Kept>): Promise<boolean> {
-    const about = {
-      tenant: this.sender.tenantOf(tenant),
-      bandit: idOf("bandit", bandit),
-      recommendationId: textOf("recommendation_id", recommendationId),
-    };
-    if (!recommendationId) return false;
+    const id = textOf("recommendation_id", recommendationId);
+    if (!id) return false;
+    const about = { tenant: this.sender.tenantOf(tenant), bandit: idOf("bandit", bandit), recommendationId: id };
     const now = this.sender.edges.now();
     const key = this.#nextKey(now);
     if (!KEY.test(key)) throw failed(`the clock gives ${now}, which is no time`);

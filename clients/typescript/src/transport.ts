@@ -72,7 +72,7 @@ function within<T>(
 
 /** Return why, as Node says it; empty where nothing is said. */
 function causeOf(error: unknown): string {
-  const { cause } = error as { cause?: { code?: string; message?: string } };
+  const cause = (error as { cause?: { code?: string; message?: string } } | undefined)?.cause;
   const why = cause?.message || cause?.code;
   return why ? `: ${why}` : "";
 }

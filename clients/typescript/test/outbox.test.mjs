@@ -345,7 +345,10 @@ test("what could never be delivered is not kept", async (context) => {
   for (const bandit of [undefined, "", "a/b", 5])
     await assert.rejects(outbox.reward({ bandit, recommendationId: "1", value: 1 }), { code: "INVALID_ARGUMENT", message: /bandit/ });
   assert.equal(await outbox.rewardPage({ page: { bandits: ["home", "home"], slates: [null, undefined] }, value: 1 }), 0);
-  await assert.rejects(outbox.rewardPage({ page: null, value: 1 }), { code: "INVALID_ARGUMENT" });
+  for (const page of [null, { bandits: ["home"] }]) await assert.rejects(outbox.rewardPage({ page, value: 1 }), { code: "INVALID_ARGUMENT" });
+  const page = { bandits: ["home", "b c", "a/b"], slates: [{ id: "1" }, { id: "", source: "fallback" }, { id: "2" }] };
+  await assert.rejects(outbox.rewardPage({ page, value: 1 }), { code: "INVALID_ARGUMENT", message: /page\.bandits\[2\]/ }); // and none is kept
+  assert.equal(await outbox.reward({ bandit: "b c", recommendationId: "", value: 1 }), false);
   for (const now of [NaN, 1e16]) {
     const { outbox: timeless } = outboxOf(context, {}, { now: () => now });
     await assert.rejects(timeless.reward({ bandit: "home", recommendationId: "1", value: 1 }), { code: "UNAVAILABLE", message: /no time/ });

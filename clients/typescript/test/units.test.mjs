@@ -57,6 +57,7 @@ test("a pause below zero is none, and the call ends with its deadline", async ()
 
 test("why nobody answered is said where the platform says it", async () => {
   const refused = () => { throw new TypeError("fetch failed", { cause: new Error("self-signed certificate") }); };
+  await assert.rejects(scripted([() => Promise.reject()], { retry: ONCE }).client.recommend({ bandit: "home" }), { code: "UNAVAILABLE" });
   const { client } = scripted([refused], { retry: ONCE });
   await assert.rejects(client.recommend({ bandit: "home" }), { message: /^UNAVAILABLE: no answer from http:\/\/shop\.test\/.*: TypeError: fetch failed: self-signed certificate$/ });
 });

@@ -114,7 +114,8 @@ class Outbox:
         Raises
         ------
         InvalidArgument
-            A value is no finite number, there are more items than a slate has, or an id is too long.
+            The bandit is no id, a value is no finite number, there are more items than a slate has, or an id is too
+            long.
         ResourceExhausted
             OUTBOX_FULL: too many are waiting.
         Unavailable
@@ -151,7 +152,7 @@ class Outbox:
         Raises
         ------
         InvalidArgument
-            There are more items than a slate has, or an id is too long.
+            The bandit is no id, there are more items than a slate has, or an id is too long.
         ResourceExhausted
             OUTBOX_FULL: too many are waiting.
         Unavailable

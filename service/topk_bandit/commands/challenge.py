@@ -24,7 +24,7 @@ choose for each of its requests. What they would have earned is estimated beside
 With --follow they go on learning: the log is looked at again whenever it has grown by a quarter, until one of them
 earns most, or what was shown does. Intervals widen from look to look, so that all of them hold together in 95 %. With
 --promote the bandit gets the settings of the one that earns most; what it learned stays. Where the log has flaws none
-is promoted, and the exit status is 1. Slates of before the last change of the policy are left out.
+is promoted, and one that earns most is an error. Slates of before the last change of the policy are left out.
 
 The log is read from event 1 on: where the service trims it, it needs a cold log (serve --cold-log-dir). A key needs the
 scope operate, and manage for --promote.

@@ -50,15 +50,17 @@ class _Look(NamedTuple):
 
 
 def play(given: argparse.Namespace) -> int:
-    """Print how challengers compare, at each look; return 0, or 1 if nobody reads on before one can be promoted."""
+    """Print how challengers compare, at each look, and promote the best one also when nobody reads on; return 0."""
     name, under = bandit_named(given.bandit), settings_under(given.challengers)
     with connect(given, name.tenant) as client:
         if given.promote:
             _check_may_change(client, name)
         looks = _follow(client, name, under, limits=limits_of(given), again=given.follow)
         lines = _tell(looks, client, name, under if given.promote else {})
-        is_whole = print_lines(lines, sys.stdout, at_once=True)
-    return int(given.promote and not is_whole)
+        if not print_lines(lines, sys.stdout, at_once=True) and given.promote:
+            for _ in lines:
+                pass
+    return 0
 
 
 def _check_may_change(client: Client, name: BanditName) -> None:
@@ -76,12 +78,13 @@ def _tell(looks: Iterator[_Look], client: Client, name: BanditName, promoted: _U
             yield f"nothing can be compared yet: {look.compared}"
             continue
         yield from look.compared.lines()
+        is_best = look.compared.best in by_title
+        if is_best and look.is_flawed:
+            raise NotReadyError("LOG_FLAWED", "nothing is promoted: see the warnings")
         if promoted and look.is_flawed:
-            if look.compared.is_decided:
-                raise NotReadyError("LOG_FLAWED", "nothing is promoted: see the warnings")
             yield "  nothing can be promoted as long as there are warnings"
-        elif look.compared.best in by_title:
-            flags = by_title[look.compared.best]
+        if is_best:
+            flags = by_title[str(look.compared.best)]
             client.update_bandit(name.bandit, **promoted[flags])
             yield f"promoted: {name.tenant}/{name.bandit} has {flags}"
 

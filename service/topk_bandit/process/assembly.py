@@ -317,8 +317,8 @@ def _assemble(
     bandits = _bandits(settings, store, models, in_store, studies, logs=logs)
     loops: list[Housekeeper | Guardrails | ColdWriter] = [Guardrails(models, bandits, hooks=metrics)]
     if cold is not None:
-        if spec.number == WATCHING_WORKER and (problem := cold.find_problem()):
-            _log.warning("cold_log_dir: %s; events wait in the store until it can be written", problem)
+        if spec.number == WATCHING_WORKER:
+            stack.callback(asyncio.get_running_loop().create_task(_check(cold)).cancel)
         keep_seconds = settings.cold_log_retention_seconds
         loops.append(
             ColdWriter(
@@ -410,6 +410,12 @@ def _quotas(settings: Settings, stack: AsyncExitStack) -> Quotas:
     if settings.quotas_file is not None:
         _watch(FileWatch("quotas_file", [settings.quotas_file], take), stack)
     return quotas
+
+
+async def _check(cold: ColdLog) -> None:
+    """Say that nothing can be written there, before there is something to write; a disk may hang."""
+    if problem := await asyncio.to_thread(cold.find_problem):
+        _log.warning("cold_log_dir: %s; events wait in the store until it can be written", problem)
 
 
 def _certificate(settings: Settings, stack: AsyncExitStack) -> ServerCertificate | None:

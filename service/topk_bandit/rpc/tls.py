@@ -6,8 +6,10 @@ used, so that a half written one does no harm.
 
 from __future__ import annotations
 
+import re
 import ssl
 from codecs import BOM_UTF8
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.errors import ConfigurationError
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["HandshakeCredentials", "Pair", "ServerCertificate"]
+
+
+_FIRST = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----.*?-----END [A-Z0-9 ]+-----", re.DOTALL)
+
+_OF_TIME = {9, 10}
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
 
 
 class Pair(NamedTuple):
@@ -53,13 +61,13 @@ class ServerCertificate:
     context
         What the HTTP server is given, once: it hands each new connection over to the newest certificate.
     problem
-        Why callers refuse it, such as that its time is over; empty if they do not.
+        That its time is over, or has not come, when it was read: callers refuse it then. Empty for a good one.
     """
 
     def __init__(self, certificate: Path, private_key: Path, client_ca: Path | None = None) -> None:
         self._files = certificate, private_key
         self._client_ca = client_ca
-        self.problem, self._is_read = "", False
+        self._newest: ssl.SSLContext | None = None
         self.reload()
         self.context = self._context()
         self.context.sni_callback = self._hand_over
@@ -72,7 +80,7 @@ class ServerCertificate:
     def reload(self) -> None:
         """Take the files as they are now; what was is kept if they are no good, which is a `ConfigurationError`.
 
-        A certificate that callers refuse takes the place of none that they take.
+        A certificate whose time is not now takes the place of none whose time is.
         """
         certificate, private_key = self._files
         try:
@@ -83,10 +91,10 @@ class ServerCertificate:
             raise ConfigurationError(
                 f"tls_certificate: {certificate} and {private_key} can't be used: {error.strerror or error}"
             ) from None
-        if problem and self._is_read and not self.problem:
+        if problem and self._newest is not None and not _try_out(self._newest, self.pair.certificate):
             raise ConfigurationError(f"tls_certificate: callers refuse {certificate}: {problem}")
         self.shown, self._newest = HandshakeCredentials(pair, self._trust(newest)), newest
-        self.problem, self._is_read = problem, True
+        self.problem = problem
 
     def _context(self) -> ssl.SSLContext:
         context = _context(*self._files)
@@ -114,7 +122,8 @@ class ServerCertificate:
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
     ) -> None:
         """Be called for each connection, also for one whose client names no server."""
-        connection.context = self._newest
+        if self._newest is not None:
+            connection.context = self._newest
 
 
 def _context(certificate: Path, private_key: Path) -> ssl.SSLContext:
@@ -129,19 +138,23 @@ def _read_pem(path: Path) -> bytes:
     return read_regular(path).removeprefix(BOM_UTF8)
 
 
-def _try_out(served: ssl.SSLContext, certificate: bytes) -> str:
-    """Return why a caller who trusts a certificate refuses it, such as that its time is over; empty for no reason."""
+def _try_out(served: ssl.SSLContext, chain: bytes) -> str:
+    """Return that the time of a chain's first certificate is over, or has not come; empty for neither.
+
+    A caller who trusts it connects. What else callers may refuse depends on them.
+    """
     caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     caller.check_hostname = False
     caller.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    caller.load_verify_locations(cadata=certificate.decode("ascii", errors="ignore"))
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = caller.wrap_bio(back, there), served.wrap_bio(there, back, server_side=True)
-    for end in ends * 2:
-        try:
-            end.do_handshake()
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLCertVerificationError as error:
-            return error.verify_message
+    try:
+        caller.load_verify_locations(cadata=_FIRST.search(chain)[0].decode("ascii"))  # type: ignore[index]  # it is read
+        ends = caller.wrap_bio(back, there), served.wrap_bio(there, back, server_side=True)
+        for end in ends * 2:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message if error.verify_code in _OF_TIME else ""
+    except ssl.SSLError:
+        return ""
     return ""

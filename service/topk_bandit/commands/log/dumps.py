@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ __all__ = ["Dump", "lines", "parse_lines", "read_file", "read_parts"]
 
 EVENTS_PER_READ = 1000
 
-_EXPORT, _EVENT = '{"bandit":{', '{"position":'
+_EXPORT, _EVENT = (re.compile(rf'{{\s*"{start}') for start in (r'bandit"\s*:\s*{', 'position"'))
 """How the first line of an export begins, and a line of an event."""
 
 
@@ -129,9 +130,9 @@ def read_file(path: Path) -> Dump:
 def parse_lines(texts: Iterable[str], path: Path) -> Dump:
     """Return the log that the lines of a file hold; the errors are those of `read_file`."""
     head, *rest = texts
-    if head.startswith(_EXPORT):
+    if _EXPORT.match(head):
         return _parse_export([head, *rest], path)
-    if head.startswith(_EVENT):
+    if _EVENT.match(head):
         raise CorruptDataError(f"{path}, line 1: is an event: what comes before it is needed to fold a log")
     header = _parse_line(path, 1, head, {"bandit": str, "incarnation": str, "snapshot": dict | None})
     events = tuple(_event(path, number, line) for number, line in enumerate(rest, 2))
@@ -140,7 +141,7 @@ def parse_lines(texts: Iterable[str], path: Path) -> Dump:
 
 def _parse_export(texts: Sequence[str], path: Path) -> Dump:
     """Return the log that the lines of an export hold: its events, and the snapshot that stands for those before."""
-    frame, events, incarnation = b"", list[LoggedEvent](), ""
+    parts, events, incarnation = list[bytes](), list[LoggedEvent](), ""
     exported = examine_lines(texts, path)
     for number, text in enumerate(texts, 1):
         try:
@@ -151,10 +152,14 @@ def _parse_export(texts: Sequence[str], path: Path) -> Dump:
             case ArchivedBandit():
                 incarnation = line.incarnation
             case SnapshotPart(data):
-                frame += data
+                parts.append(data)
             case LoggedEvent():
                 events.append(line)
-    return Dump(exported.name, incarnation, decode_snapshot(frame) if frame else None, tuple(events))
+    try:
+        snapshot = decode_snapshot(b"".join(parts)) if parts else None
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{path}: {error}") from error
+    return Dump(exported.name, incarnation, snapshot, tuple(events))
 
 
 def _snapshot(path: Path, packed: dict[str, Any] | None) -> Snapshot | None:

@@ -5,7 +5,6 @@ A sentence about chance is said of a sound log with a probability of about one i
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,14 +50,8 @@ _LONGEST_USUAL = 20
 """So many slates in a row may lack a reward by a cause that is no flaw, such as a visitor who leaves."""
 
 
-def find_flaws(events: Sequence[LoggedEvent], settings: BanditSettings | None) -> Iterator[str]:
-    """Yield what is wrong with the order and the number of events.
-
-    Parameters
-    ----------
-    settings
-        Those before the first event; None for a log that begins with its first event.
-    """
+def find_flaws(events: Sequence[LoggedEvent], *, is_whole: bool) -> Iterator[str]:
+    """Yield what is wrong with the order and the number of events; a whole log begins with its first event."""
     back = [(one, after) for one, after in pairwise(events) if after.at_ms < one.at_ms - _BACK_MS]
     if back:
         one, after = back[0]
@@ -67,28 +60,37 @@ def find_flaws(events: Sequence[LoggedEvent], settings: BanditSettings | None) -
             f"{after.position}: the order of events is not that of the time"
         )
     yield from _find_duplicates(events)
-    if settings is None:
+    if is_whole:
         yield from _find_unknown_ends(events)
 
 
 def find_changes(events: Sequence[LoggedEvent], settings: BanditSettings | None) -> list[int]:
-    """Return the positions where the policy changed after it had shown slates, ascending.
+    """Return the positions where the policy became another one than that of the slates before, ascending.
 
-    Of several changes without a slate between them it is the last one. Settings are as in `find_flaws`.
+    Of several changes without a slate between them it is the last one.
+
+    Parameters
+    ----------
+    settings
+        Those before the first event; None for a log that begins with its first event.
     """
-    changes, is_shown = list[int](), False
-    changed = iter([*_find_changes(events, settings), math.inf])
-    following = next(changed)
+    changes, position, resets = list[int](), 0, 0
+    now = None if settings is None else (_choosing(settings), resets)
+    shown = None
     for logged in events:
-        if logged.position == following:
-            if is_shown:
-                changes.append(logged.position)
-            elif changes:
-                changes[-1] = logged.position
-            is_shown, following = False, next(changed)
-        elif isinstance(logged.event, Recommended):
-            is_shown = True
-    return changes
+        before = now
+        match logged.event:
+            case BanditCreated(changed) | SettingsChanged(changed):
+                now = (_choosing(changed), resets)
+            case BanditReset():
+                resets += 1
+                now = None if now is None else (now[0], resets)
+            case Recommended():
+                if shown is not None and now != shown:
+                    changes.append(position)
+                shown = now
+        position = position if now == before else logged.position
+    return changes if shown in {None, now} else [*changes, position]
 
 
 def describe_changes(events: Sequence[LoggedEvent], changes: Sequence[int]) -> Iterator[str]:
@@ -136,18 +138,6 @@ def _find_unknown_ends(events: Sequence[LoggedEvent]) -> Iterator[str]:
     if unknown:
         has = "rewards are" if unknown > 1 else "reward is"
         yield f"{unknown:,} {has} of slates that the log does not have before them: some recommendations are missing"
-
-
-def _find_changes(events: Sequence[LoggedEvent], settings: BanditSettings | None) -> Iterator[int]:
-    """Yield the positions of the events that change by what slates are chosen, beside what is learned."""
-    for logged in events:
-        match logged.event:
-            case BanditCreated(changed) | SettingsChanged(changed):
-                if settings is not None and _choosing(changed) != _choosing(settings):
-                    yield logged.position
-                settings = changed
-            case BanditReset():
-                yield logged.position
 
 
 def _choosing(settings: BanditSettings) -> tuple[object, ...]:

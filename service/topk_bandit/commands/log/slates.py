@@ -210,10 +210,10 @@ def read_slates(dump: Dump, *, of_newest_policy: bool = False) -> LoggedSlates:
         settings, items and best slate give; the message names the event.
     """
     reader = _Reader(dump)
+    changes = find_changes(dump.events, reader.first_settings)
+    since = reader.since = changes[-1] if changes and of_newest_policy else 0
     for logged in dump.events:
         reader.fold(logged)
-    changes = find_changes(dump.events, reader.first_settings)
-    since = changes[-1] if changes and of_newest_policy else 0
     of_all = [one for one in reader.drawn if one.exploration is not None]
     known = [one for one in of_all if one.learned_to >= since]
     as_drawn = [one for one in known if one.instead is None]
@@ -223,7 +223,8 @@ def read_slates(dump: Dump, *, of_newest_policy: bool = False) -> LoggedSlates:
         raise InvalidArgumentError("log", _nothing_to_evaluate(len(otherwise), len(of_all) - len(known), reader))
     free_known, free_as_drawn = ([one for one in part if one.allowed is None] for part in (known, as_drawn))
     odd = _find_odd(free_known, free_as_drawn, len(reader.items.ids))
-    flaws = [*find_flaws(dump.events, reader.first_settings), *odd]
+    asked_about = [one for one in dump.events if one.position >= since]
+    flaws = [*find_flaws(asked_about, is_whole=not since and reader.first_settings is None), *odd]
     mixed = () if of_newest_policy else describe_changes(dump.events, changes)
     _check_ruled([one for one in known if one.allowed is not None])
     # Slates under rules that are too many to be counted are never drawn uniformly.
@@ -274,7 +275,7 @@ def _nothing_to_evaluate(otherwise: int, before_change: int, reader: _Reader) ->
 
 
 class _Reader:
-    """Folds events into slates and their rewards."""
+    """Folds events into slates and their rewards; what it counts alone is counted from the event `since` on."""
 
     def __init__(self, dump: Dump) -> None:
         self.drawn: list[_Drawn] = []
@@ -282,6 +283,7 @@ class _Reader:
         self.about_new = 0
         self.paid = 0
         self.imported = 0
+        self.since = 0
         self.items = Items()
         self._encoder: Encoder | None = None
         self._relaxed: dict[_Kept, Relaxed] = {}
@@ -328,11 +330,11 @@ class _Reader:
         """Take in a slate; one that no policy chose, that paid, or of rules about new items, is counted alone."""
         self._observe(event.request.context)
         if event.recommendation.baseline:
-            self.baselines += 1
+            self.baselines += position >= self.since
         elif any(is_about_new(one.rule) for one in self._rules_of(event.request)):
-            self.about_new += 1
+            self.about_new += position >= self.since
         elif event.recommendation.paid:
-            self.paid += 1
+            self.paid += position >= self.since
         else:
             self._indices[event.recommendation.recommendation_id] = len(self.drawn)
             self.drawn.append(self._draw(event, position))
@@ -351,7 +353,7 @@ class _Reader:
         self.drawn[index] = replace(self.drawn[index], instead=shown)
 
     def _pass_over(self, event: Imported) -> None:
-        self.imported += len(event.slates)
+        self.imported += len(event.slates) if self._last >= self.since else 0
         for slate in event.slates:
             self._observe(slate.context)
 
