@@ -60,6 +60,9 @@ _WELL_KNOWN: Mapping[str, Schema] = {
         "additionalProperties": True,
     },
 }
+_PLAIN = {"topk_bandit.v1.FeatureValue": ["object", "number", "string", "boolean", "array", "null"]}
+"""What a request may have plain JSON for, beside an object of its fields: docs/http.md."""
+
 _KEY = "A key, id.secret, where operators ask for keys."
 _ERROR: Schema = {
     "type": "object",
@@ -96,6 +99,8 @@ def describe(files: FileDescriptorSet, first_requests: Mapping[str, Schema], *, 
         comments = Comments(file)
         for number, message in enumerate(file.message_type):
             schemas[f"{file.package}.{message.name}"] = _message(message, comments, (MESSAGES, number))
+        for name in schemas.keys() & _PLAIN:
+            schemas[name]["type"] = _PLAIN[name]
         for number, enum in enumerate(file.enum_type):
             schemas[f"{file.package}.{enum.name}"] = _enum(enum, comments, (ENUMS, number))
         for number, service in enumerate(file.service):

@@ -1609,6 +1609,23 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
 
         run(stores, scenario)
 
+    @pytest.mark.parametrize("after_ms", [None, 100])
+    def test_slates_that_end_without_a_reward_are_counted_apart(self, stores: Stores, after_ms: int | None) -> None:
+        async def scenario(store: Store) -> None:
+            waits = replace(settings(reward_wait_ms=400), provisional_after_ms=after_ms, default_reward=0.5)
+            await create(store, having=replace(waits, reward_aggregation=Aggregation.SUM))
+            for key in ("rewarded", "taken back", "nothing"):
+                await record(store, key)
+            for key in ("rewarded", "taken back"):
+                await store.record_reward(NAME, key, 1.0, reward_id="click")
+            await correct(store, None, "taken back", reward_id="click")
+            for wait_ms in (150, 300):
+                await stores.pass_time(wait_ms)
+                ended = await store.expire_due(NAME, limit=9)
+            assert (ended.count, ended.without_reward) == (3, 2)
+
+        run(stores, scenario)
+
     def test_the_next_deadline_is_the_earliest_that_is_open(self, stores: Stores) -> None:
         async def scenario(store: Store) -> None:
             await create(store, having=settings(reward_wait_ms=HOUR_MS))
@@ -1626,8 +1643,8 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
             overdue = [await record(store, f"overdue-{number}") for number in range(2)]
             last = overdue[1].recommendation
             assert last is not None
-            assert await store.expire_due(NAME, limit=1) == Expiry(1, last.deadline_ms)
-            assert await store.expire_due(NAME, limit=1) == Expiry(1, deadlines[0])
+            assert await store.expire_due(NAME, limit=1) == Expiry(1, last.deadline_ms, without_reward=1)
+            assert await store.expire_due(NAME, limit=1) == Expiry(1, deadlines[0], without_reward=1)
             for key in ("rec-0", "rec-2"):
                 await store.record_reward(NAME, key, 1.0)
             assert await store.expire_due(NAME, limit=1) == Expiry(0, None)
@@ -2292,7 +2309,7 @@ class StoreContract(FrequencyContract, ProvisionalContract, ItemValuesContract):
             assert await store.expire_due(NAME, limit=9) == Expiry(0, stores.clock.now_ms + 1)
             await stores.pass_time(1)
             assert [name async for name in store.find_overdue()] == [NAME]
-            assert await store.expire_due(NAME, limit=9) == Expiry(1, None)
+            assert await store.expire_due(NAME, limit=9) == Expiry(1, None, without_reward=1)
             assert [name async for name in store.find_overdue()] == []
 
         run(stores, scenario)

@@ -300,8 +300,8 @@ class ModelCache:
         """Close a bandit's overdue slates, and forget what was closed long ago; return the next deadline, if any."""
         while True:
             expiry = await self._store.expire_due(name, limit=EXPIRIES_PER_CALL)
-            if expiry.count:
-                self._hooks.expired(expiry.count)
+            if expiry.without_reward:
+                self._hooks.expired(expiry.without_reward)
             if expiry.count + expiry.filed < EXPIRIES_PER_CALL:
                 return expiry.next_deadline_ms
 

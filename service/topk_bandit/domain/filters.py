@@ -386,7 +386,11 @@ class _Parser:
         wanted, due = _VALUES[type(kind)]
         token = self._take(wanted)
         if token is None:
-            hint = f", perhaps {_write_value(str(self._token.value))}" if self._token.kind == "name" else ""
+            hint = (
+                f", perhaps {_write_value(str(self._token.value))}"
+                if (wanted, self._token.kind) == ("text", "name")
+                else ""
+            )
             self._fail(f"got {self._token.shown} where {due} is due, as {feature} is {_describe(kind)}{hint}")
         if isinstance(kind, Categorical) and kind.values and token.value not in kind.values:
             near = find_nearest(str(token.value), kind.values)

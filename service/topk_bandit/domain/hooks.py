@@ -76,7 +76,7 @@ class Hooks:
         """Note that this worker's learner folded in a reward (defaults left out), so long after its recommendation."""
 
     def expired(self, count: int) -> None:
-        """Note that this worker closed `count` recommendations whose deadline had passed."""
+        """Note that this worker closed `count` recommendations whose deadline had passed without a reward."""
 
     def defaulted(self) -> None:
         """Note that this worker's learner folded in a default reward: a slate's wait was over, and it had none."""

@@ -225,7 +225,9 @@ class Metrics(Hooks):
             "Time from a recommendation to its reward; counted by each worker that learned it.",
             buckets=_DELAY_BUCKETS,
         )
-        self._expired = self._counter("topk_bandit_expired_total", "Recommendations closed when their deadline passed.")
+        self._expired = self._counter(
+            "topk_bandit_expired_total", "Recommendations closed without a reward when their deadline passed."
+        )
         self._defaults = self._counter(
             "topk_bandit_defaults_total",
             "Default rewards that were learned instead of one; counted by each worker that learned it.",

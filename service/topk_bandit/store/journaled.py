@@ -456,8 +456,9 @@ class JournaledStore(Store):
             if commit is None or await self._commit_one(name, due.known, commit, is_durable=False, hands_on=False):
                 if due.forgets:
                     await self._forget_closed(name)
-                filed = 0 if commit is None else len(commit.slates) - decision.answer
-                return Expiry(decision.answer, due.next_deadline_ms, filed)
+                ends = decision.answer
+                filed = 0 if commit is None else len(commit.slates) - ends.ended
+                return Expiry(ends.ended, due.next_deadline_ms, filed, ends.without_reward)
         raise too_fast(name)
 
     async def record_rewards(

@@ -257,11 +257,14 @@ class Expiry:
         The earliest deadline that is still open, None without any.
     filed
         How many that were restored closed are kept from now on as others are that ended.
+    without_reward
+        How many of those that ended have no reward.
     """
 
     count: int
     next_deadline_ms: int | None
     filed: int = 0
+    without_reward: int = 0
 
 
 @dataclass(frozen=True, slots=True)

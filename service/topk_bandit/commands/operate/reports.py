@@ -180,7 +180,8 @@ def _rewards(found: Found) -> Section:
     points = found.history[-MOST_INTERVALS:]
     said = (
         f"It gave out {found.stats.recommendation_count:,} slates and learned "
-        f"{found.stats.observation_count:,} rewards, {_number(found.stats.mean_reward)} in the mean."
+        f"{found.stats.observation_count:,} rewards, {_number(found.stats.mean_reward)} in the mean"
+        f"{' without outliers, which are not learned' if found.stats.outlier_count else ''}."
     )
     rows = tuple(
         (

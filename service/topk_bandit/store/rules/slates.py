@@ -22,7 +22,7 @@ ended. See decisions 6, 23, 26, 27, 62 and 78.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.domain.bandits import (
     Activated,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.log import Correctable
     from topk_bandit.store.rules.decisions import Known
 
-__all__ = ["activate", "correct", "expire", "recall", "record", "reward"]
+__all__ = ["Ends", "activate", "correct", "expire", "recall", "record", "reward"]
 
 
 def record(
@@ -378,7 +378,14 @@ def _corrected(
     return replace(after, state=state, position=appended(0)), [amended]
 
 
-def expire(known: Known) -> Decision[int]:
+class Ends(NamedTuple):
+    """How many slates end, and how many of these have no reward."""
+
+    ended: int
+    without_reward: int
+
+
+def expire(known: Known) -> Decision[Ends]:
     """Decide what becomes of slates whose deadlines have passed: all that are known; return how many end.
 
     One that was restored closed is kept from now on as others are that ended.
@@ -394,9 +401,11 @@ def expire(known: Known) -> Decision[int]:
         events += more
         if slates[key].is_open:
             due_ms[key] = _next_look(known, slates[key])
-    ended = sum(one.is_open for one in known.slates.values() if one is not None) - len(due_ms)
+    ended = {key: one for key, one in known.slates.items() if one is not None and one.is_open and key not in due_ms}
+    without_reward = sum(isinstance(one, Expired | Lapsed) for one in events)
+    without_reward += sum(one.provisional is not None and one.provisional.is_default for one in ended.values())
     commit = Commit(tuple(events), slates, due_ms=due_ms, lost=lost) if known.slates else None
-    return Decision(ended, commit)
+    return Decision(Ends(len(ended), without_reward), commit)
 
 
 def _look_at_due(known: Known, recorded: Recorded, *, place: int) -> tuple[Recorded, Sequence[Event]]:
