@@ -77,7 +77,7 @@ ROOMS: Mapping[str, str] = {
     "learning/near_slates.py": "learning/test_propensities learning/test_ruled_propensities",
     "learning/allowed_slates.py": "learning/test_allowed_slates learning/test_ruled_propensities",
     "domain/filters.py": "domain/test_filters",
-    "domain/visits.py": "bandits/test_frequencies",
+    "store/visits.py": "bandits/test_frequencies",
     "bandits/showable.py": "bandits/test_rules bandits/test_repeated_rules bandits/test_frequencies",
     "bandits/absences.py": "bandits/test_rules bandits/test_frequencies",
     "bandits/exposures.py": "bandits/test_exposures",

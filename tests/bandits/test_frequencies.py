@@ -20,7 +20,7 @@ from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Recommen
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError, UnavailableError
 from topk_bandit.domain.features import Categorical, Feature, Features, LabelSet
 from topk_bandit.domain.rules import AbsenceReason, Exclude, Frequency, Group, SlateRule, check_rules, describe_rule
-from topk_bandit.domain.visits import SeenSlate, Visits, find_reached, visitor_of
+from topk_bandit.store.visits import SeenSlate, Visits, find_reached, visitor_of
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker

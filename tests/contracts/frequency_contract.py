@@ -13,8 +13,8 @@ from topk_bandit.domain import visits as visits_module
 from topk_bandit.domain.bandits import Recommended
 from topk_bandit.domain.errors import NotFoundError
 from topk_bandit.domain.rules import Frequency, Group, SlateRule
-from topk_bandit.domain.visits import SeenSlate, Visits, visitor_of
 from topk_bandit.store.log import RecordOutcome, RecordStatus
+from topk_bandit.store.visits import SeenSlate, Visits, visitor_of
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores

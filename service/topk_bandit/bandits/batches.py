@@ -20,8 +20,8 @@ from topk_bandit.domain.errors import (
     TopkBanditError,
     UnavailableError,
 )
-from topk_bandit.domain.visits import visitor_of
 from topk_bandit.store.log import NewSlate, RecordOutcome, RecordStatus
+from topk_bandit.store.visits import visitor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

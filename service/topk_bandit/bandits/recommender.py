@@ -34,8 +34,8 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.rules import describe_rule
-from topk_bandit.domain.visits import Visits, find_reached, frequencies_of, visitor_of
 from topk_bandit.store.log import Correctable, RecordOutcome, RecordStatus
+from topk_bandit.store.visits import Visits, find_reached, frequencies_of, visitor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

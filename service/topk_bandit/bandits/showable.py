@@ -26,11 +26,11 @@ from topk_bandit.domain.rules import (
     describe_rule,
     is_about_new,
 )
-from topk_bandit.domain.visits import frequencies_of
 from topk_bandit.learning.id_index import NOWHERE
 from topk_bandit.learning.relaxed_rules import complete_slate, relax_rules
 from topk_bandit.learning.slate_rules import Candidates, compile_rules, keep_rules
 from topk_bandit.learning.warm_up import are_rules_compiled
+from topk_bandit.store.visits import frequencies_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

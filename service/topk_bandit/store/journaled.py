@@ -17,7 +17,6 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.paths import entry_of
-from topk_bandit.domain.visits import Visits
 from topk_bandit.store.data_versions import check_item_values, check_request
 from topk_bandit.store.log import (
     Appended,
@@ -34,6 +33,7 @@ from topk_bandit.store.refusals import finite_text
 from topk_bandit.store.rules import bandits, slates
 from topk_bandit.store.rules.decisions import Commit, Decision, position_of
 from topk_bandit.store.rules.imports import KnownImport, recall_part
+from topk_bandit.store.visits import Visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

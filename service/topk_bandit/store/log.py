@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from topk_bandit.domain.operators import EventText
     from topk_bandit.domain.quotas import TenantUse
     from topk_bandit.domain.rules import SlateRule
-    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import Restore, Restored, RestoreStep
+    from topk_bandit.store.visits import Visits
 
 __all__ = [
     "DEFAULT_RECORD_RETENTION_MS",

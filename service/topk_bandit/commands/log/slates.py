@@ -36,13 +36,13 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import is_about_new
-from topk_bandit.domain.visits import frequencies_of
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.evaluation.ruled_log import RuledLog
 from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, SlateLog, slate_log
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.relaxed_rules import relax_rules
 from topk_bandit.learning.slate_rules import Candidates, keep_rules
+from topk_bandit.store.visits import frequencies_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

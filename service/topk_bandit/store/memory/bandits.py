@@ -18,7 +18,6 @@ from topk_bandit.domain.bandits import (
 )
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
-from topk_bandit.domain.visits import BYTES_OF_VISITOR, Visits
 from topk_bandit.store.codec import decode_event, decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore, Sought
@@ -48,6 +47,7 @@ from topk_bandit.store.rules.decisions import (
     settled_slates,
 )
 from topk_bandit.store.rules.provisional import due_of
+from topk_bandit.store.visits import BYTES_OF_VISITOR, Visits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
         Prior,
     )
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.domain.visits import SeenSlate
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import RestoreStep
     from topk_bandit.store.rules.decisions import Commit
+    from topk_bandit.store.visits import SeenSlate
 
 __all__ = ["MemoryStore"]
 

@@ -20,7 +20,6 @@ from topk_bandit.domain.bandits import (
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.domain.quotas import TenantUse
-from topk_bandit.domain.visits import BYTES_OF_VISITOR
 from topk_bandit.store.codec import (
     decode_snapshot,
     encode_event,
@@ -60,6 +59,7 @@ from topk_bandit.store.redis.unlisted import find_gone, find_unlisted
 from topk_bandit.store.redis.write_times import time_writes
 from topk_bandit.store.refusals import REFUSALS, refusal
 from topk_bandit.store.restores import settings_of
+from topk_bandit.store.visits import BYTES_OF_VISITOR
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
         Prior,
     )
     from topk_bandit.domain.durability import Durability
-    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.archive_lines import ArchivedImport
     from topk_bandit.store.journaled import Commits, Due, Sought
     from topk_bandit.store.log import (
@@ -87,6 +86,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.damage import Damage
     from topk_bandit.store.restore_state import Restore, Restored, RestoreStep
     from topk_bandit.store.rules.decisions import Commit, Known
+    from topk_bandit.store.visits import Visits
 
 __all__ = ["RedisStore"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from topk_bandit.domain.visits import SeenSlate, Visits
 from topk_bandit.store.codec import canonical, decode_item, encode_event, encode_item_state, encode_settings
 from topk_bandit.store.log import ImportOutcome, LostEvents, RecordStatus
 from topk_bandit.store.redis.replies import checksum_of, verify_reading
@@ -25,6 +24,7 @@ from topk_bandit.store.redis.texts import (
 from topk_bandit.store.restores import item_digest
 from topk_bandit.store.rules.decisions import Life, Loss, moved_positions
 from topk_bandit.store.rules.imports import KnownImport, progress_after
+from topk_bandit.store.visits import SeenSlate, Visits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

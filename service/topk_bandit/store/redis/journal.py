@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings
-    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.journaled import Sought
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.store.recorded import Recorded
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from topk_bandit.store.redis.keys import KeySpace
     from topk_bandit.store.redis.link import Link
     from topk_bandit.store.rules.decisions import Commit
+    from topk_bandit.store.visits import Visits
 
 __all__ = ["RedisJournal"]
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topk_bandit.domain.bandits import BanditName, BanditSettings, Event, Item
-    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.log import ImportOutcome, ImportPart, Skip
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.rules.imports import KnownImport
+    from topk_bandit.store.visits import Visits
 
 __all__ = [
     "Commit",

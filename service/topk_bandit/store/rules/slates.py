@@ -39,7 +39,6 @@ from topk_bandit.domain.bandits import (
     RewardReceipt,
 )
 from topk_bandit.domain.stages import Group
-from topk_bandit.domain.visits import frequencies_of, visitor_of
 from topk_bandit.store.codec import canonical, fingerprint
 from topk_bandit.store.log import MOST_REWARDS, RecordOutcome, RecordStatus
 from topk_bandit.store.recorded import (
@@ -56,15 +55,16 @@ from topk_bandit.store.recorded import (
 from topk_bandit.store.refusals import refusal
 from topk_bandit.store.rules.decisions import Commit, Decision, appended
 from topk_bandit.store.rules.provisional import close, due_of, is_provisional, revise, void
+from topk_bandit.store.visits import frequencies_of, visitor_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation, RecommendationRequest, Reward
     from topk_bandit.domain.rules import SlateRule
-    from topk_bandit.domain.visits import Visits
     from topk_bandit.store.log import Correctable
     from topk_bandit.store.rules.decisions import Known
+    from topk_bandit.store.visits import Visits
 
 __all__ = ["Ends", "activate", "correct", "expire", "recall", "record", "reward"]
 
