@@ -9,10 +9,10 @@ import pytest
 from tests.contracts.harness import run, whole_log
 from tests.contracts.samples import ITEMS, NAME, recommendation, request, settings
 
-from topk_bandit.domain import visits as visits_module
 from topk_bandit.domain.bandits import Recommended
 from topk_bandit.domain.errors import NotFoundError
 from topk_bandit.domain.rules import Frequency, Group, SlateRule
+from topk_bandit.store import visits as visits_module
 from topk_bandit.store.log import RecordOutcome, RecordStatus
 from topk_bandit.store.visits import SeenSlate, Visits, visitor_of
 
