@@ -99,12 +99,12 @@ def describe(files: FileDescriptorSet, first_requests: Mapping[str, Schema], *, 
         comments = Comments(file)
         for number, message in enumerate(file.message_type):
             schemas[f"{file.package}.{message.name}"] = _message(message, comments, (MESSAGES, number))
-        for name in schemas.keys() & _PLAIN:
-            schemas[name]["type"] = _PLAIN[name]
         for number, enum in enumerate(file.enum_type):
             schemas[f"{file.package}.{enum.name}"] = _enum(enum, comments, (ENUMS, number))
         for number, service in enumerate(file.service):
             paths |= _service(file, service, comments, (SERVICES, number), first_requests)
+    for name, kinds in _PLAIN.items():
+        schemas[name]["type"] = kinds
     told = "Every call is a POST of JSON by the Connect protocol; the same calls are served over gRPC."
     return {
         "openapi": "3.1.0",

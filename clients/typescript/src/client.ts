@@ -280,11 +280,12 @@ export class Client<F extends Features<F> = Features> {
 
   /** Post one number for all slates of a page; return what became of each, or its error, in the order of the bandits. */
   async rewardPage(options: RewardPageOptions): Promise<(RewardReceipt | ClientError)[]> {
+    const { tenant } = options;
     const bandits = listOf("bandits", options.bandits) as string[];
-    const calls = bandits.map((bandit) => (options.tenant === undefined ? { bandit } : { bandit, tenant: options.tenant }));
-    const asked = rewardPageOperation(this.#parent(options), calls.map(({ bandit }) => `${this.#parent(options)}/bandits/${bandit}`), options);
+    const parent = this.#parent(options);
+    const asked = rewardPageOperation(parent, bandits.map((bandit) => `${parent}/bandits/${bandit}`), options);
     const results = await this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
-    return results.map((one, place) => this.#late.noteOne(told(calls[place]!), one));
+    return results.map((one, place) => this.#late.noteOne(told(tenant === undefined ? { bandit: bandits[place]! } : { bandit: bandits[place]!, tenant }), one));
   }
 
   /**

@@ -78,13 +78,12 @@ def _tell(looks: Iterator[_Look], client: Client, name: BanditName, promoted: _U
             yield f"nothing can be compared yet: {look.compared}"
             continue
         yield from look.compared.lines()
-        is_best = look.compared.best in by_title
-        if is_best and look.is_flawed:
+        flags = by_title.get(look.compared.best or "")
+        if flags is not None and look.is_flawed:
             raise NotReadyError("LOG_FLAWED", "nothing is promoted: see the warnings")
         if promoted and look.is_flawed:
             yield "  nothing can be promoted as long as there are warnings"
-        if is_best:
-            flags = by_title[str(look.compared.best)]
+        if flags is not None:
             client.update_bandit(name.bandit, **promoted[flags])
             yield f"promoted: {name.tenant}/{name.bandit} has {flags}"
 

@@ -411,10 +411,8 @@ class _Reader:
             if len(shown) != size or len(np.intersect1d(shown, eligible)) != size:
                 raise CorruptDataError(f"event {position}: a slate is not of {size} items that could be shown")
         exploration = _exploration_of(self._settings[index], recommendation.observations) if index >= 0 else None
-        asked, learned_to = (
-            LoggedRequest(recommendation.recommendation_id, request.context),
-            recommendation.model_version,
-        )
+        asked = LoggedRequest(recommendation.recommendation_id, request.context)
+        learned_to = recommendation.model_version
         return _Drawn(
             position, asked, eligible, slate, best, recommendation.propensity, exploration, learned_to, allowed
         )

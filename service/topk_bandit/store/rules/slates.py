@@ -401,9 +401,9 @@ def expire(known: Known) -> Decision[Ends]:
         events += more
         if slates[key].is_open:
             due_ms[key] = _next_look(known, slates[key])
-    ended = {key: one for key, one in known.slates.items() if one is not None and one.is_open and key not in due_ms}
+    ended = [one for key, one in known.slates.items() if one is not None and one.is_open and key not in due_ms]
     without_reward = sum(isinstance(one, Expired | Lapsed) for one in events)
-    without_reward += sum(one.provisional is not None and one.provisional.is_default for one in ended.values())
+    without_reward += sum(one.provisional is not None and one.provisional.is_default for one in ended)
     commit = Commit(tuple(events), slates, due_ms=due_ms, lost=lost) if known.slates else None
     return Decision(Ends(len(ended), without_reward), commit)
 
