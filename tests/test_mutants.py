@@ -132,6 +132,14 @@ def test_each_room_names_tests_that_there_are() -> None:
             assert f"class {found}(" in (ROOT / file).read_text(encoding="utf-8") or not found
 
 
+@pytest.mark.slow
+def test_each_file_of_a_room_has_tests_that_are_run_for_a_mutant() -> None:
+    files = {name.partition("::")[0] for path in mutants.ROOMS for name in mutants.tests_of(path)}
+    listing = [sys.executable, *mutants.PYTEST, "--collect-only", *sorted(files)]
+    printed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert files - {line.partition("::")[0] for line in printed.splitlines()} == set()
+
+
 def test_each_listed_survivor_is_a_mutant_and_has_a_reason() -> None:
     every = [one for path in mutants.ROOMS for one in mutants.find_mutants(path)]
     assert mutants.complaints_about(mutants.read_known().survivors, every) == []

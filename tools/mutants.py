@@ -107,8 +107,7 @@ ROOMS: Mapping[str, str] = {
         bandits/test_selection bandits/test_reward_times bandits/test_item_values bandits/test_stages""",
     "bandits/choices.py": """
         bandits/test_answers bandits/test_recommender bandits/test_candidates bandits/test_features
-        bandits/test_stages bandits/test_replay bandits/test_shadow_shops bandits/test_rules bandits/test_exposures
-        bandits/test_conservative""",
+        bandits/test_stages bandits/test_replay bandits/test_rules bandits/test_exposures bandits/test_conservative""",
     "bandits/batches.py": "bandits/test_batches",
     "bandits/recommender.py": """
         bandits/test_answers bandits/test_recommender bandits/test_activation bandits/test_candidates
