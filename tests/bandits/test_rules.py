@@ -326,7 +326,7 @@ def test_the_store_refuses_a_slate_of_rules_of_before(stores: Stores) -> None:
                 await second.recommender.recommend(NAME, asked)
             assert caught.value.reason == "RULES_CHANGED"
             with pytest.raises(ConflictError, match="request id was used"):
-                await second.recommender.recommend(NAME, replace(asked, rules=(SlateRule(Exclude(("i9",))),)))
+                await second.recommender.recommend(NAME, replace(asked, rules=(SlateRule(Pin(("i1",), 0)),)))
 
     run(stores, play, connections=2)
 

@@ -183,6 +183,43 @@ def test_one_that_fails_stops_no_other(stores: Stores) -> None:
     asyncio.run(scenario())
 
 
+def test_a_page_that_is_sent_again_keeps_its_slates_and_tries_those_that_failed(stores: Stores) -> None:
+    async def scenario() -> None:
+        async with opened(stores) as client:
+            wanted = [PagePlacement(bandit=name) for name in ("late", "row", "foot")]
+            failed, *before = (await client.recommend_page(wanted, page_id="page")).slates
+            assert isinstance(failed, NotFound)
+            await client.create_bandit("late", slate_size=3, item_capacity=20)
+            await client.upsert_items("late", ["x0", "x1", "x2"])
+            late, *again = slates_of(await client.recommend_page(wanted, page_id="page"))
+            assert {*late.items} == {"x0", "x1", "x2"}
+            assert again == before
+
+    asyncio.run(scenario())
+
+
+def test_a_slate_of_before_with_an_item_of_a_new_one_is_refused(stores: Stores) -> None:
+    async def scenario() -> None:
+        async with opened(stores) as client:
+            wanted = [PagePlacement(bandit=name) for name in ("late", "row", "foot")]
+            _, row, foot = (await client.recommend_page(wanted, page_id="page")).slates
+            assert isinstance(row, Recommendation)
+            await client.create_bandit("late", slate_size=3, item_capacity=20)
+            await client.upsert_items("late", row.items)
+            _, refused_one, as_before = (await client.recommend_page(wanted, page_id="page")).slates
+            assert isinstance(refused_one, FailedPrecondition)
+            assert refused_one.reason == "RULES_CHANGED"
+            assert "ask with another id" in str(refused_one)
+            assert as_before == foot
+            # One request alone: other excluded items are no other request, unless its slate has one.
+            others = [item for item in ITEMS if item not in row.items]
+            assert await client.recommend("row", request_id="page/2", rules=[Exclude(tuple(others[:2]))]) == row
+            with pytest.raises(FailedPrecondition, match="breaks a rule by now"):
+                await client.recommend("row", request_id="page/2", rules=[Exclude(row.items[1:])])
+
+    asyncio.run(scenario())
+
+
 def test_a_clash_of_rules_is_named_as_the_page_has_it(stores: Stores) -> None:
     async def scenario() -> None:
         async with opened(stores) as client:

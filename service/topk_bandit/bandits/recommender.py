@@ -335,7 +335,7 @@ class Recommender:
     ) -> NotReadyError | None:
         """Return why a slate of before can't be shown any more, None if it can."""
         for item_id in model.items.find_hidden(repeated.slate):
-            problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another request id"
+            problem = f"item {item_id[:128]!r} of its slate can't be shown any more; ask with another id"
             return NotReadyError("ITEM_GONE", problem)
         check = partial(find_broken_rule, model, request, repeated)
         if is_quickly_checked(model, request):
@@ -344,7 +344,7 @@ class Recommender:
             broken = await asyncio.get_running_loop().run_in_executor(self._executor, check)
         if broken is None:
             return None
-        problem = f"its slate breaks a rule by now, {describe_rule(broken)}; ask with another request id"
+        problem = f"its slate breaks a rule by now, {describe_rule(broken)}; ask with another id"
         return NotReadyError("RULES_CHANGED", problem)
 
     async def _choose(

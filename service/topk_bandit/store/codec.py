@@ -52,7 +52,7 @@ from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
 from topk_bandit.domain.replacing import replace
-from topk_bandit.domain.rules import Absence
+from topk_bandit.domain.rules import Absence, Exclude
 from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Group, Shadow, Stage
 from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import (
@@ -132,10 +132,14 @@ def canonical(value: float) -> str:
 
 
 def fingerprint(request: RecommendationRequest) -> str:
-    """Return a digest of all that a request asks: equal for equal ones, whatever the request's id."""
+    """Return a digest of all that a request asks but its id: equal for equal ones.
+
+    Excluded items are left out: a slate without them answers a request that excludes others as well.
+    """
     context = request.context
+    rules = tuple(one for one in request.rules if not isinstance(one.rule, Exclude))
     document = context_document(context) if isinstance(context, Features) else [canonical(one) for one in context]
-    asked = b"[%b,%b%b]" % (pack(document), text_of(request.candidates), _asked_beside(request))
+    asked = b"[%b,%b%b]" % (pack(document), text_of(request.candidates), _asked_beside(replace(request, rules=rules)))
     return blake2b(asked, digest_size=16).hexdigest()
 
 

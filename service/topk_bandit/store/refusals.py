@@ -89,7 +89,7 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "the request id was used with another context, features, candidates, baseline slate, group key or rules",
     ),
     "slate_gone": lambda _, key: NotReadyError(
-        "SLATE_GONE", f"recommendation {key} has ended, and its slate is not kept any more; ask with another request id"
+        "SLATE_GONE", f"recommendation {key} has ended, and its slate is not kept any more; ask with another id"
     ),
     "revision_changed": lambda name, _: ConflictError("REVISION_CHANGED", f"{name} was changed by somebody else"),
     "reward_count": lambda _, key: ExhaustedError(
