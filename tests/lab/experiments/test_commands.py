@@ -129,6 +129,13 @@ def test_dopewolfe_of_a_hundred_answers(tmp_path: Path, capsys: pytest.CaptureFi
     assert "random subsets where there are more: K = none." in capsys.readouterr().out
 
 
+def test_graded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert experiment(tmp_path, "graded", "--trials=2", "--list-sizes=2,3") == 0
+    lines = check_files(tmp_path, "graded", panels=4, methods=3, points=2, trials=2)
+    assert {line["items_of_a_list"] for line in lines} == {"2", "3"}
+    assert "25 lists, three grades: ours lowest at every point" in capsys.readouterr().out
+
+
 def test_aggregation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert experiment(tmp_path, "aggregation", "--trials=1", "--items=6,8") == 0
     lines = check_files(tmp_path, "aggregation", panels=3, methods=4, points=2, trials=1)

@@ -42,6 +42,7 @@ GP-TopK bandits (in shops of synthetic factors, or of yours: --factors or --rati
 Asking people:
   dope          which lists to ask about: ranking loss by number of questions
   dopewolfe     which K of all items to ask about: ranking loss and NDCG
+  graded        what people's own rankings teach, with ties and without, by the size of a list
   aggregation   rank aggregation with features, as the items become many
 
   all           all of these but shops, mishaps and compare, and report.html
@@ -54,7 +55,7 @@ features.
 
 NAMES = (
     "table-1", "table-2", "table-3", "figure-2", "figure-3", "figure-4", "figure-5", "order", "protocol", "rivals",
-    "late-rewards", "drift", "warm-start", "off-policy", "dope", "dopewolfe", "aggregation",
+    "late-rewards", "drift", "warm-start", "off-policy", "dope", "dopewolfe", "graded", "aggregation",
 )  # fmt: skip
 """All experiments, in the order of the report; `shops`, `mishaps` and `compare`, which take hours, are run alone."""
 
@@ -78,6 +79,7 @@ QUICK: dict[str, dict[str, object]] = {
     "off-policy": {"trials": 2, "rounds": 500},
     "dope": {"trials": 2, "questions": (10, 40)},
     "dopewolfe": {"trials": 2, "questions": (100, 400), "list_sizes": (2,)},
+    "graded": {"trials": 2, "list_sizes": (2, 3)},
     "aggregation": {"trials": 2, "items": (200, 400)},
     "all": {},
 }
@@ -206,6 +208,8 @@ def _add_preferences(words: _Words) -> None:
     _add_data(dopewolfe)
     _add_numbers(dopewolfe, "--questions", default=tuple(range(100, 1001, 100)), help_text="numbers of questions")
     _add_numbers(dopewolfe, "--list-sizes", default=(2, 3, 4), help_text="items of a list, K, one panel each")
+    graded = _add_experiment(words, "graded", "what people's own rankings teach, by the size of a list", trials=100)
+    _add_numbers(graded, "--list-sizes", default=(2, 3, 5, 10), help_text="items of a list, K")
     growth = _add_experiment(words, "aggregation", "rank aggregation with features, of many items", trials=20)
     _add_numbers(growth, "--items", default=(500, 1000, 2000, 5000, 10_000), help_text="numbers of items")
 

@@ -52,6 +52,7 @@ _MAKERS: dict[str, Callable[[argparse.Namespace], Plan]] = {
     "off-policy": off_policy_plans.off_policy,
     "dope": preference_plans.dope,
     "dopewolfe": preference_plans.dopewolfe,
+    "graded": preference_plans.graded,
     "aggregation": preference_plans.aggregation,
 }
 

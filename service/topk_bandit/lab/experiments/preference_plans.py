@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from topk_bandit.lab.experiments.plan import Axis, Panel, Plan, Target, one_job_a_trial, stack_trials
 from topk_bandit.lab.experiments.ranking_preferences import RankingPreferences
 from topk_bandit.lab.experiments.targets import best_everywhere, growth, questions_saved
-from topk_bandit.lab.simulation import aggregation_growth, design_loss, subset_loss
+from topk_bandit.lab.simulation import aggregation_growth, design_loss, graded_answers, subset_loss
 from topk_bandit.lab.simulation.design_loss import Survey, World
 from topk_bandit.preferences.designs.optimal import Feedback
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.lab.experiments.plan import Results
 
-__all__ = ["aggregation", "dope", "dopewolfe"]
+__all__ = ["aggregation", "dope", "dopewolfe", "graded"]
 
 FloatArray = NDArray[np.float64]
 
@@ -169,6 +169,43 @@ def dopewolfe(given: argparse.Namespace) -> Plan:
         targets=best_everywhere,
         across=len(sizes),
         notes=(f"{seen}: K = {', '.join(sampled) or 'none'}.",),
+    )
+
+
+def graded(given: argparse.Namespace) -> Plan:
+    """Return what people's own rankings teach, with ties and without, by the size of a list."""
+    rng = np.random.default_rng([given.seed, 0])
+    items, feedbacks, sizes = graded_answers.embedded_answers(rng), graded_answers.FEEDBACKS, given.list_sizes
+    designed = {
+        one.key: {size: graded_answers.choose_lists(items, size=size, count=one.lists, rng=rng) for size in sizes}
+        for one in feedbacks
+    }
+    axis = Axis("items_of_a_list", "items of a list, K", sizes)
+    run = partial(graded_answers.losses_and_gains, seed=given.seed, items=items, designed=designed)
+    titles = {one.key: f"{one.lists} lists, {'three grades' if one.is_graded else 'no ties'}" for one in feedbacks}
+    return Plan(
+        name="graded",
+        title=f"People's own rankings of {len(items.features)} answers, without noise",
+        panels=(
+            *(Panel(f"loss_{key}", title, "ranking_loss", _LOSS, axis) for key, title in titles.items()),
+            *(Panel(f"ndcg_{key}", title, "ndcg", _GAIN, axis, lower_is_better=False) for key, title in titles.items()),
+        ),
+        methods=graded_answers.METHODS,
+        jobs=one_job_a_trial(run, trials=given.trials),
+        gathered=stack_trials,
+        settings={
+            "features": items.rank,
+            "seed": given.seed,
+            "trials": given.trials,
+            "prior_variance": items.prior_variance,
+            "ndcg_depth": subset_loss.NDCG_DEPTH,
+        },
+        targets=best_everywhere,
+        across=len(titles),
+        notes=(
+            "Ours chooses lists one by one, as a study does; the source takes the heaviest of its design.",
+            "With grades the model learns from the pairs that a list orders, else from whole rankings.",
+        ),
     )
 
 
