@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pickle
 import subprocess
@@ -606,6 +607,22 @@ def test_the_clients_have_the_same_methods_and_parameters() -> None:
 def test_a_client_closes_with_its_block(make: Callable[..., EitherClient], server: RunningServer) -> None:
     with type(make(server.target))(server.target, tenant="acme") as client:
         assert list(client.list_bandits()) == []
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:9", "http://127.0.0.1:9"])
+def test_a_call_of_a_client_that_is_closed_is_an_error_of_the_client(target: str) -> None:
+    client = Client(target, tenant="acme")
+    client.close()
+    with pytest.raises(Cancelled):
+        client.get_bandit("home")
+
+    async def call_closed() -> None:
+        other = client_module.AsyncClient(target, tenant="acme")
+        await other.close()
+        with pytest.raises(Cancelled):
+            await other.get_bandit("home")
+
+    asyncio.run(call_closed())
 
 
 def test_the_client_imports_nothing_heavy() -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from topk_bandit.client import BreakerPolicy, Exclude, InvalidArgument, NotFound, PagePlacement, Recommendation, Source
+from topk_bandit.client import (
+    BreakerPolicy,
+    Exclude,
+    InvalidArgument,
+    NotFound,
+    PagePlacement,
+    Recommendation,
+    RewardOutcome,
+    RewardReceipt,
+    Source,
+)
 from topk_bandit.testing import local_service
 
 if TYPE_CHECKING:
@@ -57,6 +68,7 @@ def test_a_missing_slate_is_the_shops_own_without_what_the_page_shows_elsewhere(
     left = [item for item in OWN if item not in shown]
     assert (first, last) == (tuple(left[:2]), tuple(left[2:4]))
     assert page.id
+    assert page.bandits == ("", "hero", "")
     assert client.fallbacks == {"NOT_FOUND": 2}
 
 
@@ -70,6 +82,32 @@ def test_a_page_of_errors_alone_has_its_id_and_takes_no_reward(service: LocalSer
     page = client.recommend_page([PagePlacement(bandit="nowhere"), PagePlacement(bandit="gone")], page_id="mine")
     assert page.id == "mine"
     assert [type(one) for one in client.reward_page(page.id, ["nowhere", "gone"], 1.0)] == [NotFound, NotFound]
+
+
+def test_a_slate_that_nobody_saw_takes_no_reward_of_its_page(service: LocalService) -> None:
+    """The service has one of `row`, but the page that was shown did not: its answer came too late, say."""
+    client = service.client()
+    whole = client.recommend_page(safe("hero", "row"), page_id="seen in part")
+    before = [client.stats(name).observation_count for name in ("hero", "row")]
+    results = client.reward_page(whole.id, ["hero", ""], 1.0)
+    assert [type(one) for one in results] == [RewardReceipt, NotFound]
+    assert [client.stats(name).observation_count for name in ("hero", "row")] == [before[0] + 1, before[1]]
+
+
+def test_late_rewards_of_a_page_are_heard_of() -> None:
+    with local_service() as service:
+        client, strict = service.client(), service.client(raise_late=True)
+        for name in ("hero", "row"):
+            client.create_bandit(name, slate_size=2, item_capacity=20, reward_wait=timedelta(seconds=60))
+            client.upsert_items(name, list("abcd"))
+        pages = [client.recommend_page(safe("hero", "row")) for _ in range(2)]
+        service.let_pass(timedelta(seconds=61))
+        results = client.reward_page(pages[0].id, pages[0].bandits, 1.0)
+        assert [getattr(one, "outcome", None) for one in results] == [RewardOutcome.LATE] * 2
+        assert client.late_rewards == {"hero": 1, "row": 1}
+        errors = strict.reward_page(pages[1].id, pages[1].bandits, 1.0)
+        assert [getattr(one, "reason", None) for one in errors] == ["REWARD_LATE"] * 2
+        assert strict.late_rewards == {"hero": 1, "row": 1}
 
 
 def test_a_service_that_is_away_leaves_the_shops_own_page(service: LocalService) -> None:

@@ -263,7 +263,8 @@ export class Client<F extends Features<F> = Features> {
       fallback: textsOf(`placements[${place}].fallback`, one.fallback),
     }));
     const { id, slates } = await this.#filledPage({ ...options, placements }, places);
-    return { id, bandits: placements.map(({ bandit }) => bandit), slates };
+    const bandits = slates.map((slate, place) => (slate instanceof ClientError || !slate.id ? "" : placements[place]!.bandit));
+    return { id, bandits, slates };
   }
 
   /** Say that a slate was shown, or that `shown` was instead of it: needed where the bandit requires activation. */
@@ -283,7 +284,7 @@ export class Client<F extends Features<F> = Features> {
     const { tenant } = options;
     const bandits = listOf("bandits", options.bandits) as string[];
     const parent = this.#parent(options);
-    const asked = rewardPageOperation(parent, bandits.map((bandit) => `${parent}/bandits/${bandit}`), options);
+    const asked = rewardPageOperation(parent, bandits.map((bandit) => bandit && `${parent}/bandits/${bandit}`), options);
     const results = await this.#run(asked, options.deadlineMs ?? this.#timeoutMs);
     return results.map((one, place) => this.#late.noteOne(told(tenant === undefined ? { bandit: bandits[place]! } : { bandit: bandits[place]!, tenant }), one));
   }
@@ -347,7 +348,7 @@ export class Client<F extends Features<F> = Features> {
     const attempts = new Attempts(this.#retry, positiveOf("deadlineMs", deadlineMs, LONGEST_TIMER), this.#edges.clock, this.#edges.random);
     for (;;) {
       try {
-        return operation.read(await this.#ask(operation, attempts.remaining()));
+        return read(operation, await this.#ask(operation, attempts.remaining()));
       } catch (error) {
         const pause = error instanceof ClientError ? attempts.pauseAfter(error) : null;
         if (pause === null) throw error;
@@ -374,6 +375,15 @@ export class Client<F extends Features<F> = Features> {
     const meant = tenant ?? this.#tenant;
     if (meant === undefined) throw invalidArgument("tenant", "neither the call nor the client has one");
     return idOf("tenant", meant);
+  }
+}
+
+/** Return what is in an answer; one that is not as the service writes it, such as a proxy's, is UNKNOWN. */
+function read<T>(operation: Operation<T>, answer: object): T {
+  try {
+    return operation.read(answer);
+  } catch (error) {
+    throw error instanceof ClientError ? error : new ClientError("UNKNOWN", "the answer can't be read");
   }
 }
 

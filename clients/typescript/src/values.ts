@@ -55,7 +55,7 @@ export interface Recommendation {
 export interface SlatePage {
   /** What one reward for all of them is posted for; empty where none of them takes one. */
   readonly id: string;
-  /** The bandits of its placements, in their order. */
+  /** The bandits of its placements, in their order; empty where the slate is the page's own or an error, which takes no reward. */
   readonly bandits: readonly string[];
   /** A slate for each placement, in their order, or the error that is in its place. */
   readonly slates: readonly (Recommendation | ClientError)[];

@@ -312,7 +312,7 @@ test("a fallback is shown whatever its size, its client's options and the other 
   for (const fallback of [7, "abc", {}]) await assert.rejects(client.recommend({ bandit: "home", fallback }), { code: "INVALID_ARGUMENT", message: /fallback: expected a list/ });
   await assert.rejects(client.recommend({ bandit: "home", fallback: null, deadlineMs: 10 }), { code: "UNAVAILABLE" });
   const page = await client.recommendPage({ placements: [null, { bandit: "b", fallback: ["x"] }, { bandit: "c", fallback: new Set(["x", "y"]), fallbackSize: NaN }], deadlineMs: 10 });
-  assert.deepEqual([page.bandits, page.slates.map((one) => one.items)], [["", "b", "c"], [undefined, ["x"], ["y"]]]);
+  assert.deepEqual([page.bandits, page.slates.map((one) => one.items)], [["", "", ""], [undefined, ["x"], ["y"]]]);
   await assert.rejects(client.recommendPage({ placements: 7 }), { code: "INVALID_ARGUMENT" });
 });
 
@@ -344,7 +344,7 @@ test("a fallback keeps what is excluded, and breaks for no rule that is none", a
 });
 
 test("an answer that is no page, or of other slates, is an error, and a page with fallbacks is shown all the same", async () => {
-  const answers = [{}, { placements: [] }, { placements: [{ slate: {} }, { slate: SLATE }] }, { results: [] }, { pageId: 7, placements: [{}, {}] }];
+  const answers = [{}, { placements: [] }, { placements: [{ slate: {} }, { slate: SLATE }] }, { results: [] }, { pageId: 7, placements: [{}, {}] }, { placements: [null, null], results: [null, null] }, { placements: [{ slate: { ...SLATE, absentItems: [null] } }, {}] }];
   for (const answer of answers) {
     const { client } = scripted([() => reply(200, answer)], { fallbackTimeoutMs: 9000 });
     const asked = (fallback) => ({ placements: [{ bandit: "a", ...fallback }, { bandit: "b", ...fallback }] });
@@ -359,7 +359,7 @@ test("a page is sent under one id, for one tenant, and its placements have none"
   const away = () => unavailable();
   const { client, world } = scripted([away, away, () => reply(200, { pageId: "p", placements: [{ slate: SLATE }, { error: { code: 5, message: "no" } }] })]);
   const page = await client.recommendPage({ tenant: "other", placements: [{ bandit: "a" }, { bandit: "b", groupKey: "g" }], features: { x: 1 }, frequencyKey: "v" });
-  assert.deepEqual([page.id, page.bandits, page.slates[0].items, page.slates[1].code], ["p", ["a", "b"], ["a", "b"], "NOT_FOUND"]);
+  assert.deepEqual([page.id, page.bandits, page.slates[0].items, page.slates[1].code], ["p", ["a", ""], ["a", "b"], "NOT_FOUND"]);
   const sent = world.sent.map(({ body }) => body);
   assert.equal(new Set(sent.map(({ pageId }) => pageId)).size, 1);
   assert.equal(sent[0].frequencyKey, "v");

@@ -17,7 +17,7 @@ from topk_bandit.client.asynchronous_studies import AsyncStudies
 from topk_bandit.client.base import CHANNEL_OPTIONS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.connections import AsyncConnections
-from topk_bandit.client.errors import error_of_call
+from topk_bandit.client.errors import CLOSED_CHANNEL, client_closed, error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS, check_fallbacks
 from topk_bandit.client.forks import follow_forks
 from topk_bandit.client.hedging import checked_delay
@@ -173,6 +173,10 @@ class AsyncClient(AsyncStudies, AsyncOperators):
                 pause = attempts.pause_after(error)
                 if pause is None:
                     raise error from None
+            except CLOSED_CHANNEL:
+                if self._is_closed:
+                    raise client_closed() from None
+                raise
             await self._sleep(pause)
 
     async def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> AsyncIterator[T]:
@@ -375,12 +379,15 @@ class AsyncClient(AsyncStudies, AsyncOperators):
         Parameters
         ----------
         bandits
-            Those of the page's placements, in their order.
+            Those of the page's placements, in their order, as `SlatePage.bandits` has them: an empty one showed a slate
+            of its own, which takes no reward, and `NotFound` is in its place.
         value, reward_id, final
             As for `reward`, the same for all.
         """
-        posted = self._operations.reward_page(page_id, bandits, value, reward_id=reward_id, final=final)
-        return await self._run(posted, timeout)
+        names = several("bandits", bandits)
+        posted = self._operations.reward_page(page_id, names, value, reward_id=reward_id, final=final)
+        results = await self._run(posted, timeout)
+        return [self._late.note_one(bandit, one) for bandit, one in zip(names, results, strict=True)]
 
     async def activate(
         self,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from topk_bandit.v1 import recommender_service_pb2 as pb
 
 __all__ = [
+    "CLOSED_CHANNEL",
     "AlreadyExists",
     "Cancelled",
     "ClientError",
@@ -47,6 +48,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unexpected",
+    "client_closed",
     "error_of_call",
     "error_of_entry",
     "error_of_status",
@@ -59,6 +61,9 @@ _STATUS_KEY = "grpc-status-details-bin"
 
 # What gRPC says of a call whose channel was closed on this side.
 _CLOSED_HERE = "Channel closed!"
+
+CLOSED_CHANNEL: tuple[type[Exception], ...] = (ValueError, grpc.aio.UsageError)
+"""What gRPC raises for a call of a channel that was closed before."""
 
 # What gRPC repeats from the operating system when a host, or a socket in the file system, has no listener.
 _NO_LISTENER = ("Connection refused", "No such file or directory")
@@ -248,6 +253,11 @@ def is_final(error: ClientError) -> bool:
     if isinstance(error, ResourceExhausted):
         return error.retry_after is None
     return isinstance(error, _FINAL)
+
+
+def client_closed() -> Cancelled:
+    """Return the error of a call of a client that was closed."""
+    return Cancelled(ErrorDetails("CANCELLED", "the client was closed"))
 
 
 def error_of_call(call: Any, *, target: str) -> ClientError:  # noqa: ANN401, the two kinds of call share no such type

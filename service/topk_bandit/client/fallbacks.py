@@ -98,12 +98,12 @@ class Fallbacks:
         self._breaker.note(answered=True)
         slates = self._fill(placements, page.slates)
         ids = [one.id for one in slates if isinstance(one, Recommendation)]
-        return SlatePage("" if ids and not any(ids) else page.id, slates)
+        return SlatePage("" if ids and not any(ids) else page.id, slates, page.bandits)
 
     def page_instead(self, placements: Sequence[object], *, error: Exception | None) -> SlatePage:
         """Return a page of own rankings, because of an error, or because the service was not asked."""
         self._heard(error)
-        return SlatePage("", self._fill(placements, [error] * len(placements)))
+        return SlatePage("", self._fill(placements, [error] * len(placements)), ("",) * len(placements))
 
     def _fill(
         self, placements: Sequence[object], slates: Sequence[Recommendation | Exception | None]

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from topk_bandit.client.errors import ErrorDetails, FailedPrecondition
+from topk_bandit.client.errors import ClientError, ErrorDetails, FailedPrecondition
 from topk_bandit.client.values import RewardOutcome
 
 if TYPE_CHECKING:
@@ -59,6 +59,16 @@ class LateRewards:
                 "%s; a longer reward_wait takes them (this is said once, Client.late_rewards counts)",
                 error.details.message,
             )
+
+    def note_one(self, bandit: str, result: RewardReceipt | ClientError) -> RewardReceipt | ClientError:
+        """Look at one of several rewards; where it is late, and an error here, the error comes back in its place."""
+        if isinstance(result, ClientError):
+            return result
+        try:
+            self.note(bandit, [result])
+        except FailedPrecondition as error:
+            return error
+        return result
 
     def count(self, bandit: str, late: int) -> None:
         """Count late rewards that are reported elsewhere."""

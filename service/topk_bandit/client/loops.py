@@ -7,7 +7,7 @@ import concurrent.futures
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from topk_bandit.client.errors import Cancelled, ErrorDetails
+from topk_bandit.client.errors import Cancelled, ErrorDetails, client_closed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -67,4 +67,4 @@ async def answer_of(call: Awaitable[T]) -> T:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise Cancelled(ErrorDetails("CANCELLED", "the client was closed")) from None
+        raise client_closed() from None

@@ -291,7 +291,7 @@ class Operations:
                 for place, one in enumerate(several("placements", placements))
             ],
         )
-        read = partial(_page_in, len(request.placements))
+        read = partial(_page_in, [one.bandit.removeprefix(self._name("")) for one in request.placements])
         return Operation(RecommenderServiceStub, "RecommendPage", request, read)
 
     def _placement(self, path: str, placement: PagePlacement) -> recommender_pb.RecommendRequest:
@@ -310,14 +310,13 @@ class Operations:
             recommender_pb.RewardPageRequest,
             parent=self._parent,
             page_id=page_id,
-            bandits=[self._name(bandit) for bandit in texts("bandits", bandits)],
+            bandits=[bandit and self._name(bandit) for bandit in texts("bandits", bandits)],
             value=number("value", value),
             reward_id=reward_id,
             final=final,
         )
-        return Operation(
-            RecommenderServiceStub, "RewardPage", request, lambda response: list(map(_result, response.results))
-        )
+        read = partial(_page_results, len(request.bandits))
+        return Operation(RecommenderServiceStub, "RewardPage", request, read)
 
     def activate(
         self, bandit: str, recommendation_id: str, shown: Iterable[str] | None
@@ -570,14 +569,17 @@ def _slates_in(count: int, response: recommender_pb.BatchRecommendResponse) -> S
     return [error_of_entry(one.error) if one.HasField("error") else _slate_in(one.slate) for one in response.results]
 
 
-def _page_in(count: int, response: recommender_pb.RecommendPageResponse) -> SlatePage:
-    """Return the page in a response of so many slates."""
-    if len(response.placements) != count:
-        raise no_answer(f"holds {len(response.placements)} slates, not {count}")
+def _page_in(bandits: Sequence[str], response: recommender_pb.RecommendPageResponse) -> SlatePage:
+    """Return the page in a response with a slate of each bandit."""
+    if len(response.placements) != len(bandits):
+        raise no_answer(f"holds {len(response.placements)} slates, not {len(bandits)}")
     slates = (
         error_of_entry(one.error) if one.HasField("error") else _slate_in(one.slate) for one in response.placements
     )
-    return SlatePage(response.page_id, tuple(slates))
+    rewarded = (
+        bandit if one.slate.recommendation_id else "" for bandit, one in zip(bandits, response.placements, strict=True)
+    )
+    return SlatePage(response.page_id, tuple(slates), tuple(rewarded))
 
 
 def recommendation_of(response: recommender_pb.RecommendResponse) -> Recommendation:
@@ -625,6 +627,12 @@ def _receipt(
 
 def _result(result: recommender_pb.RewardResult) -> RewardReceipt | ClientError:
     return error_of_entry(result.error) if result.HasField("error") else _receipt(result)
+
+
+def _page_results(count: int, response: recommender_pb.RewardPageResponse) -> Sequence[RewardReceipt | ClientError]:
+    if len(response.results) != count:
+        raise no_answer(f"holds {len(response.results)} results, not {count}")
+    return list(map(_result, response.results))
 
 
 def _batch_outcome(ids: Iterable[str], response: recommender_pb.BatchRewardResponse) -> BatchOutcome:

@@ -16,7 +16,7 @@ from topk_bandit.client.arguments import several, texts
 from topk_bandit.client.base import CHANNEL_OPTIONS, channel_credentials
 from topk_bandit.client.breakers import BreakerPolicy
 from topk_bandit.client.connections import Connections
-from topk_bandit.client.errors import error_of_call
+from topk_bandit.client.errors import CLOSED_CHANNEL, client_closed, error_of_call
 from topk_bandit.client.fallbacks import FALLBACK_SECONDS, check_fallbacks
 from topk_bandit.client.forks import follow_forks
 from topk_bandit.client.hedging import checked_delay
@@ -174,6 +174,10 @@ class Client(Studies, Operators):
                 pause = attempts.pause_after(error)
                 if pause is None:
                     raise error from None
+            except CLOSED_CHANNEL:
+                if self._is_closed:
+                    raise client_closed() from None
+                raise
             self._sleep(pause)
 
     def _pages(self, page_after: Callable[[str], Operation[Page[T]]], timeout: float | None) -> Iterator[T]:
@@ -375,12 +379,15 @@ class Client(Studies, Operators):
         Parameters
         ----------
         bandits
-            Those of the page's placements, in their order.
+            Those of the page's placements, in their order, as `SlatePage.bandits` has them: an empty one showed a slate
+            of its own, which takes no reward, and `NotFound` is in its place.
         value, reward_id, final
             As for `reward`, the same for all.
         """
-        posted = self._operations.reward_page(page_id, bandits, value, reward_id=reward_id, final=final)
-        return self._run(posted, timeout)
+        names = several("bandits", bandits)
+        posted = self._operations.reward_page(page_id, names, value, reward_id=reward_id, final=final)
+        results = self._run(posted, timeout)
+        return [self._late.note_one(bandit, one) for bandit, one in zip(names, results, strict=True)]
 
     def activate(
         self,

@@ -253,10 +253,14 @@ class SlatePage:
         What one reward for all of them is posted for; empty where each is the shop's own.
     slates
         A slate for each placement, in their order, or the error that is in its place.
+    bandits
+        Those of its placements, in their order; empty where the slate is the shop's own or an error, which takes no
+        reward: the service may have recorded another one.
     """
 
     id: str
     slates: tuple[Recommendation | ClientError, ...]
+    bandits: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

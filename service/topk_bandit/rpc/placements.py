@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import context_from_proto
 
@@ -35,7 +35,7 @@ class Page(NamedTuple):
 class PageReward(NamedTuple):
     """One reward for the slates of a page: the bandit and the request id of each, or what is wrong with it."""
 
-    slates: list[tuple[BanditName, str] | InvalidArgumentError]
+    slates: list[tuple[BanditName, str] | InvalidArgumentError | NotFoundError]
     value: float
     reward_id: str
     final: bool
@@ -76,10 +76,10 @@ def page_reward(request: pb.RewardPageRequest) -> PageReward:
     tenant = fields.tenant_name("parent", request.parent)
     page_id = _page_id(request.page_id)
     fields.size("bandits", len(request.bandits), most=MAX_PLACEMENTS)
-    slates: list[tuple[BanditName, str] | InvalidArgumentError] = []
+    slates: list[tuple[BanditName, str] | InvalidArgumentError | NotFoundError] = []
     for index, bandit in enumerate(request.bandits):
         try:
-            slates.append((_bandit_of(f"bandits[{index}]", bandit, tenant), request_id_at(page_id, index)))
+            slates.append(_rewarded(f"bandits[{index}]", bandit, tenant, request_id_at(page_id, index)))
         except InvalidArgumentError as error:
             slates.append(error)
     return PageReward(
@@ -114,6 +114,11 @@ def _bandit_of(path: str, bandit: str, tenant: str) -> BanditName:
     if name.tenant != tenant:
         raise InvalidArgumentError(path, f"must be a bandit of tenants/{tenant}")
     return name
+
+
+def _rewarded(path: str, bandit: str, tenant: str, request_id: str) -> tuple[BanditName, str] | NotFoundError:
+    """Return which slate a placement showed; an empty bandit showed none of the service's."""
+    return (_bandit_of(path, bandit, tenant), request_id) if bandit else NotFoundError(f"a slate of {path}")
 
 
 def _placement(

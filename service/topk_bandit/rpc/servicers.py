@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.recommender import Recommender
     from topk_bandit.domain.bandits import BanditName, Recommendation, RewardReceipt
+    from topk_bandit.domain.errors import NotFoundError
     from topk_bandit.rpc.failures import FailureReporter
     from topk_bandit.rpc.peers import Peers
 
@@ -136,9 +137,9 @@ class RecommenderServicer(recommender_grpc.RecommenderServiceServicer):
         return response
 
     async def _reward_placement(
-        self, slate: tuple[BanditName, str] | InvalidArgumentError, posted: placements.PageReward
+        self, slate: tuple[BanditName, str] | InvalidArgumentError | NotFoundError, posted: placements.PageReward
     ) -> RewardReceipt | Exception:
-        if isinstance(slate, InvalidArgumentError):
+        if isinstance(slate, Exception):
             return slate
         name, request_id = slate
         try:
