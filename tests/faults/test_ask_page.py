@@ -225,6 +225,27 @@ def test_rankings_by_taps_keys_and_drags(shop: Shop, browser: Chrome) -> None:
     assert errors(browser) == []
 
 
+def test_an_answer_that_something_between_refuses_waits_until_it_arrives(shop: Shop, browser: Chrome) -> None:
+    """A gateway without its route, or a filter of attacks, answers with JSON of its own: it says nothing of the answer."""
+    link = shop.link("choice")
+    opened(browser, shop, link)
+    browser.execute_script(
+        """
+        const whole = window.fetch;
+        window.refused = 0;
+        window.fetch = async (url, options) => {
+          if (!String(url).endsWith("SubmitLinkAnswer") || window.refused >= 3) return whole(url, options);
+          const status = [403, 404, 400][window.refused++];
+          return Response.json({ message: "Forbidden", code: status }, { status });
+        };
+        """
+    )
+    items(browser)[0].click()
+    press(browser, "Next")
+    answered(shop, link, 1)
+    assert browser.execute_script("return window.refused") == 3
+
+
 def test_choices_ratings_and_refusals(shop: Shop, browser: Chrome) -> None:
     for kind in ("pair", "choice"):
         link = shop.link(kind)

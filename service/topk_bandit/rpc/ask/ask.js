@@ -13,6 +13,8 @@ const ENDED = {
   LINKS_OFF: "This link is not served here.",
 };
 
+const CODES = new Set(["invalid_argument", "not_found", "already_exists", "permission_denied", "failed_precondition", "out_of_range", "unimplemented"]);
+
 const [, study, token] = location.hash.match(/^#(tenants\/[\w.-]+\/studies\/[\w.-]+)\/([\w.-]+)$/) || [];
 const KEY = `topk-bandit ask ${study}/${(token || "").split(".")[0]}`;
 const main = document.getElementById("main");
@@ -83,9 +85,10 @@ function say(text) {
 
 class Refused extends Error {
   constructor(answer, status) {
-    super(answer.message || "");
-    this.reason = (answer.details || []).map((one) => one.debug?.reason || "").join("");
-    this.again = status === 429 || status >= 500 || status === 401 || status === 408;
+    super(String(answer.message));
+    this.reason = (Array.isArray(answer.details) ? answer.details : []).map((one) => one.debug?.reason || "").join("");
+    // What has no code of the service's comes from something between, such as a gateway, and says nothing of an answer.
+    this.again = !CODES.has(answer.code) || status === 429 || status >= 500 || status === 401 || status === 408;
   }
 }
 
@@ -134,9 +137,9 @@ async function sync() {
 }
 
 async function sendFirst() {
-  const { answer } = state.waiting[0];
+  const { answer, respondent = state.respondent } = state.waiting[0];
   try {
-    await call("SubmitLinkAnswer", { respondent: state.respondent, answer });
+    await call("SubmitLinkAnswer", { respondent, answer });
   } catch (error) {
     // An answer that was given otherwise, in another tab, or that does not fit, would be refused for ever.
     if (!(error instanceof Refused) || error.again || error.reason in ENDED) throw error;
@@ -203,7 +206,7 @@ function answerOf() {
 function submit(answer) {
   const question = state.questions.shift();
   if (!question) return;
-  state.waiting.push({ number: question.number, answer: { questionId: question.questionId, ...answer } });
+  state.waiting.push({ number: question.number, respondent: state.respondent, answer: { questionId: question.questionId, ...answer } });
   state.draft = null;
   if (question.number >= state.page.link.answersEach) state.finished = true;
   save();
