@@ -49,6 +49,24 @@ def test_what_a_file_held_stays_when_its_writing_fails(
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_file_in_a_folder_that_takes_no_other_is_whole_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is as one that another user owns; who runs the tests may be the one whom no folder refuses."""
+    file, drafts = tmp_path / "log.jsonl", tmp_path / "drafts"
+    drafts.mkdir()
+    file.write_text("before")
+    monkeypatch.setattr("topk_bandit.commands.whole_files.gettempdir", lambda: str(drafts))
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and allowed(path, mode))
+    with pytest.raises(ConfigurationError), write_whole(file) as draft:
+        raise OSError(28, str(draft.write_text("half")))
+    assert file.read_text() == "before"
+    with write_whole(file) as draft:
+        draft.write_text("after")
+        assert (file.read_text(), draft.parent) == ("before", drafts)
+    assert file.read_text() == "after"
+    assert list(drafts.iterdir()) == []
+
+
 def test_two_files_of_one_folder_do_not_mix(tmp_path: Path) -> None:
     with write_whole(tmp_path / "a") as one, write_whole(tmp_path / "b") as other:
         one.write_text("a")

@@ -226,7 +226,7 @@ def test_rankings_by_taps_keys_and_drags(shop: Shop, browser: Chrome) -> None:
 
 
 def test_an_answer_that_something_between_refuses_waits_until_it_arrives(shop: Shop, browser: Chrome) -> None:
-    """A gateway without its route, or a filter of attacks, answers with JSON of its own: it says nothing of the answer."""
+    """A gateway without its route, or a filter of attacks, has JSON of its own: it says nothing of the answer."""
     link = shop.link("choice")
     opened(browser, shop, link)
     browser.execute_script(

@@ -6,13 +6,14 @@ import os
 import secrets
 import shutil
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from topk_bandit.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["write_whole"]
 
@@ -21,7 +22,7 @@ __all__ = ["write_whole"]
 def write_whole(path: Path) -> Iterator[Path]:
     """Yield where to write; it takes the place of `path` at the end of the block, and none if the block raises.
 
-    A pipe or a device is written as it is, and so is a file in a folder that takes no other.
+    A pipe or a device is written as it is. A file in a folder that takes no other is written at the end of the block.
 
     Raises
     ------
@@ -29,11 +30,13 @@ def write_whole(path: Path) -> Iterator[Path]:
         The file can't be written: an ``OSError`` of the block says so, too.
     """
     target = path.resolve()
-    direct = (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK)
-    draft = target if direct else target.with_name(f".topk-bandit-{secrets.token_hex(8)}.new")
+    direct = target.exists() and not target.is_file()
+    is_alone = target.is_file() and os.access(target, os.W_OK) and not os.access(target.parent, os.W_OK)
+    folder = Path(gettempdir()) if is_alone else target.parent
+    draft = target if direct else folder / f".topk-bandit-{secrets.token_hex(8)}.new"
     try:
         if not direct:
-            draft.touch(exist_ok=False)
+            draft.touch(mode=0o600 if is_alone else 0o666, exist_ok=False)
             if target.exists():
                 shutil.copymode(target, draft)
         yield draft
@@ -51,7 +54,7 @@ def write_whole(path: Path) -> Iterator[Path]:
 def _replace(target: Path, draft: Path) -> None:
     try:
         draft.replace(target)
-    except OSError:  # such as a file that is mounted alone
+    except OSError:  # such as a file that is mounted alone, or whose folder takes no other
         shutil.copyfile(draft, target)
 
 

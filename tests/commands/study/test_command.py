@@ -124,6 +124,33 @@ def test_who_answers_at_random_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert sorted(row[0] for row in others) == ["ann", "bob", "cal"]
 
 
+def test_no_file_that_is_read_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Questions that were filled in where they stood are a shop's answers: the next questions take another place."""
+    shop = Shop(tmp_path)
+    assert main(["study", "ask", *shop.words, f"--out={tmp_path}"]) == 0
+    answers = save(tmp_path / "questions.csv", shop.rankings(rows(tmp_path / "questions.csv")))
+    before = answers.read_bytes()
+    capsys.readouterr()
+    assert main(["study", "run", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 1
+    assert f"--answers: {answers} would be overwritten" in capsys.readouterr().err
+    assert answers.read_bytes() == before
+    assert not (tmp_path / "preferences.csv").exists()
+    assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 0
+    assert main(["study", "run", *shop.words, f"--answers={answers}", f"--out={tmp_path / 'next'}"]) == 0
+
+
+def test_a_file_of_respondents_is_left_where_nobody_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Shop(tmp_path)
+    assert main(["study", "ask", *shop.words, f"--out={tmp_path}"]) == 0
+    answers = save(tmp_path / "answers.csv", shop.rankings(rows(tmp_path / "questions.csv")))
+    (tmp_path / "respondents.csv").write_text("respondent,email\nann,ann@shop.test\n")
+    assert main(["study", "learn", *shop.words, f"--answers={answers}", f"--out={tmp_path}"]) == 0
+    assert (tmp_path / "respondents.csv").read_text() == "respondent,email\nann,ann@shop.test\n"
+    assert f"{tmp_path / 'respondents.csv'} is not of these answers\n" in capsys.readouterr().out
+
+
 def test_items_that_are_not_asked_about_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["study", "ask", *Shop(tmp_path).words, f"--out={tmp_path}"]
     assert main(words) == 0

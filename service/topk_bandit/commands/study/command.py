@@ -19,7 +19,8 @@ from topk_bandit.commands.study.files import (
     write_preferences,
     write_respondents,
 )
-from topk_bandit.commands.study.pictures import describe_best, draw, scores_table, table
+from topk_bandit.commands.study.pictures import describe_best, draw, load_figures, scores_table, table
+from topk_bandit.commands.whole_files import write_whole
 from topk_bandit.domain.errors import ConfigurationError, InvalidArgumentError
 from topk_bandit.domain.studies import MODELS_OF, STREAMS, AnswerKind
 from topk_bandit.preferences.agreement import measure_agreement
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ask", "learn", "run"]
 
+QUESTIONS, DESIGN = _OF_ASKING = ("questions.csv", "design.csv")
+PREFERENCES, FIGURE, RESPONDENTS = _OF_LEARNING = ("preferences.csv", "preferences.png", "respondents.csv")
+
 _USUAL_SIZE = 3
 
 _DOUBTFUL, _NAMED = 0.9, 5
@@ -58,7 +62,7 @@ _SHOWN = 3
 
 def run(given: argparse.Namespace) -> int:
     """Learn from the answers, and write what to ask next; return the exit status."""
-    study = _Study(given)
+    study = _Study(given, writes=(*_OF_LEARNING, *_OF_ASKING))
     size = study.list_size()
     answers = study.read_answers(given.answers)
     study.learn(answers)
@@ -68,14 +72,14 @@ def run(given: argparse.Namespace) -> int:
 
 def ask(given: argparse.Namespace) -> int:
     """Write which lists to ask about; return the exit status."""
-    study = _Study(given)
+    study = _Study(given, writes=_OF_ASKING)
     study.ask([], study.list_size())
     return 0
 
 
 def learn(given: argparse.Namespace) -> int:
     """Write what the answers tell; return the exit status."""
-    study = _Study(given)
+    study = _Study(given, writes=_OF_LEARNING)
     study.learn(study.read_answers(given.answers))
     return 0
 
@@ -83,9 +87,10 @@ def learn(given: argparse.Namespace) -> int:
 class _Study:
     """The files that were named, and the screen."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
+    def __init__(self, given: argparse.Namespace, *, writes: Sequence[str]) -> None:
         self._given = given
         self._console = Console()
+        self._check_nothing_is_overwritten(writes)
         self._kind: AnswerKind = given.kind
         self._items = read_described(given.items, kind="item")
         self._queries = read_described(given.queries, kind="query") if given.queries else None
@@ -95,6 +100,16 @@ class _Study:
         self._pool = QuestionPool.of(
             self._items.features, features, feedback=feedback, features_alone=alone, given=self._read_lists()
         )
+
+    def _check_nothing_is_overwritten(self, names: Iterable[str]) -> None:
+        """Refuse to write over a file that is read, such as questions that were filled in."""
+        for flag in ("items", "queries", "lists", "answers"):
+            path: Path | None = getattr(self._given, flag, None)
+            for name in names:
+                target = self._given.out / name
+                if path is not None and target.exists() and path.exists() and target.samefile(path):
+                    problem = f"{path} would be overwritten: give it another name, or another --out"
+                    raise InvalidArgumentError(f"--{flag}", problem)
 
     def _read_lists(self) -> IntArray | None:
         """Return the rows of the lists to choose among; None for all lists."""
@@ -143,13 +158,16 @@ class _Study:
             self._compare(said)
         titles = self._queries.ids if self._queries else (f"{len(answers)} answers",)
         self._write(
-            "preferences.csv",
+            PREFERENCES,
             lambda path: write_preferences(path, utilities, items=self._items, queries=self._queries),
         )
         try:
-            self._write("preferences.png", lambda path: draw(path, utilities, self._items.ids, titles=titles))
+            drawing = load_figures()
         except ConfigurationError as error:
             self._console.print(f"no figure: {error}", highlight=False, markup=False, soft_wrap=True)
+            self._warn_of_an_older(FIGURE)
+        else:
+            self._write(FIGURE, lambda path: draw(path, utilities, self._items.ids, titles=titles, figures=drawing))
         self._describe_respondents(_names_of(answers).describe(found.careless))
         for of_query, title in list(zip(utilities, titles, strict=True))[:_SHOWN]:
             self._console.print(table(of_query, self._items.ids, title=title))
@@ -197,8 +215,8 @@ class _Study:
         asked, besides = count_answers(of, design, self._rows(answers))
         have = of.information(design.subsets, asked) + besides
         chosen = design.subsets[choose_next_lists(of, design, asked=asked, besides=besides, count=count)]
-        self._write_lists("questions.csv", chosen, first=("question", map(str, range(1, count + 1))))
-        self._write_lists("design.csv", design.subsets, first=("weight", map(str, design.weights.tolist())))
+        self._write_lists(QUESTIONS, chosen, first=("question", map(str, range(1, count + 1))))
+        self._write_lists(DESIGN, design.subsets, first=("weight", map(str, design.weights.tolist())))
         self._console.print(
             f"{len(design.weights)} lists are worth asking about; no other choice of lists has a log det of its "
             f"information larger by more than {design.gap:.2g}.",
@@ -255,9 +273,9 @@ class _Study:
     def _describe_respondents(self, respondents: Sequence[Respondent]) -> None:
         """Write who answered, and name those who seem to have answered at random."""
         if not respondents:
-            (self._given.out / "respondents.csv").unlink(missing_ok=True)  # of other answers
+            self._warn_of_an_older(RESPONDENTS)
             return
-        self._write("respondents.csv", lambda path: write_respondents(path, respondents))
+        self._write(RESPONDENTS, lambda path: write_respondents(path, respondents))
         doubtful = [one.respondent for one in respondents if one.careless >= _DOUBTFUL]
         line = f"{len(doubtful)} of {len(respondents)} respondents answered as if at random"
         if doubtful:
@@ -265,12 +283,15 @@ class _Study:
             line += f", so that their answers hardly count: {names}"
         self._console.print(f"{line}.", highlight=False, markup=False, soft_wrap=True)
 
+    def _warn_of_an_older(self, name: str) -> None:
+        """Name a file that stays in the folder, and has nothing of these answers."""
+        if (path := self._given.out / name).exists():
+            self._console.print(f"{path} is not of these answers", highlight=False, markup=False, soft_wrap=True)
+
     def _write(self, name: str, write: Callable[[Path], None]) -> None:
         path = self._given.out / name
-        try:
-            write(path)
-        except OSError as error:
-            raise InvalidArgumentError("--out", f"{path} can't be written: {error.strerror}") from None
+        with write_whole(path) as draft:
+            write(draft)
         self._console.print(f"wrote {path}", highlight=False, soft_wrap=True)
 
 

@@ -6,7 +6,7 @@ queries         ``query``, and a column of numbers for each feature
 answers         as `topk-bandit study import` takes them; ``question`` is passed over, so that a file of questions can
                 be filled in
 questions       ``question``, ``query`` if there are queries, ``item_1``, ``item_2``, ...
-lists           as questions, without ``question`` if you like: each row a list to choose among
+lists           as questions or a design, without the first column if you like: each row a list to choose among
 design          as questions, with ``weight``, the share of the questions, in place of ``question``
 respondents     ``respondent``, ``answers``, ``careless``, the probability that these were given at random
 preferences     ``query`` if there are queries, ``item``, ``utility``, ``standard_deviation``, ``rank``
@@ -53,6 +53,9 @@ __all__ = [
     "write_preferences",
     "write_respondents",
 ]
+
+_BESIDE_LISTS = frozenset({"query", "question", "weight"})
+"""Columns of questions and designs, which are lists too."""
 
 _ITEM_COLUMN = re.compile(r"item_[1-9][0-9]*", re.ASCII)
 
@@ -107,6 +110,7 @@ def read_described(path: Path, *, kind: str) -> Described:
             )
         if not rows:
             first, features = next(iter(values)), [name for name in values if name != kind]
+            _check_capitals(f"{row.named_at or row.place}, header", values)
         if other := sorted(set(features) ^ (values.keys() - {kind})):
             raise InvalidArgumentError(f"{row.place}, column {other[0]!r}", "is in one row and not in another")
         identifier = require_value(f"{row.place}, column {kind!r}", values[kind], read_label)
@@ -119,6 +123,14 @@ def read_described(path: Path, *, kind: str) -> Described:
     if features and features[0] == first:
         check_no_row_numbers(path, first, numbers[:, 0].tolist())
     return Described(tuple(rows), numbers)
+
+
+def _check_capitals(place: str, names: Iterable[str]) -> None:
+    """Refuse two columns whose names differ in capitals alone: one is another spelling, not another feature."""
+    known = dict[str, str]()
+    for name in names:
+        if (other := known.setdefault(name.strip().lower(), name)) != name:
+            raise InvalidArgumentError(place, f"the columns {other!r} and {name!r} have one name")
 
 
 def read_answers(
@@ -163,6 +175,11 @@ def read_lists(
     for row in read_rows(path):
         values = row.whole()
         there = {name for name in values if _ITEM_COLUMN.fullmatch(name)}
+        if stranger := next((name for name in values if name not in there | _BESIDE_LISTS), None):
+            known = "item_1, item_2, ..., and query, question or weight"
+            raise InvalidArgumentError(
+                f"{row.named_at or row.place}, header", f"column {stranger!r}: a file of lists has {known}"
+            )
         columns = columns or [f"item_{number}" for number in range(1, max(len(there), fewest) + 1)]
         if there != set(columns):
             wanted = f"expected the columns {columns[0]} to {columns[-1]}, as all lists have as many items"

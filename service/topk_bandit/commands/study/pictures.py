@@ -14,13 +14,14 @@ from topk_bandit.domain.optional import import_extra
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import ModuleType
 
     from matplotlib.axes import Axes
 
     from topk_bandit.domain.studies import ModelScore
     from topk_bandit.preferences.utilities import Utilities
 
-__all__ = ["describe_best", "draw", "scores_table", "table"]
+__all__ = ["describe_best", "draw", "load_figures", "scores_table", "table"]
 
 _MOST_ITEMS = 30
 _MOST_PANELS = 6
@@ -64,15 +65,16 @@ def describe_best(scores: Sequence[ModelScore]) -> str:
     return f"{line} Not shown to be worse: {', '.join(near)}." if near else line
 
 
-def draw(path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titles: Sequence[str]) -> None:
-    """Draw utilities with their spread, a panel for each of the first queries.
+def load_figures() -> ModuleType:
+    """Return what draws figures; `ConfigurationError` is raised where Matplotlib is not installed."""
+    figures: ModuleType = import_extra("matplotlib.figure", "a figure")
+    return figures
 
-    Raises
-    ------
-    ConfigurationError
-        Matplotlib is not installed.
-    """
-    figures = import_extra("matplotlib.figure", "a figure")
+
+def draw(
+    path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titles: Sequence[str], figures: ModuleType
+) -> None:
+    """Draw utilities with their spread as a PNG, a panel for each of the first queries."""
     panels = min(len(learned), _MOST_PANELS)
     height = 1.2 + 0.24 * min(len(items), _MOST_ITEMS)
     figure = figures.Figure(figsize=(5.5 * min(panels, 3), height * -(-panels // 3)), layout="constrained")
@@ -81,7 +83,7 @@ def draw(path: Path, learned: Sequence[Utilities], items: Sequence[str], *, titl
         _panel(panel, utilities, items, title)
     for panel in axes[panels:]:
         panel.set_visible(False)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, format="png")
 
 
 def _panel(axes: Axes, learned: Utilities, items: Sequence[str], title: str) -> None:
