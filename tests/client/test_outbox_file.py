@@ -148,6 +148,16 @@ def test_calls_come_back_as_they_were_written(path: Path, clock: Clock) -> None:
         assert file.take(100) == [KeptReward(3, "home", "c", 0.1, "click", final=True)]
 
 
+def test_a_database_of_something_else_stays_as_it_is(path: Path, clock: Clock) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE orders (number INTEGER)")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="is a database of something else"), opened(path, clock):
+        pass
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_item_values_come_back_as_they_were_written(path: Path, clock: Clock) -> None:
     values = {"tea": 0.1, 'a "word"': -1e100, "ü": 0.0}
     with opened(path, clock, count=2) as [one, other]:

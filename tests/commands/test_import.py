@@ -480,6 +480,31 @@ def test_floats_of_parquet_have_the_digits_with_which_they_are_written(server: R
     assert (second.reward, second.context) == (16_777_216.0, Features.of({"tags": (), "taste": (3.0, -0.7)}))
 
 
+def test_short_floats_of_a_map_are_as_those_of_a_column(server: RunningServer, tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features = arrow.array([[("price", 0.1)]], arrow.map_(arrow.string(), arrow.float32()))
+    country = arrow.array([[("country", 0.1)]], arrow.map_(arrow.string(), arrow.float32()))
+    path = tmp_path / "year.parquet"
+    for column, expected in ((features, 0.1), (country, "0.1")):
+        parquet.write_table(arrow.table({"items": [["a", "b"]], "reward": [1.0], "features": column}), path)
+        assert called(server, path, f"--import-id={type(expected).__name__}") == 0
+        context = server.shop.sent[-1].rows[0].context
+        assert isinstance(context, Features)
+        assert [value for _, value in context.values] == [expected]
+
+
+@pytest.mark.parametrize(("number", "bits"), [(2.0**24, 32), (2.0**24 + 2, 32), (2.0**11, 16)])
+def test_a_short_float_that_may_be_another_number_is_no_id(
+    server: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: float, bits: int
+) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    ids = arrow.array([number], {16: arrow.float16(), 32: arrow.float32()}[bits])
+    path = tmp_path / "year.parquet"
+    parquet.write_table(arrow.table({"item_1": ids, "item_2": ["b"], "reward": [1.0]}), path)
+    assert called(server, path, "--check") == 1
+    assert "year.parquet, row 1, column 'item_1'" in capsys.readouterr().out
+
+
 def test_a_map_of_parquet_may_have_the_features(server: RunningServer, tmp_path: Path) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     features = arrow.array([[("price", 3.0)]], arrow.map_(arrow.string(), arrow.float64()))

@@ -123,6 +123,24 @@ def test_only_what_the_file_has_columns_for_changes(shop: Client, ask: Ask, tmp_
     ]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_row_of_json_changes_what_it_names(shop: Client, ask: Ask, tmp_path: Path, *, nested: bool) -> None:
+    """A feed of changes says of each item what is new of it; null takes a value away."""
+    ask("items", "load", "acme/shop", write(tmp_path / "items.jsonl", ROWS))
+    price, kind = ({"features": one} if nested else one for one in ({"price": 5}, {"kind": None}))
+    feed = [{"item": "oats", **price}, {"item": "tea", "available": False}, {"item": "ink", **kind}, {"item": "new"}]
+    dry = words_of(ask("items", "load", "acme/shop", write(tmp_path / "feed.jsonl", feed), "--dry-run"))
+    assert ["oats", "changed", "price", "1", "->", "5"] in dry
+    ask("items", "load", "acme/shop", write(tmp_path / "feed.jsonl", feed))
+    ink, oats, tea = LOADED
+    assert catalogue(shop) == [
+        Item("ink", features={name: value for name, value in ink.features.items() if name != "kind"}),
+        Item("new"),
+        Item("oats", available=False, features={**oats.features, "price": 5.0}),
+        Item("tea", available=False, features=tea.features),
+    ]
+
+
 def test_a_mask_narrows_what_changes_or_has_whole_features_replaced(shop: Client, ask: Ask, tmp_path: Path) -> None:
     ask("items", "load", "acme/shop", write(tmp_path / "items.jsonl", ROWS))
     changed = [{"item": "tea", "available": False, "price": 9, "kind": "coffee"}]

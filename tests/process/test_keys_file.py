@@ -24,6 +24,7 @@ def test_a_file_is_made_for_its_owner_alone_and_then_keeps_its_mode(tmp_path: Pa
     change_keys(file, lambda before: before.with_key(key("second")))
     assert file.stat().st_mode & 0o777 == 0o640
     assert read_keys(file).keys == ring(key("second")).keys
+    assert file.read_bytes().startswith(b"{"), "whatever reads JSON reads it"
     assert list(tmp_path.iterdir()) == [file]
 
 

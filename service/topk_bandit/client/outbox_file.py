@@ -278,6 +278,10 @@ class OutboxFile:
                     connection.execute("ROLLBACK")
 
 
+_OF_ANOTHER = "SELECT 1 FROM pragma_user_version, sqlite_master WHERE user_version = 0"
+"""In one statement, since another process may make the outbox meanwhile: what a file without a version has."""
+
+
 def _open(path: Path) -> sqlite3.Connection:
     """Open the file for several threads and processes.
 
@@ -289,13 +293,23 @@ def _open(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise _make_error(path, error) from error
     try:
+        _check_is_an_outbox(connection, path)
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")  # of macOS, where a plain sync does not reach the disk
+    except ValueError:
+        connection.close()
+        raise
     except sqlite3.Error as error:
         connection.close()
         raise _make_error(path, error) from error
     return connection
+
+
+def _check_is_an_outbox(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `ValueError` for a file that has tables and no version, as most databases have, before it is changed."""
+    if connection.execute(_OF_ANOTHER).fetchone() is not None:
+        raise ValueError(f"{path} is a database of something else")
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

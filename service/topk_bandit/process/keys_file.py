@@ -77,7 +77,7 @@ def _replace(target: Path, text: str) -> None:
     before = target.stat() if target.exists() else None
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8-sig") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             if before is not None:
                 _keep_readers(file.fileno(), before)
             file.write(text)

@@ -87,6 +87,9 @@ def _reader_of_short_floats(kind: Any, arrow: Any) -> Callable[[Any], Any] | Non
         of_fields = {field.name: _reader_of_short_floats(field.type, arrow) for field in kind}
         readers = {name: read for name, read in of_fields.items() if read is not None}
         return partial(_read_fields, readers) if readers else None
+    if types.is_map(kind):
+        read = _reader_of_short_floats(kind.item_type, arrow)
+        return None if read is None else partial(_read_pairs, read)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         read = _reader_of_short_floats(kind.value_type, arrow)
         return None if read is None else partial(_read_parts, read)
@@ -98,7 +101,7 @@ def _read_short_float(value: Any, *, is_half: bool) -> Any:  # noqa: ANN401
     if not isinstance(value, Real):
         return value
     number = float(str(_half(value))) if is_half else float(value)
-    return RoundedFloat(number) if abs(number) > (_MOST_EXACT_HALF if is_half else _MOST_EXACT_SINGLE) else number
+    return RoundedFloat(number) if abs(number) >= (_MOST_EXACT_HALF if is_half else _MOST_EXACT_SINGLE) else number
 
 
 def _half(value: Any) -> Any:  # noqa: ANN401
@@ -109,6 +112,10 @@ def _half(value: Any) -> Any:  # noqa: ANN401
 
 def _read_parts(read: Callable[[Any], Any], value: Any) -> Any:  # noqa: ANN401
     return list(map(read, value)) if isinstance(value, list) else value
+
+
+def _read_pairs(read: Callable[[Any], Any], value: Any) -> Any:  # noqa: ANN401
+    return [(key, read(one)) for key, one in value] if isinstance(value, list) else value
 
 
 def _read_fields(readers: Mapping[str, Callable[[Any], Any]], value: Any) -> Any:  # noqa: ANN401
@@ -154,10 +161,12 @@ def _cast_type(kind: Any, arrow: Any, of_floats: Any) -> Any:  # noqa: ANN401
     if types.is_struct(kind):
         return arrow.struct([field.with_type(_cast_type(field.type, arrow, of_floats)) for field in kind])
     for is_list, make in (
+        (types.is_map, lambda value: arrow.map_(kind.key_type, value)),
         (types.is_list, arrow.list_),
         (types.is_large_list, arrow.large_list),
         (types.is_fixed_size_list, lambda value: arrow.list_(value, kind.list_size)),
     ):
         if is_list(kind):
-            return make(kind.value_field.with_type(_cast_type(kind.value_type, arrow, of_floats)))
+            field = kind.item_field if types.is_map(kind) else kind.value_field
+            return make(field.with_type(_cast_type(field.type, arrow, of_floats)))
     return kind

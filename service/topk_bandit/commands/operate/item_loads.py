@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topk_bandit.client import ClientError, DeadlineExceeded, InvalidArgument, Item, ResourceExhausted, Unavailable
@@ -61,15 +63,17 @@ class _Load:
     def __init__(self, client: Client, bandit: str, given: argparse.Namespace) -> None:
         self._client, self._bandit, self._given = client, bandit, given
         self._settings = client.get_bandit(bandit)
-        self._places, self._items, self._parts = list[str](), list[Item](), dict[str, None]()
+        self._places, self._items, self._said = list[str](), list[Item](), list[tuple[str, ...]]()
         self._sent = self._on_way = 0
 
     def run(self) -> Iterator[str]:
         judge, strangers = self._read()
         parts = self._named_parts()
-        present = JudgeOfItems.of(self._settings)
+        present, known = JudgeOfItems.of(self._settings), dict[str, Item]()
         for item in self._client.items(self._bandit):
             present.judge(item)
+            known[item.item_id] = item
+        self._keep_what_rows_leave_out(judge, known)
         mask = ItemMask(
             availability="available" in parts,
             features=None if "features" in parts else frozenset(part.removeprefix(_OF_FEATURES) for part in parts),
@@ -96,7 +100,7 @@ class _Load:
 
         def watch(values: Mapping[str, Any], item: Item) -> None:
             self._items.append(item)
-            self._parts.update(dict.fromkeys(columns.parts_of(values)))
+            self._said.append(tuple(columns.parts_of(values)))
 
         open_rows = partial(self._rows, ignored=columns.flags.ignored)
         reading = Reading(given.file.name, open_rows, DryRunReader(columns, judge.judge))
@@ -107,9 +111,22 @@ class _Load:
             self._places.append(row.place)
             yield row
 
+    def _parts(self) -> list[str]:
+        """Return the parts of an item that any row says something of."""
+        return list(dict.fromkeys(chain.from_iterable(self._said)))
+
+    def _keep_what_rows_leave_out(self, judge: JudgeOfItems, known: Mapping[str, Item]) -> None:
+        """Have each row of JSON that lacks a part of another row leave that part of its item as it is."""
+        every = frozenset(self._parts())
+        for place, (item, said) in enumerate(zip(self._items, self._said, strict=True)):
+            if (left_out := every.difference(said)) and (now := known.get(item.item_id)) is not None:
+                self._items[place] = _keep(item, now, left_out)
+                del judge.items[item.item_id]
+                judge.judge(self._items[place])
+
     def _named_parts(self) -> list[str]:
         """Return the parts that change: those that the flags name, or else those that the file has columns for."""
-        there, named = list(self._parts), list(dict.fromkeys(self._given.mask))
+        there, named = self._parts(), list(dict.fromkeys(self._given.mask))
         for part in named:
             is_there = part in there or (part == "features" and self._settings.item_schema is not None)
             if not is_there:
@@ -171,3 +188,10 @@ class _Load:
             self._on_way = len(some)
             yield some
             self._sent += len(some)
+
+
+def _keep(item: Item, now: Item, parts: Collection[str]) -> Item:
+    """Return an item with some parts as they are now."""
+    kept = {name: value for name, value in now.features.items() if _OF_FEATURES + name in parts}
+    available = now.available if "available" in parts else item.available
+    return replace(item, available=available, features={**item.features, **kept})
