@@ -55,7 +55,7 @@ def test_the_table_has_the_truth_and_says_which_is_best(tmp_path: Path, capsys: 
     *_, table = capsys.readouterr().out.split("\n\n")
     title, _, *rows, said = table.strip().splitlines()
     asked = read_slates(traded().dump).asked
-    assert title == f"which does best, by doubly robust on {len(asked)} requests"
+    assert title == f"which does best, by doubly robust where ips and snips agree, on {len(asked)} requests"
     assert said.strip() == f"the bandit under {EAGER} earns most"
     assert [row.strip() for row in rows[::2]] == [f"the bandit under {EAGER}", f"the bandit under {UNIFORM}"]
     played = play_challengers(traded().dump, settings_under([EAGER, UNIFORM]), limits=LIMITS)
@@ -77,7 +77,7 @@ def test_challengers_are_compared_under_rules_too(tmp_path: Path, capsys: pytest
     counts = [sum(one.policy(part).could) for part in (read.asked, read.ruled.asked) for one in played]
     assert counts[::2] == counts[1::2]
     title, _, *rows, _ = table.strip().splitlines()
-    assert title == f"which does best, by doubly robust on {sum(counts[::2])} requests"
+    assert title == f"which does best, by doubly robust where ips and snips agree, on {sum(counts[::2])} requests"
     asked = [*read.asked.requests, *read.ruled.asked.requests]
     by_title = {title_of(one.flags): one.slates for one in played}
     for name, row in zip(rows[::2], rows[1::2], strict=True):

@@ -677,7 +677,7 @@ def test_a_verdict_says_more_less_or_with_which_exploration_it_could(
 ) -> None:
     assert evaluated(traded().dump, tmp_path, "f,e") == 0
     out = capsys.readouterr().out
-    assert re.search(r"always f,e.*by [a-z -]+: earns less than the slates that were shown", out, flags=re.DOTALL)
+    assert re.search(r"always f,e.*by [a-z ,'-]+: earns less than the slates that were shown", out, flags=re.DOTALL)
     assert evaluated(short_log(), tmp_path, "a,b") == 0
     told = capsys.readouterr().out.split("always a,b")[1]
     assert "the log can't tell whether it earns more or less than the slates that were shown; " in told

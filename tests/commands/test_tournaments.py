@@ -72,7 +72,7 @@ def test_the_challenger_that_earns_most_gives_its_settings(shop: Shop, ask: Ask)
     counted, missing, title, _, *rows, said = ask("challenge", "acme/fast", *under)
     assert counted == "200 recommendations, 200 of them evaluated"
     assert missing == "0 without a reward are left out"
-    assert title == "which does best, by doubly robust on 200 requests"
+    assert title == "which does best, by doubly robust where ips and snips agree, on 200 requests"
     assert [row.strip() for row in rows[::2]] == [f"the bandit under {EAGER}", f"the bandit under {UNIFORM}"]
     assert said == f"  the bandit under {EAGER} earns most"
     assert shop.uniform_share("fast") == 1.0

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topk_bandit.commands.log.challengers import title_of
-from topk_bandit.commands.log.verdicts import describe_best, find_best
+from topk_bandit.commands.log.verdicts import agree_with, describe_best, find_best
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.learning.evaluation.estimators import doubly_robust, doubly_robust_under_rules, on_policy, pool
+from topk_bandit.learning.evaluation.estimators import (
+    doubly_robust,
+    doubly_robust_under_rules,
+    ips,
+    on_policy,
+    pool,
+    snips,
+)
 from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.slate_log import SlateLog
 from topk_bandit.learning.evaluation.targets import always
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.reward_model import RewardModel
     from topk_bandit.learning.evaluation.ruled_log import RuledLog
     from topk_bandit.learning.evaluation.slate_log import OtherSlates, ShownSlates
+    from topk_bandit.learning.evaluation.targets import Target
 
     _Learned: TypeAlias = RewardModel | InvalidArgumentError
 
@@ -72,9 +80,15 @@ class _Part(NamedTuple):
         """Return what each challenger would have earned."""
         log = self.log
         if isinstance(log, SlateLog):
-            return [doubly_robust(log, always(log, one), model) for one in self.slates]
+            return [_estimate(log, always(log, one), model) for one in self.slates]
         targets = [log.always(log.complete(one)) for one in self.slates]
         return [doubly_robust_under_rules(log, one, model) for one in targets]
+
+
+def _estimate(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
+    """Return what a policy would have earned by doubly robust, or by what assumes nothing where that is apart."""
+    found, free = doubly_robust(log, target, model), (ips(log, target), snips(log, target))
+    return found if agree_with(found, free) else min(free, key=lambda one: one.high - one.low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,7 @@ class Comparison:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a table, and the sentence below it."""
-        yield f"which does best, by doubly robust on {self.n_requests:,} requests"
+        yield f"which does best, by doubly robust where ips and snips agree, on {self.n_requests:,} requests"
         yield row("as shown", self.shown)
         for title, estimate in self.found:
             yield from (f"  {title}", row("", estimate))

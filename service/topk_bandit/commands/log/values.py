@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.commands.log.comparisons import Comparison, compare_challengers, row, try_to_learn
-from topk_bandit.commands.log.verdicts import verdict, verdict_of
+from topk_bandit.commands.log.verdicts import choose_estimate, verdict, verdict_of
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import (
     average_weighted,
@@ -167,7 +167,5 @@ def _rows(
         yield row(name, estimate)
     if isinstance(model, InvalidArgumentError):
         yield f"  doubly robust and balanced need a model of rewards: {model.problem}"
-    safe = [name for name in estimates if name != "balanced"]  # it alone needs its model to be right
-    narrowest = min(safe, key=lambda name: estimates[name].high - estimates[name].low)
-    said = verdict(log, target, on_policy(log), estimates[narrowest], learned)
-    yield f"  by {narrowest}: {said}"
+    name, grounds = choose_estimate(estimates)
+    yield f"  {grounds}: {verdict(log, target, on_policy(log), estimates[name], learned)}"
