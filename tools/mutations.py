@@ -200,6 +200,9 @@ def _swaps(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr, ast.Call]]:
         yield one.value, other.value, ast.Call(node.func, node.args, keywords)
 
 
+_SYMMETRIC = {"isinstance", "getattr", "max", "min", "maximum", "minimum", "suppress"}
+"""Calls whose arguments are not swapped: they say the same in any order, or nothing that is right."""
+
 _OPERATORS: dict[str, Callable[[ast.AST], Iterator[ast.AST]]] = {
     "compare": _compare,
     "compute": _compute,
@@ -278,7 +281,7 @@ class _Walk(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if _name_of(node.func) not in {"isinstance", "getattr"}:
+        if _name_of(node.func) not in _SYMMETRIC:
             self._note("swap", node, (call for one, other, call in _swaps(node) if self._may_swap(one, other)))
         self.generic_visit(node)
 

@@ -58,6 +58,20 @@ def rebuilt(state: State) -> State:
     return State(posterior, state.limits, state.pending_ids, state.observations, state.since_refit)
 
 
+def test_a_difference_is_that_of_the_means_once_rewards_differ() -> None:
+    first, second = EVERYTHING[3], EVERYTHING[-2]
+    state = initial(Limits())
+    for number, reward in enumerate((0.5, 0.5, 0.5, 2.0)):
+        mean, variance = state.predict_difference(ASK_CONTEXT, first, second)
+        assert (mean, variance > 0.0) == (0.0, True), "no reward differs yet"
+        slate = f"s{number}", ASK_CONTEXT, EVERYTHING[number]
+        state = state.shown(*slate).rewarded(*slate, reward=reward)
+    mean, _ = state.predict_difference(ASK_CONTEXT, first, second)
+    means = state.predict(ASK_CONTEXT, np.array([first, second])).mean
+    assert mean == pytest.approx(means[0] - means[1], abs=1e-9)
+    assert mean != 0.0
+
+
 @pytest.mark.parametrize("limits", LIMITS)
 def test_the_same_happenings_give_the_same_state_to_the_bit(limits: Limits) -> None:
     drawn = happenings(1, 250)

@@ -24,7 +24,7 @@ PREPARE = (
     "from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds",
     f"call = lambda sampled: CURRENT_CALL.set(Call('r', SpanIds('{TRACE}', '0' * 15 + '1', sampled)))",
     "shown = (('a', 'b'), 0.5, 1.0, 0.1, 2.0, 0.5, False, 3, 2)",
-    "slate = lambda one: metrics.recommended(Recommendation(one, *shown))",
+    "slate = lambda one: metrics.recommended(Recommendation(one, *shown), in_reward_units=True)",
     "handled = lambda seconds: metrics.rpc_handled('service', 'Method', 'OK', seconds)",
 )
 LATENCY, DELAY = "grpc_server_handling_seconds_bucket", "topk_bandit_reward_delay_seconds_bucket"

@@ -169,7 +169,7 @@ def use_everything(metrics: Metrics, *, bandit: str = "tenants/a/bandits/b") -> 
     metrics.rpc_handled(*METHODS[0], "OK", 0.002)
     metrics.rpc_done(0.0001, 0.0002)
     metrics.decided(SLATE, 0.001)
-    metrics.recommended(SLATE)
+    metrics.recommended(SLATE, in_reward_units=True)
     metrics.rewarded("accepted", 0.5)
     metrics.acknowledged("fsync")
     metrics.learned("r1", 0.5, 12.0)
@@ -292,17 +292,19 @@ def test_calls_are_counted_by_method_and_code(bench: Bench) -> None:
 
 
 def test_slates_without_some_rules_and_clashes_are_counted(bench: Bench) -> None:
-    bench.metrics.recommended(SLATE)
+    bench.metrics.recommended(SLATE, in_reward_units=True)
     assert bench.value("topk_bandit_relaxed_slates_total") == 0
-    bench.metrics.recommended(replace(SLATE, relaxed=("exclude i1",)))
+    bench.metrics.recommended(replace(SLATE, relaxed=("exclude i1",)), in_reward_units=True)
     bench.metrics.rules_clashed()
     assert bench.value("topk_bandit_relaxed_slates_total") == bench.value("topk_bandit_rules_clashes_total") == 1
 
 
 def test_slates_are_counted_with_their_regrets(bench: Bench) -> None:
-    bench.metrics.recommended(SLATE)
-    bench.metrics.recommended(replace(SLATE, explored=True, degraded=True, estimated_regret=-1e-17))
-    bench.metrics.recommended(replace(SLATE, baseline=True, passed_over=3, regret_bound=0.0, estimated_regret=0.0))
+    bench.metrics.recommended(SLATE, in_reward_units=True)
+    explored = replace(SLATE, explored=True, degraded=True, estimated_regret=-1e-17)
+    bench.metrics.recommended(explored, in_reward_units=True)
+    unitless = replace(SLATE, baseline=True, passed_over=3, regret_bound=5.0, estimated_regret=2.0)
+    bench.metrics.recommended(unitless, in_reward_units=False)
     assert bench.value("topk_bandit_exploration_total", mode="baseline") == 1
     assert bench.value("topk_bandit_candidates_passed_over_total") == 3
     assert bench.value("topk_bandit_exploration_total", mode="exploited") == 1

@@ -16,10 +16,12 @@ from topk_bandit.client import (
     AsyncStorefront,
     Cancelled,
     DeadlineExceeded,
+    Group,
     InvalidArgument,
     NotFound,
     RewardOutcome,
     Source,
+    Stage,
     Storefront,
     Unavailable,
     vector,
@@ -100,6 +102,21 @@ def test_time_passes_when_a_test_lets_it(service: LocalService) -> None:
     assert client.reward("home", slate.id, 1.0).outcome is RewardOutcome.LATE
     with pytest.raises(ValueError, match="span must not be negative"):
         service.let_pass(timedelta(seconds=-1))
+
+
+def test_a_guardrail_takes_a_bandit_off_once_time_passes(service: LocalService) -> None:
+    client = service.client()
+    client.create_bandit(
+        "guarded", slate_size=2, item_capacity=8, control_share=0.5, guardrail_margin=0.05, baseline_item_ids=["a", "b"]
+    )
+    client.upsert_items("guarded", list("abcdef"))
+    service.let_pass(timedelta(seconds=1))
+    for number in range(300):
+        slate = client.recommend("guarded", request_id=f"visit {number}")
+        client.reward("guarded", slate.id, float(slate.group is Group.CONTROL) + 0.1 * (number % 3))
+    assert client.get_bandit("guarded").stage is Stage.LIVE
+    service.let_pass(timedelta(seconds=1))
+    assert client.get_bandit("guarded").stage is Stage.SHADOW
 
 
 def test_errors_are_those_of_the_service(service: LocalService) -> None:

@@ -155,11 +155,14 @@ class Comparison:
         own, baseline = self.own, self.conservative
         return Arm(own.drawn, own.earned), Arm(baseline.drawn, baseline.earned)
 
-    def after(self, logged: LoggedEvent, before: BanditSettings) -> Comparison:
-        """Return the comparison after an event of a bandit that had these settings before."""
+    def after(self, logged: LoggedEvent, before: BanditSettings, *, rewards_vary: Callable[[], bool]) -> Comparison:
+        """Return the comparison after an event of a bandit that had these settings before.
+
+        Until its rewards vary a gain has no unit, and no slate of the shadow counts.
+        """
         days = self._days_at(logged.at_ms)
         known = self if days is self.days else replace(self, days=days)
-        return known.take(logged, before)
+        return known.take(logged, before, rewards_vary=rewards_vary)
 
     def by_day(self) -> Iterator[DayTallies]:
         """Yield what came on each day that is known, oldest first."""
@@ -175,11 +178,11 @@ class Comparison:
             return self.days
         return (*self.days, DayBegin(day, self.bandit, self.control))[-MOST_DAYS:]
 
-    def take(self, logged: LoggedEvent, before: BanditSettings) -> Comparison:
+    def take(self, logged: LoggedEvent, before: BanditSettings, *, rewards_vary: Callable[[], bool]) -> Comparison:
         """Return the comparison after an event of a day that has begun."""
         match logged.event:
             case Recommended(recommendation=given):
-                return self.draw(given)
+                return self.draw(given if given.shadow is None or rewards_vary() else replace(given, shadow=None))
             case BanditReset() if self.since_ms:
                 return self._begin_anew(logged)
             case SettingsChanged(settings, guarded=reason):

@@ -65,6 +65,7 @@ __all__ = [
     "EVENTS_BETWEEN_CHECKPOINTS",
     "Model",
     "OddFeatures",
+    "RegretSums",
     "Taken",
     "Tally",
     "begin",
@@ -130,6 +131,24 @@ class Tally:
         return {name: value for name, value in asdict(self).items() if value or "aside" not in name}
 
 
+class RegretSums(NamedTuple):
+    """Regrets of slates, added up: their bounds, and what was estimated."""
+
+    bound: float = 0.0
+    estimated: float = 0.0
+
+    def plus(self, other: RegretSums) -> RegretSums:
+        """Return both together."""
+        return RegretSums(self.bound + other.bound, self.estimated + other.estimated)
+
+    def without(self, part: RegretSums) -> RegretSums:
+        """Return what is left without some of the slates, the first ones; none may be left."""
+        return RegretSums(max(self.bound - part.bound, 0.0), max(self.estimated - part.estimated, 0.0))
+
+
+NO_REGRETS = RegretSums()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
     """A bandit after the event `last`.
@@ -162,6 +181,9 @@ class Model:
     skipped
         Positions of events that an operator had passed over. What comes after them may name slates and items that
         the model does not know.
+    unitless
+        Of the tally's regrets, those of slates of before two rewards differed, which have no unit. Older programs do
+        not know it, and digests leave it out.
     """
 
     incarnation: str
@@ -182,11 +204,22 @@ class Model:
     comparison: Comparison = NOTHING_COMPARED
     exposures: Exposures = NOTHING_PROMISED
     skipped: frozenset[int] = frozenset()
+    unitless: RegretSums = NO_REGRETS
 
     @property
     def version(self) -> int:
         """Log position that is folded in."""
         return self.last.position
+
+    @property
+    def rewards_vary(self) -> bool:
+        """Whether two learned rewards differ; before that no regret and no spread has the rewards' unit."""
+        return self.state.posterior.rewards_vary
+
+    @property
+    def regret_sums(self) -> RegretSums:
+        """The regrets of all slates since two rewards differed, in the rewards' unit."""
+        return RegretSums(self.tally.regret_bound_sum, self.tally.estimated_regret_sum).without(self.unitless)
 
     @property
     def open_slates(self) -> int:
@@ -396,7 +429,7 @@ def _fold(model: Model, logged: LoggedEvent) -> Model:
     after = replace(
         _time_rewards(_add_up(applied, before=model), logged, before=model),
         last=logged,
-        comparison=model.comparison.after(logged, model.settings),
+        comparison=model.comparison.after(logged, model.settings, rewards_vary=lambda: model.rewards_vary),
         exposures=model.exposures.after(logged, applied.items),
         since_checkpoint=model.since_checkpoint + 1,
         aside_since_checkpoint=model.aside_since_checkpoint + _is_aside(logged.event),
@@ -563,6 +596,9 @@ def _take_features(model: Model, change: ItemsChanged) -> Model:
 
 def _open_slate(model: Model, event: Recommended) -> Model:
     recommendation, tally = event.recommendation, model.tally
+    regrets = RegretSums(recommendation.regret_bound, recommendation.estimated_regret)
+    if not model.rewards_vary:
+        model = replace(model, unitless=model.unitless.plus(regrets))
     inactive = model.settings.requires_activation
     if not event.aside:
         model = _take_slate(model, event, inactive=inactive)

@@ -16,6 +16,7 @@ from topk_bandit.bandits.contexts import complete_context
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import explain, explain_absent, list_top_slates
 from topk_bandit.bandits.exports import read_page
+from topk_bandit.bandits.model import RegretSums
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
 from topk_bandit.bandits.restores import Restores
@@ -172,7 +173,7 @@ class Operators:
         """Return how a bandit's totals grew, oldest first."""
         model = await self._models.follow(name)
         intervals = model.history.intervals(at_ms=model.last.at_ms, totals=model.totals)
-        return tuple(_point(interval) for interval in intervals)
+        return tuple(_point(interval, model.unitless) for interval in intervals)
 
     async def verify(self, name: BanditName) -> Verification:
         """Replay a bandit's log as far as it is left, and compare what it comes to with the live model.
@@ -237,8 +238,9 @@ class Operators:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _point(interval: Interval) -> HistoryPoint:
+def _point(interval: Interval, unitless: RegretSums) -> HistoryPoint:
     totals = interval.totals
+    regrets = RegretSums(totals.regret_bound_sum, totals.estimated_regret_sum).without(unitless)
     return HistoryPoint(
         interval.start_ms,
         interval.end_ms,
@@ -248,6 +250,6 @@ def _point(interval: Interval) -> HistoryPoint:
         expired=int(totals.expired),
         observations=int(totals.observations),
         reward_sum=totals.reward_sum,
-        regret_bound_sum=totals.regret_bound_sum,
-        estimated_regret_sum=totals.estimated_regret_sum,
+        regret_bound_sum=regrets.bound,
+        estimated_regret_sum=regrets.estimated,
     )

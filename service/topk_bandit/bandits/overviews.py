@@ -137,8 +137,8 @@ def _glance(model: Model) -> ModelGlance:
         observation_count=model.state.observations,
         explored_count=tally.explored,
         mean_reward=model.mean_reward,
-        regret_bound_sum=tally.regret_bound_sum,
-        estimated_regret_sum=tally.estimated_regret_sum,
+        regret_bound_sum=model.regret_sums.bound,
+        estimated_regret_sum=model.regret_sums.estimated,
         item_count=model.items.size,
         memory_bytes=model.memory_bytes,
     )

@@ -143,7 +143,7 @@ class Recommender:
                 is_unrecorded = error is visits or isinstance(error, CorruptDataError) or error.nothing_sent
                 newest = self._models.peek_model(name)
                 if newest is None or _has_same_slates(newest, model):
-                    return self._degrade(recommendation, is_unrecorded=is_unrecorded)
+                    return self._degrade(name, recommendation, is_unrecorded=is_unrecorded)
                 if not is_unrecorded:  # this slate may be recorded, and another one can't have its id
                     raise
                 model = newest
@@ -413,16 +413,20 @@ class Recommender:
             return await self._check_again(name, request, recommendation)
         self._models.note_written(name, outcome.position, recommendation.recommendation_id)
         self._models.note_slate(name, outcome.position)
-        self._hooks.recommended(recommendation)
+        self._note_given(name, recommendation)
         self._hooks.encoded(clamped=odd.clamped, unknown=odd.unknown)
         return recommendation
 
-    def _degrade(self, recommendation: Recommendation, *, is_unrecorded: bool) -> Recommendation:
+    def _degrade(self, name: BanditName, recommendation: Recommendation, *, is_unrecorded: bool) -> Recommendation:
         """Mark a slate; it keeps its id if it may be recorded, so that a caller can be credited for it."""
         known_id = "" if is_unrecorded else recommendation.recommendation_id
         degraded = replace(recommendation, recommendation_id=known_id, degraded=True)
-        self._hooks.recommended(degraded)
+        self._note_given(name, degraded)
         return degraded
+
+    def _note_given(self, name: BanditName, given: Recommendation) -> None:
+        model = self._models.peek_model(name)
+        self._hooks.recommended(given, in_reward_units=model is not None and model.rewards_vary)
 
 
 def _count(

@@ -20,7 +20,7 @@ from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.exposures import Exposures
 from topk_bandit.bandits.history import History
 from topk_bandit.bandits.items import Items
-from topk_bandit.bandits.model import Model, Tally, half_life_of
+from topk_bandit.bandits.model import Model, RegretSums, Tally, half_life_of
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.bandits.reward_curve import RewardCurve
 from topk_bandit.domain.bandits import LoggedEvent
@@ -189,6 +189,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "doubt": checkpoint.doubt,
         "changes": checkpoint.changes,
         "tally": model.tally.as_document(),
+        **({"unitless": model.unitless} if any(model.unitless) else {}),
         **(_describe_since_first(model, checkpoint) if version > FIRST else {}),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
@@ -268,6 +269,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         comparison=Comparison.from_document(header["comparison"]) if "comparison" in header else NOTHING_COMPARED,
         exposures=Exposures.from_document(header.get("exposures", ()), settings),
         skipped=frozenset(header["skipped"]),
+        unitless=RegretSums(*header.get("unitless", ())),
     )
 
 

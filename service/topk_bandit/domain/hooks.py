@@ -51,8 +51,11 @@ class Hooks:
     def decided(self, recommendation: Recommendation, seconds: float) -> None:
         """Note that a slate was chosen, in `seconds` of computing: contraction, search and draw, without the store."""
 
-    def recommended(self, recommendation: Recommendation) -> None:
-        """Note that a slate was recorded, or could not be (degraded), and is given out; repeats are left out."""
+    def recommended(self, recommendation: Recommendation, *, in_reward_units: bool) -> None:
+        """Note that a slate was recorded, or could not be (degraded), and is given out; repeats are left out.
+
+        Its regrets have no unit before two rewards differ.
+        """
 
     def rules_clashed(self) -> None:
         """Note that a request was refused because no slate keeps its rules."""

@@ -407,7 +407,7 @@ class Metrics(Hooks):
         """Note how long a decision took."""
         self._decision.observe(seconds)
 
-    def recommended(self, recommendation: Recommendation) -> None:
+    def recommended(self, recommendation: Recommendation, *, in_reward_units: bool) -> None:
         """Count a slate and its regrets; the time of its call has it as exemplar."""
         call = CURRENT_CALL.get()
         if call is not None:
@@ -415,8 +415,9 @@ class Metrics(Hooks):
         chosen = "explored" if recommendation.explored else "exploited"
         self._series(self._exploration, "baseline" if recommendation.baseline else chosen).inc()
         self._passed_over.inc(recommendation.passed_over)
-        self._regret_bound.inc(max(0.0, recommendation.regret_bound))
-        self._estimated_regret.inc(max(0.0, recommendation.estimated_regret))
+        if in_reward_units:
+            self._regret_bound.inc(max(0.0, recommendation.regret_bound))
+            self._estimated_regret.inc(max(0.0, recommendation.estimated_regret))
         self._relaxed.inc(bool(recommendation.relaxed))
         if recommendation.degraded:
             self._degraded.inc()

@@ -10,6 +10,7 @@ scores, and those of equal score by their names backwards, as `trec_eval` has th
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -113,6 +114,11 @@ class Published:
 
     def _ranking(self, row: FileRow, ranked: Sequence[tuple[float, str]], beside: Mapping[str, str]) -> FileRow:
         """Return a row with items in their order; each comes with a number that is smaller for a better one."""
+        counts = Counter(item for _, item in ranked)
+        if twice := next((item for item, count in counts.items() if count > 1), None):
+            return replace(
+                row, values=InvalidArgumentError("column 'items'", f"names the item {twice!r:.60} a second time")
+            )
         taken = ranked[: self.depth]
         items, places = [item for _, item in taken], [place for place, _ in taken]
         values: dict[str, Any] = {**beside, "items": items}

@@ -20,6 +20,7 @@ import grpc
 
 from topk_bandit.bandits.administration import Bandits
 from topk_bandit.bandits.budget import MIB, MemoryBudget
+from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.operators import Operators
@@ -139,7 +140,7 @@ class LocalService:
         return datetime.fromtimestamp(self._now_ms / 1000.0, UTC)
 
     def let_pass(self, span: timedelta) -> None:
-        """Let time pass: when this returns, waits for rewards that are over by then have ended.
+        """Let time pass: when this returns, waits for rewards that are over by then have ended, and guardrails looked.
 
         Raises
         ------
@@ -230,17 +231,19 @@ class LocalService:
             most_bytes=_STUDY_BYTES,
             clock_ms=clock_ms,
         )
+        bandits = Bandits(
+            store,
+            models,
+            logs=logs,
+            default_exploration=exploration,
+            quotas=in_store,
+            new_id=self.new_id,
+            priors=studies,
+        )
+        self._guardrails = Guardrails(models, bandits, hooks=hooks)
         services = Services(
             Recommender(store, models, threads, quotas=in_store, hooks=hooks, new_id=self.new_id),
-            Bandits(
-                store,
-                models,
-                logs=logs,
-                default_exploration=exploration,
-                quotas=in_store,
-                new_id=self.new_id,
-                priors=studies,
-            ),
+            bandits,
             studies,
             Operators(store, models, threads, logs=logs, quotas=in_store, clock_ms=clock_ms, worker=self._status),
             hooks=UnheardCalls(),
@@ -260,6 +263,7 @@ class LocalService:
         async for name in self._store.find_overdue():
             await self._models.expire(name)
         await self._learn()
+        await self._guardrails.go_round()
 
     async def _learn(self) -> None:
         """Fold the logs to their ends."""

@@ -129,6 +129,12 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, form: str, text: 
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("depth", [None, 1, 2])
+def test_a_document_that_is_judged_twice_is_named_at_any_depth(tmp_path: Path, depth: int | None) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"qrels.txt, line 1, document: names the item 'd3' a second time"):
+        read(tmp_path / "qrels.txt", "q1 0 d1 3\nq1 0 d3 2\nq1 0 d2 1\nq1 0 d3 0\n", "trec-qrels", depth=depth)
+
+
 @pytest.mark.parametrize("form", ["nectar", "trec-run"])
 def test_orders_are_no_ratings(tmp_path: Path, form: str) -> None:
     with pytest.raises(InvalidArgumentError, match=f"--format: a file of {form} has orders and no ratings"):

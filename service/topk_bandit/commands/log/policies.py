@@ -171,7 +171,7 @@ class _Items:
     def slate(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """Return a slate; `ValueError` says what is wrong with it."""
         if unknown := [item_id for item_id in ids if item_id not in self.indices]:
-            nearest = find_nearest(unknown[0], self.indices)
+            nearest = find_nearest(str(unknown[0]), self.indices)
             raise ValueError(f"the log has no item {unknown[0]!r}" + (f": is it {nearest!r}?" if nearest else ""))
         if not len(ids) == len(set(ids)) == self.size:
             raise ValueError(f"expected {self.size} different items, got {','.join(ids)}")
