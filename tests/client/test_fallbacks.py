@@ -172,7 +172,7 @@ def test_a_closed_client(server: RunningServer) -> None:
     with Client(server.target, tenant="acme") as client:
         pass
     assert client.recommend("home", fallback=OWN).source is Source.FALLBACK
-    assert client.fallbacks == {"ValueError": 1}
+    assert client.fallbacks == {"CANCELLED": 1}
 
 
 @pytest.mark.parametrize("hedge_after", [None, 0.01])
