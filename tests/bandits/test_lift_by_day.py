@@ -90,7 +90,7 @@ def compared(log: list[LoggedEvent]) -> Comparison:
     """Return the comparison alone after a log, without what is learned."""
     comparison = Comparison(since_ms=1, since_position=1)
     for logged in log[1:]:
-        comparison = comparison.after(logged, COMPARED, rewards_vary=bool)
+        comparison = comparison.after(logged, COMPARED, has_unit=bool)
     return comparison
 
 
@@ -130,19 +130,17 @@ def test_days_begin_anew_with_the_groups_and_a_clock_that_is_set_back_begins_non
     comparison = compared(log)
     last = log[-1]
     back = comparison.after(
-        LoggedEvent(last.position + 1, last.at_ms - 5 * DAY_MS, ItemsChanged()), COMPARED, rewards_vary=bool
+        LoggedEvent(last.position + 1, last.at_ms - 5 * DAY_MS, ItemsChanged()), COMPARED, has_unit=bool
     )
     assert back.days == comparison.days
     assert (
-        comparison.after(
-            LoggedEvent(last.position + 1, last.at_ms, BanditReset("again")), COMPARED, rewards_vary=bool
-        ).days
+        comparison.after(LoggedEvent(last.position + 1, last.at_ms, BanditReset("again")), COMPARED, has_unit=bool).days
         == ()
     )
     other = SettingsChanged(replace(COMPARED, control_share=0.1))
-    assert comparison.after(LoggedEvent(last.position + 1, last.at_ms, other), COMPARED, rewards_vary=bool).days == ()
+    assert comparison.after(LoggedEvent(last.position + 1, last.at_ms, other), COMPARED, has_unit=bool).days == ()
     assert list(Comparison(since_ms=1, since_position=1).by_day()) == [], "right after the share was set"
-    assert NOTHING_COMPARED.after(last, SETTINGS, rewards_vary=bool).days == (), "without groups there are no days"
+    assert NOTHING_COMPARED.after(last, SETTINGS, has_unit=bool).days == (), "without groups there are no days"
 
 
 def test_snapshots_keep_days_and_digests_leave_them_out() -> None:

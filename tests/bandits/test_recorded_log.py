@@ -85,7 +85,7 @@ def test_the_program_that_recorded_it_could_read_what_is_written_for_it() -> Non
             np.testing.assert_array_equal(ours[name], theirs[name])
         header, recorded = (json.loads(one["header"].tobytes()) for one in (ours, theirs))
     # It reads what it knows, and takes no notice of what it doesn't.
-    beside = {"judged", "digests", "usual_rewards", "usual_contexts", "unitless"}
+    beside = {"judged", "digests", "usual_rewards", "usual_contexts", "unit_from", "unitless"}
     ours, theirs = ({name: one[name] for name in set(one) - beside} for one in (header, recorded))
     assert ours == theirs
     assert [type(one) for one in header["usual_rewards"]] == [type(one) for one in recorded["usual_rewards"]]

@@ -29,8 +29,11 @@ from topk_bandit.learning.group_totals import NO_REQUESTS, GroupTotals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeAlias
 
     from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
+
+    _HasUnit: TypeAlias = Callable[[Recommendation], bool]
 
 __all__ = ["NOTHING_COMPARED", "Comparison", "DayBegin", "DayTallies", "GroupTally", "ShadowTally"]
 
@@ -155,14 +158,14 @@ class Comparison:
         own, baseline = self.own, self.conservative
         return Arm(own.drawn, own.earned), Arm(baseline.drawn, baseline.earned)
 
-    def after(self, logged: LoggedEvent, before: BanditSettings, *, rewards_vary: Callable[[], bool]) -> Comparison:
+    def after(self, logged: LoggedEvent, before: BanditSettings, *, has_unit: _HasUnit) -> Comparison:
         """Return the comparison after an event of a bandit that had these settings before.
 
-        Until its rewards vary a gain has no unit, and no slate of the shadow counts.
+        A slate whose gain has no unit does not count for the shadow.
         """
         days = self._days_at(logged.at_ms)
         known = self if days is self.days else replace(self, days=days)
-        return known.take(logged, before, rewards_vary=rewards_vary)
+        return known.take(logged, before, has_unit=has_unit)
 
     def by_day(self) -> Iterator[DayTallies]:
         """Yield what came on each day that is known, oldest first."""
@@ -178,11 +181,11 @@ class Comparison:
             return self.days
         return (*self.days, DayBegin(day, self.bandit, self.control))[-MOST_DAYS:]
 
-    def take(self, logged: LoggedEvent, before: BanditSettings, *, rewards_vary: Callable[[], bool]) -> Comparison:
+    def take(self, logged: LoggedEvent, before: BanditSettings, *, has_unit: _HasUnit) -> Comparison:
         """Return the comparison after an event of a day that has begun."""
         match logged.event:
             case Recommended(recommendation=given):
-                return self.draw(given if given.shadow is None or rewards_vary() else replace(given, shadow=None))
+                return self.draw(given if given.shadow is None or has_unit(given) else replace(given, shadow=None))
             case BanditReset() if self.since_ms:
                 return self._begin_anew(logged)
             case SettingsChanged(settings, guarded=reason):

@@ -57,7 +57,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, Item, ItemValues, PastSlate, Prior, Shown
+    from topk_bandit.domain.bandits import (
+        BanditSettings,
+        Event,
+        Item,
+        ItemValues,
+        PastSlate,
+        Prior,
+        Recommendation,
+        Shown,
+    )
     from topk_bandit.domain.features import Context
     from topk_bandit.learning.limits import Limits
 
@@ -68,6 +77,7 @@ __all__ = [
     "RegretSums",
     "Taken",
     "Tally",
+    "UnitlessPhase",
     "begin",
     "fold",
     "folds_without_refit",
@@ -141,12 +151,28 @@ class RegretSums(NamedTuple):
         """Return both together."""
         return RegretSums(self.bound + other.bound, self.estimated + other.estimated)
 
-    def without(self, part: RegretSums) -> RegretSums:
-        """Return what is left without some of the slates, the first ones; none may be left."""
-        return RegretSums(max(self.bound - part.bound, 0.0), max(self.estimated - part.estimated, 0.0))
+    def without(self, phases: Sequence[UnitlessPhase]) -> RegretSums:
+        """Return sums up to some slate without those of phases in which nothing had a unit."""
+        bound, estimated = self
+        for begin, added in phases:
+            bound -= min(max(self.bound - begin.bound, 0.0), added.bound)
+            estimated -= min(max(self.estimated - begin.estimated, 0.0), added.estimated)
+        return RegretSums(max(bound, 0.0), max(estimated, 0.0))
 
 
-NO_REGRETS = RegretSums()
+class UnitlessPhase(NamedTuple):
+    """Slates of before two rewards differed, or differed again after a reset: their regrets have no unit."""
+
+    begin: RegretSums
+    """The sums of all slates when the phase began."""
+    added: RegretSums
+    """What its slates have added."""
+
+
+_FIRST_PHASE = UnitlessPhase(RegretSums(), RegretSums())
+
+MOST_PHASES = 8
+"""So many are told apart; the newest one has what later ones add."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,9 +207,11 @@ class Model:
     skipped
         Positions of events that an operator had passed over. What comes after them may name slates and items that
         the model does not know.
+    unit_from
+        Position of the event since which two rewards differ; 0 while none do. Until then no regret and no spread has
+        the rewards' unit.
     unitless
-        Of the tally's regrets, those of slates of before two rewards differed, which have no unit. Older programs do
-        not know it, and digests leave it out.
+        Of the tally's regrets, those without a unit. Older programs do not know these two, and digests leave them out.
     """
 
     incarnation: str
@@ -204,7 +232,8 @@ class Model:
     comparison: Comparison = NOTHING_COMPARED
     exposures: Exposures = NOTHING_PROMISED
     skipped: frozenset[int] = frozenset()
-    unitless: RegretSums = NO_REGRETS
+    unit_from: int = 0
+    unitless: tuple[UnitlessPhase, ...] = ()
 
     @property
     def version(self) -> int:
@@ -212,14 +241,18 @@ class Model:
         return self.last.position
 
     @property
-    def rewards_vary(self) -> bool:
-        """Whether two learned rewards differ; before that no regret and no spread has the rewards' unit."""
-        return self.state.posterior.rewards_vary
+    def regret_sums(self) -> RegretSums:
+        """The regrets of all slates that have the rewards' unit."""
+        return self.all_regrets.without(self.unitless)
 
     @property
-    def regret_sums(self) -> RegretSums:
-        """The regrets of all slates since two rewards differed, in the rewards' unit."""
-        return RegretSums(self.tally.regret_bound_sum, self.tally.estimated_regret_sum).without(self.unitless)
+    def all_regrets(self) -> RegretSums:
+        """The regrets of all slates, whatever their unit."""
+        return RegretSums(self.tally.regret_bound_sum, self.tally.estimated_regret_sum)
+
+    def has_unit(self, recommendation: Recommendation) -> bool:
+        """Return whether the figures of a slate have the rewards' unit, by what was known when it was chosen."""
+        return 0 < self.unit_from <= recommendation.model_version
 
     @property
     def open_slates(self) -> int:
@@ -425,11 +458,11 @@ def fold(model: Model, logged: LoggedEvent) -> Model:
 def _fold(model: Model, logged: LoggedEvent) -> Model:
     if logged.position != model.version + 1:
         raise CorruptDataError(f"it can't follow event {model.version}: events are missing, or in another order")
-    applied = _apply(model, logged)
+    applied = _note_unit(_apply(model, logged), logged)
     after = replace(
         _time_rewards(_add_up(applied, before=model), logged, before=model),
         last=logged,
-        comparison=model.comparison.after(logged, model.settings, rewards_vary=lambda: model.rewards_vary),
+        comparison=model.comparison.after(logged, model.settings, has_unit=model.has_unit),
         exposures=model.exposures.after(logged, applied.items),
         since_checkpoint=model.since_checkpoint + 1,
         aside_since_checkpoint=model.aside_since_checkpoint + _is_aside(logged.event),
@@ -596,9 +629,7 @@ def _take_features(model: Model, change: ItemsChanged) -> Model:
 
 def _open_slate(model: Model, event: Recommended) -> Model:
     recommendation, tally = event.recommendation, model.tally
-    regrets = RegretSums(recommendation.regret_bound, recommendation.estimated_regret)
-    if not model.rewards_vary:
-        model = replace(model, unitless=model.unitless.plus(regrets))
+    model = model if model.has_unit(recommendation) else _add_unitless(model, recommendation)
     inactive = model.settings.requires_activation
     if not event.aside:
         model = _take_slate(model, event, inactive=inactive)
@@ -615,6 +646,23 @@ def _open_slate(model: Model, event: Recommended) -> Model:
             set_aside=tally.set_aside + event.aside,
         ),
     )
+
+
+def _add_unitless(model: Model, recommendation: Recommendation) -> Model:
+    """Return the model with the regrets of a slate that have no unit."""
+    regrets = RegretSums(recommendation.regret_bound, recommendation.estimated_regret)
+    *before, newest = model.unitless or (_FIRST_PHASE,)
+    return replace(model, unitless=(*before, newest._replace(added=newest.added.plus(regrets))))
+
+
+def _note_unit(model: Model, logged: LoggedEvent) -> Model:
+    """Return the model that knows since which event two rewards differ; after a reset they have to differ again."""
+    if isinstance(logged.event, BanditReset) and model.unit_from:
+        begun = () if len(model.unitless) >= MOST_PHASES else (UnitlessPhase(model.all_regrets, RegretSums()),)
+        model = replace(model, unit_from=0, unitless=(*model.unitless, *begun))
+    if model.unit_from or not model.state.posterior.rewards_vary:
+        return model
+    return replace(model, unit_from=logged.position)
 
 
 def _take_slate(model: Model, event: Recommended, *, inactive: bool) -> Model:

@@ -16,7 +16,7 @@ from topk_bandit.bandits.contexts import complete_context
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import explain, explain_absent, list_top_slates
 from topk_bandit.bandits.exports import read_page
-from topk_bandit.bandits.model import RegretSums
+from topk_bandit.bandits.model import RegretSums, UnitlessPhase
 from topk_bandit.bandits.overviews import Overviews
 from topk_bandit.bandits.replays import Replays
 from topk_bandit.bandits.restores import Restores
@@ -238,7 +238,7 @@ class Operators:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _point(interval: Interval, unitless: RegretSums) -> HistoryPoint:
+def _point(interval: Interval, unitless: Sequence[UnitlessPhase]) -> HistoryPoint:
     totals = interval.totals
     regrets = RegretSums(totals.regret_bound_sum, totals.estimated_regret_sum).without(unitless)
     return HistoryPoint(

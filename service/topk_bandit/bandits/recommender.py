@@ -426,7 +426,7 @@ class Recommender:
 
     def _note_given(self, name: BanditName, given: Recommendation) -> None:
         model = self._models.peek_model(name)
-        self._hooks.recommended(given, in_reward_units=model is not None and model.rewards_vary)
+        self._hooks.recommended(given, in_reward_units=model is not None and model.has_unit(given))
 
 
 def _count(

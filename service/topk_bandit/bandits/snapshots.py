@@ -20,7 +20,7 @@ from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.exposures import Exposures
 from topk_bandit.bandits.history import History
 from topk_bandit.bandits.items import Items
-from topk_bandit.bandits.model import Model, RegretSums, Tally, half_life_of
+from topk_bandit.bandits.model import Model, RegretSums, Tally, UnitlessPhase, half_life_of
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.bandits.reward_curve import RewardCurve
 from topk_bandit.domain.bandits import LoggedEvent
@@ -189,7 +189,8 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "doubt": checkpoint.doubt,
         "changes": checkpoint.changes,
         "tally": model.tally.as_document(),
-        **({"unitless": model.unitless} if any(model.unitless) else {}),
+        "unit_from": model.unit_from,
+        **({"unitless": model.unitless} if model.unitless else {}),
         **(_describe_since_first(model, checkpoint) if version > FIRST else {}),
         "skipped": sorted(model.skipped),
         "history": [model.history.width_ms, model.history.current],
@@ -245,19 +246,20 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
             mean, variance = utilities["worth"].tolist()
             utilities["worth"] = SlopePrior(mean, variance, in_rewards=True)
         prior_mean = PriorMean.restore(kernel, **utilities)
+    state = State.restore(
+        kernel,
+        checkpoint,
+        limits=limits,
+        prior_mean=prior_mean,
+        half_life=half_life_of(settings),
+        leaving=items.retired_places,
+    )
     return Model(
         incarnation=header["incarnation"],
         settings=settings,
         items=items,
         prior_items=prior_items,
-        state=State.restore(
-            kernel,
-            checkpoint,
-            limits=limits,
-            prior_mean=prior_mean,
-            half_life=half_life_of(settings),
-            leaving=items.retired_places,
-        ),
+        state=state,
         tally=Tally(**_named(Tally, header["tally"], optional=_OF_SET_ASIDE)),
         last=LoggedEvent(last["position"], last["at_ms"], decode_event(last["event"].encode())),
         arithmetic=resume_arithmetic(header["digests"]["arithmetic"], position=last["position"]),
@@ -269,7 +271,8 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         comparison=Comparison.from_document(header["comparison"]) if "comparison" in header else NOTHING_COMPARED,
         exposures=Exposures.from_document(header.get("exposures", ()), settings),
         skipped=frozenset(header["skipped"]),
-        unitless=RegretSums(*header.get("unitless", ())),
+        unit_from=header.get("unit_from", int(state.posterior.rewards_vary)),  # older programs do not say since when
+        unitless=tuple(UnitlessPhase(*(RegretSums(*sums) for sums in one)) for one in header.get("unitless", ())),
     )
 
 

@@ -37,7 +37,7 @@ def write_whole(path: Path) -> Iterator[Path]:
     try:
         if not direct:
             draft.touch(mode=0o600 if is_alone else 0o666, exist_ok=False)
-            if target.exists():
+            if target.exists() and not is_alone:
                 shutil.copymode(target, draft)
         yield draft
         if not direct:

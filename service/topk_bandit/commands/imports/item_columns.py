@@ -66,5 +66,7 @@ class ItemColumns(FeatureCells):
             if any(one in names for one in self._columns_of_feature(feature.name)):
                 yield f"features.{feature.name}"
         nested = values.get(self.flags.columns.get("features", "features"))
-        if "features" in names and isinstance(nested, dict):
+        if "features" in names and nested is None:
+            yield from (f"features.{feature.name}" for feature in self.schema or ())
+        elif "features" in names and isinstance(nested, dict):
             yield from (f"features.{name}" for name in nested)

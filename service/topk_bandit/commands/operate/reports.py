@@ -119,7 +119,7 @@ def _worth(found: Found) -> Section:
             f"Its own are expected to earn {_interval(stats.shadow.gain)} more a slate."
         )
     if lift is None and not stats.shadow.slates:
-        said.append("There is nothing to compare with yet: no control group, and it never was in shadow.")
+        said.append("There is nothing to compare with yet: no control group, and no slate in shadow that counts.")
     groups = () if lift is None else (("bandit", lift.bandit), ("control", lift.control))
     rows = tuple(
         (name, f"{one.drawn:,}", f"{one.counted:,}", _number(one.mean_reward if one.counted else None))
@@ -201,10 +201,9 @@ def _price(found: Found) -> Section:
     stats = found.stats
     if not stats.recommendation_count:
         return Section("What exploration costs", ("It gave out no slate yet.",))
-    regret = stats.estimated_regret_sum / stats.recommendation_count
     explored = stats.explored_count / stats.recommendation_count
     drawn = f"{explored:.1%} of its slates were drawn to learn."
-    said = f"By its own word a slate earns {_number(regret)} less than the best."
+    said = f"By its own word its slates earned {_number(stats.estimated_regret_sum)} less than the best, all together."
     before, sums = 0.0, list[float]()
     for point in found.history:
         sums.append(point.estimated_regret_sum - before)
