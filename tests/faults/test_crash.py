@@ -128,8 +128,7 @@ def assert_same_figures(stats: BanditStats, model: Model) -> None:
     assert stats.recommendation_count == tally.recommendations
     assert stats.pending_count == model.open_slates
     assert stats.mean_reward == tally.reward_sum / model.state.observations
-    assert stats.regret_bound_sum == tally.regret_bound_sum
-    assert stats.estimated_regret_sum == tally.estimated_regret_sum
+    assert (stats.regret_bound_sum, stats.estimated_regret_sum) == model.regret_sums
     assert stats.noise_variance == posterior.amplitude * posterior.noise_variance
     assert stats.prior_variance == posterior.amplitude * (1.0 + model.state.shared)
 
