@@ -370,9 +370,12 @@ def test_it_shows_what_a_bandit_is_worth(shop: Shop, browser: Chrome) -> None:
         try:
             opened(browser, shop.service, "#/tenants/worth/bandits/home")
             assert "Nothing to compare with" in browser.find_element(By.ID, "worth").text
+            for reward in (0.0, 1.0):  # a gain has a unit from then on
+                client.reward("home", client.recommend("home").id, reward)
             client.update_bandit("home", stage=Stage.SHADOW)
+            known = client.stats("home").log_position
             for _ in range(3):
-                client.recommend("home")
+                client.recommend("home", min_model_version=known)
             client.update_bandit("home", stage=Stage.LIVE, control_share=0.5)
             opened(browser, shop.service, "#/tenants/worth/bandits/home")
             told = facts(browser, "worth")
