@@ -22,13 +22,16 @@ from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import (
+    BanditCreated,
     BanditName,
     BanditSettings,
     ConstantBeta,
     Exploration,
     Item,
+    ItemsChanged,
     ItemUtility,
     Kernel,
+    LoggedEvent,
     PaperBeta,
     Prior,
     RecommendationRequest,
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.budget import MemoryBudget
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import LoggedEvent, Recommendation
+    from topk_bandit.domain.bandits import Event, Recommendation
     from topk_bandit.store.log import Store
 
 __all__ = [
@@ -441,6 +444,18 @@ def replayed(
     for logged in events[len(models) :]:
         models.append(fold(models[-1], logged))
     return models
+
+
+def begun(*, limits: Limits = LIMITS) -> Model:
+    """Return a model that has items, i0 to i7, and nothing else."""
+    first = LoggedEvent(1, 1, BanditCreated(SETTINGS))
+    model = begin("birth", first, limits=limits)
+    return then(model, ItemsChanged(tuple(Item(f"i{number}") for number in range(8))))
+
+
+def then(model: Model, event: Event) -> Model:
+    """Return the model after one more event of its log."""
+    return fold(model, LoggedEvent(model.version + 1, model.version, event))
 
 
 async def rebuilt(store: Store, *, limits: Limits = LIMITS) -> Model:

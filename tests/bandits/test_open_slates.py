@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.bandits.harness import NAME, SETTINGS, assert_same, request, running_worker
+from tests.bandits.harness import NAME, SETTINGS, assert_same, begun, request, running_worker, then
 from tests.contracts.harness import RedisStores, run
 from tests.contracts.samples import recommendation
 from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.history import History
-from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import (
-    BanditCreated,
     Expired,
     Item,
-    ItemsChanged,
-    LoggedEvent,
     Recommended,
     Rewarded,
     RewardOutcome,
@@ -44,16 +40,6 @@ MOST_BYTES = 850
 """What docs/operations.md says that an open slate of 5 numbers and 6 items costs in the store, and a little."""
 
 
-def begun() -> Model:
-    """Return a model that has items and nothing else."""
-    first = LoggedEvent(1, 1, BanditCreated(SETTINGS))
-    return then(begin("birth", first, limits=LIMITS), ItemsChanged(tuple(Item(f"i{n}") for n in range(8))))
-
-
-def then(model: Model, event: Event) -> Model:
-    return fold(model, LoggedEvent(model.version + 1, model.version, event))
-
-
 def recommended(number: int) -> Recommended:
     asked = request(f"q{number}", context=(float(number % 7), 1.0))
     return Recommended(asked, replace(recommendation(f"r{number}"), slate=SLATE))
@@ -67,7 +53,7 @@ def shown(number: int) -> Shown:
 @pytest.mark.long_form
 def test_slates_that_wait_cost_a_model_nothing() -> None:
     few, many = 1000, usual_or_long(20_000, long=200_000)
-    model, sizes = begun(), {}
+    model, sizes = begun(limits=LIMITS), {}
     for number in range(many):
         model = then(model, recommended(number))
         if number + 1 in {few, many}:
@@ -82,7 +68,7 @@ def test_slates_that_wait_cost_a_model_nothing() -> None:
 
 
 def test_a_slate_that_counts_no_more_is_learned_from_its_event() -> None:
-    model = begun()
+    model = begun(limits=LIMITS)
     for number in range(LIMITS.pending_rows + 1):
         model = then(model, recommended(number))
     assert "r0" not in model.state.pending_ids
@@ -95,7 +81,7 @@ def test_a_slate_that_counts_no_more_is_learned_from_its_event() -> None:
 
 
 def test_open_slates_are_counted() -> None:
-    model = begun()
+    model = begun(limits=LIMITS)
     for number in range(5):
         model = then(model, recommended(number))
     for event, left in (
@@ -114,14 +100,14 @@ def test_open_slates_are_counted() -> None:
 )
 def test_more_ends_than_beginnings_are_no_log(event: Event) -> None:
     with pytest.raises(CorruptDataError, match="none is open"):
-        then(begun(), event)
-    closed = then(then(begun(), recommended(0)), event)
+        then(begun(limits=LIMITS), event)
+    closed = then(then(begun(limits=LIMITS), recommended(0)), event)
     with pytest.raises(CorruptDataError, match="none is open"):
         then(closed, event)
 
 
 def test_a_log_that_says_too_little_or_too_much_is_refused() -> None:
-    model, later = then(begun(), recommended(0)), recommended(1)
+    model, later = then(begun(limits=LIMITS), recommended(0)), recommended(1)
     for event, problem in (
         (recommended(0), "which is open"),
         (Expired("r0", 1.0, None), "not what was shown"),

@@ -8,23 +8,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.bandits.harness import SETTINGS, request
+from tests.bandits.harness import LIMITS, begun, request, then
 from tests.contracts.samples import recommendation
 
-from topk_bandit.bandits.model import MOST_PHASES, RegretSums, begin, fold
+from topk_bandit.bandits.model import MOST_PHASES, RegretSums
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.client import Stage
 from topk_bandit.domain.bandits import (
-    BanditCreated,
     BanditReset,
-    Item,
-    ItemsChanged,
-    LoggedEvent,
     Recommended,
     Rewarded,
     Shown,
 )
-from topk_bandit.learning.limits import Limits
 from topk_bandit.store.data_versions import FIRST, NEWEST
 from topk_bandit.testing import local_service
 
@@ -34,9 +29,7 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.client import BanditStats
-    from topk_bandit.domain.bandits import Event
 
-LIMITS = Limits(rows=200, pending_rows=8)
 SLATE = ("i0", "i1", "i3")
 ITEMS = [f"i{number}" for number in range(6)]
 
@@ -95,16 +88,6 @@ def test_history_and_statistics_agree_and_nothing_of_before_changes(resets: int)
             if resets:
                 client.reset_bandit("home")
         assert min([*known.values()][-1]) > 0.0
-
-
-def begun() -> Model:
-    """Return a model that has items and nothing else."""
-    first = LoggedEvent(1, 1, BanditCreated(SETTINGS))
-    return then(begin("birth", first, limits=LIMITS), ItemsChanged(tuple(Item(one) for one in ITEMS)))
-
-
-def then(model: Model, event: Event) -> Model:
-    return fold(model, LoggedEvent(model.version + 1, model.version, event))
 
 
 def recommended(number: int, *, by: int) -> Recommended:
