@@ -64,13 +64,15 @@ ROOMS: Mapping[str, str] = {
         learning/test_times learning/test_robust_ranges learning/test_judged_observations learning/test_feature_shares
         learning/test_mean_parts learning/test_no_rows_left learning/test_noticed_changes learning/test_content
         learning/test_prior_mean learning/test_item_parts learning/test_believing_policy bandits/test_corrections
-        learning/test_folded_rewards learning/test_shop_priors learning/test_calibration {_LIVES}""",
+        learning/test_folded_rewards learning/test_shop_priors learning/test_calibration learning/test_item_feedback
+        learning/test_magnitudes {_LIVES}""",
     "learning/posterior.py": """
         learning/test_posterior learning/test_posterior_values learning/test_corrections learning/test_digests
         learning/test_context_posterior learning/test_rotations learning/test_hyperparameters
         learning/test_mean_parts learning/test_no_rows_left learning/test_observed_rows learning/test_prior_mean
         learning/test_content learning/test_item_parts learning/test_policy properties/test_posterior_properties
-        learning/test_folded_rewards learning/test_uncertain_prior_mean learning/test_thompson""",
+        learning/test_folded_rewards learning/test_uncertain_prior_mean learning/test_thompson learning/test_calibration
+        learning/test_item_feedback""",
     "learning/slate_rules.py": "learning/test_slate_rules learning/test_ruled_search domain/test_rules",
     "learning/item_table.py": "learning/test_item_table learning/test_slate_rules bandits/test_catalogue",
     "learning/relaxed_rules.py": "learning/test_relaxed_rules",

@@ -29,6 +29,7 @@ from topk_bandit.domain.bandits import (
     BanditName,
     Item,
     PastSlate,
+    RewardAmended,
     RewardOutcome,
 )
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotFoundError, NotReadyError, QuotaError
@@ -469,7 +470,12 @@ def test_a_reward_that_was_amended_or_voided_stays_so(stores: Stores) -> None:
             await correct(NAME, one, value)
         restore = await restore_lines(store, COPY, await archived(store, NAME), at_once=1000)
         await store.finish_restore(COPY, restore, quota=9)
+        events = await whole_log(store, NAME)
+        amended = next(one.position for one in events if isinstance(one.event, RewardAmended))
         for name in (NAME, COPY):
+            now = await store.get_bandit(name)
+            before = Correctable(now.incarnation, now.revision, amended - 1, now.log_position + 9)
+            assert await store.correct_reward(name, "amended", 3.5, known=before) is None, "looked at too early"
             assert await correct(name, "amended", 2.5) is RewardOutcome.DUPLICATE
             with pytest.raises(NotReadyError) as void:
                 await correct(name, "void", 1.0)

@@ -276,6 +276,10 @@ def test_a_slate_that_is_not_among_the_latest_can_be_revised() -> None:
     life.revise(3, 1.25)
     assert life.state.recent is before.recent
     assert life.state.counted.reward_sum == pytest.approx(before.counted.reward_sum + 1.25 - life.lived[3][2])
+    known = life.state
+    life.revise(4, None)
+    assert life.state.counted.reward_sum == pytest.approx(known.counted.reward_sum - life.lived[4][2])
+    assert (life.state.observations, life.state.unrewarded) == (known.observations - 1, known.unrewarded + 1)
 
 
 @pytest.mark.parametrize("wild", [1e9, -1e9])

@@ -78,12 +78,13 @@ class Explicit:
                     order = kernel.pair_weight[a, b] if a < b else -kernel.pair_weight[b, a]
                 pairs.append(u_i - u_j + order)
             rows.append([*pairs, kernel.item_weight.sum()])
-        own = math.sqrt(kernel.scale) * np.array(rows)
+        own = math.sqrt(kernel.scale) * np.array(rows).reshape(len(rankings), len(self.first[0]) + 1)
         return np.column_stack([own, np.full(len(rows), math.sqrt(kernel.constant))])
 
     def features(self, contexts: FloatArray, rankings: NDArray[np.int32]) -> FloatArray:
         """Return the features of rows, shape (N, C (P + 2))."""
-        return np.einsum("nc,nf->ncf", contexts, self.of_slates(rankings)).reshape(len(contexts), -1)
+        features = np.einsum("nc,nf->ncf", contexts, self.of_slates(rankings))
+        return features.reshape(len(contexts), math.prod(features.shape[1:]))
 
     @property
     def thetas(self) -> FloatArray:
@@ -210,6 +211,16 @@ def test_moments_are_those_of_the_model_that_has_them(shape: Shape) -> None:
     for with_constant in (True, False):
         expected = dense.predict(CONTEXT, SLATES, with_constant=with_constant)
         assert_close(posterior.predict(CONTEXT, SLATES, with_constant=with_constant), expected, atol=1e-9)
+
+
+@each_shape
+def test_parts_of_items_tell_as_much_without_any_row(shape: Shape) -> None:
+    kernel, parts, (contexts, rankings, rewards) = kernel_of(shape), random_parts(1, [0, 1, 3, 4, 6, 7]), rows_of(2, 0)
+    rows = replace(ObservedRows.of(Observations(contexts, rankings, rewards)), parts=parts)
+    posterior = Posterior.fit(kernel, rows, NO_PENDING, noise_variance=NOISE)
+    posterior = posterior.rescale(offset=OFFSET, amplitude=AMPLITUDE)
+    expected = Dense.of(kernel, parts, contexts, rankings, rewards).predict(CONTEXT, SLATES)
+    assert_close(posterior.predict(CONTEXT, SLATES), expected, atol=1e-9)
 
 
 @each_shape
@@ -617,6 +628,20 @@ def test_contexts_that_are_recoded_keep_what_was_learned(grown: State) -> None:
     before = grown.refit().predict(np.array([1.0, 0.7]), slates).mean
     after = grown.with_contexts(twice).predict(np.array([1.0, 1.4]), slates).mean
     assert np.corrcoef(before, after)[0, 1] > 0.95
+
+
+def test_contexts_that_are_turned_keep_what_is_known_of_items(grown: State) -> None:
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    dim = grown.posterior.context_dim - 1
+    slates, state = rankings_of(LARGE, SLATE_SIZE, 50, np.random.default_rng(0)), grown.refit()
+    assert state.posterior.has_item_parts
+    turned = state.with_contexts(
+        lambda contexts, _: np.column_stack([contexts[:, :dim] @ turn.T[:dim, :dim], contexts[:, dim:]])
+    )
+    one, other = (each.predict(to @ np.array([1.0, 0.7]), slates) for each, to in ((state, np.eye(2)), (turned, turn)))
+    # Noise is looked for again, which is as near as the look is fine.
+    np.testing.assert_allclose(other.mean, one.mean, atol=0.003 * np.std(one.mean))
+    np.testing.assert_allclose(other.variance, one.variance, rtol=0.01)
 
 
 @each_shape
