@@ -315,7 +315,7 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     sizes = ("--slate-size=2", "--item-capacity=9", "--context-dimension=1")
     chosen = (
         "--reward-wait=90",
-        "--reward-range=0:5",
+        "--reward-range=0:5,trusted",
         "--reward-aggregation=max",
         "--near-share=0.2",
         "--shares-fall-after=0",
@@ -328,6 +328,10 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
     assert [settings[name] for name in names] == ["2", "9", "1", "0:01:30", "0.2", "max"]
     assert (settings["requires_activation"], settings["uniform_share"]) == ("True", "0.1")
     assert settings["shares_fall_after"] == "0"
+    assert [settings[f"reward_range.{name}"] for name in ("low", "high", "clamp", "trusted")] == [
+        *("0.0", "5.0"),
+        *("False", "True"),
+    ]
     assert [line.split()[1:] for line in made if line.startswith("durability")] == [["False"], ["0"]]
 
     changes = (
@@ -379,7 +383,8 @@ def test_a_bandit_and_its_items_are_made_shown_and_taken_away(ask: Ask, tmp_path
 @pytest.mark.parametrize(
     ("flag", "problem"),
     [
-        ("--reward-range=low:5", "--reward-range: must be LOW:HIGH, not 'low:5'"),
+        ("--reward-range=low:5", "--reward-range: must be LOW:HIGH, and then maybe ,clamp or ,trusted, not 'low:5'"),
+        ("--reward-range=0:5,trust", "and then maybe ,clamp or ,trusted, not '0:5,trust'"),
         ("--durability=safe", "--durability: "),
         ("--reward-wait=1e300", "--reward-wait: "),
         ("--reward-wait=-1", "reward_wait"),

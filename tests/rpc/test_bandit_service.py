@@ -98,7 +98,7 @@ EVERYTHING: dict[str, Any] = {
     "control_share": 0.9,
     "guardrail_margin": 0.0,
     "rules": [EXCLUDED],
-    "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED),
+    "reward_range": pb.RewardRange(min=-1.5, max=0.0, out_of_range=pb.OUT_OF_RANGE_CLAMPED, trusted=True),
 }
 
 
@@ -109,7 +109,7 @@ def test_create_takes_everything_and_get_returns_it(server: RunningServer, stub:
         *(10_000, 30, 64, Kernel.WEIGHTED, exploration, 1005, 0.0, "tastes"),
         half_life_ms=86_400_000,
         provisional_after_ms=1000,
-        reward_range=RewardRange(-1.5, 0.0, clamp=True),
+        reward_range=RewardRange(-1.5, 0.0, clamp=True, trusted=True),
         reward_aggregation=Aggregation.MEAN,
         requires_activation=True,
         durability=FSYNC,

@@ -115,7 +115,7 @@ def test_rewards_as_shops_have_them() -> None:
         await opened(client)
         await client.update_bandit(
             "home",
-            reward_range=RewardRange(0.0, 10.0),
+            reward_range=RewardRange(0.0, 10.0, trusted=True),
             reward_aggregation=Aggregation.SUM,
             requires_activation=True,
         )

@@ -100,7 +100,7 @@ all_settings = st.builds(
     default_reward=st.none() | numbers,
     requires_activation=st.booleans(),
     reward_aggregation=st.sampled_from(Aggregation),
-    reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans()),
+    reward_range=st.none() | st.builds(RewardRange, numbers, numbers, clamp=st.booleans(), trusted=st.booleans()),
     baseline_item_ids=text_tuples,
     durability=st.sampled_from([None, IN_MEMORY, FSYNC, Durability(synced=True, replicas=9)]),
     default_item_value=st.none() | numbers,

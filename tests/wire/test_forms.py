@@ -35,7 +35,7 @@ RULE_GROUPS = st.builds(rule_values.Group, TEXTS, st.none() | st.text(min_size=1
 SHARED: list[tuple[Part, st.SearchStrategy[Any]]] = [
     (MILLISECONDS, TIMES),
     (SPAN_MS, TIMES),
-    (bandits.RANGE, st.builds(RewardRange, NUMBERS, NUMBERS, st.booleans())),
+    (bandits.RANGE, st.builds(RewardRange, NUMBERS, NUMBERS, st.booleans(), st.booleans())),
     (bandits.SHADOW, st.builds(ShadowStats, COUNTS, COUNTS, NUMBERS, st.none() | INTERVALS)),
     (
         bandits.LIFT,

@@ -421,6 +421,7 @@ def _begin(incarnation: str, first: LoggedEvent, *, limits: Limits) -> Model:
         limits=limits,
         half_life=half_life_of(settings),
         encoded=encoder is not None,
+        trusts_rewards=settings.trusts_rewards,
     )
     model = Model(
         incarnation,
@@ -544,7 +545,8 @@ def _change_bandit(model: Model, event: SettingsChanged | BanditReset, *, at_ms:
     if model.skipped and event.prior is None and settings.prior_digest not in {"", known.prior_digest}:
         # The event that had the prior was passed over: the one before stays.
         settings = replace(settings, prior_study=known.prior_study, prior_digest=known.prior_digest)
-    state = _with_capacity(model.state.with_half_life(half_life_of(settings)), settings, at_ms=at_ms)
+    state = model.state.with_half_life(half_life_of(settings)).with_trust(trusts_rewards=settings.trusts_rewards)
+    state = _with_capacity(state, settings, at_ms=at_ms)
     changed = replace(model, settings=settings, state=state)
     if encoder is not None and settings.context_schema is not None:
         changed = _recode(changed, encoder.with_schema(settings.context_schema))

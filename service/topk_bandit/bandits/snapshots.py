@@ -252,6 +252,7 @@ def _read_model(header: Mapping[str, Any], arrays: Mapping[str, Any], *, limits:
         limits=limits,
         prior_mean=prior_mean,
         half_life=half_life_of(settings),
+        trusts_rewards=settings.trusts_rewards,
         leaving=items.retired_places,
     )
     return Model(

@@ -187,11 +187,22 @@ NOTHING_NAMED: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RewardRange:
-    """The rewards that a bandit takes, `low` to `high`; others are refused, or with `clamp` learned as the nearest."""
+    """The rewards that a bandit takes.
+
+    Attributes
+    ----------
+    low, high
+        The least and the largest.
+    clamp
+        Whether others are learned as the nearest of these; else they are refused.
+    trusted
+        Whether each is learned, however far it is from all others; else such a reward is an outlier at first.
+    """
 
     low: float
     high: float
     clamp: bool = False
+    trusted: bool = False
 
 
 class Aggregation(StrEnum):
@@ -299,6 +310,11 @@ class BanditSettings:
     guardrail_margin: float | None = None
     conservative_share: float = 0.0
     rules: tuple[SlateRule, ...] = ()
+
+    @property
+    def trusts_rewards(self) -> bool:
+        """Whether each reward is learned, however far it is from all others."""
+        return self.reward_range is not None and self.reward_range.trusted
 
 
 @dataclass(frozen=True, slots=True)

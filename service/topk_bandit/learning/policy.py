@@ -44,7 +44,7 @@ from topk_bandit.learning.observed_rows import (
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import NO_ITEMS
 from topk_bandit.learning.recent_observations import NO_OBSERVATIONS, NOTHING_COUNTED, Verdict, norm_of
-from topk_bandit.learning.robust_ranges import FEWEST_VALUES, NO_VALUES
+from topk_bandit.learning.robust_ranges import ALL_VALUES, FEWEST_VALUES, NO_VALUES
 from topk_bandit.learning.scales import scale_best, slope_prior
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ class State:
         Of what was learned being true still, as of `notice_change`.
     changes
         How many changes of the shop were noticed.
+    trusts_rewards
+        Whether each reward is learned, however far it is from all others.
     calibration
         By which spreads are widened.
     begun_at
@@ -165,6 +167,7 @@ class State:
     unrewarded: int = 0
     to_count: float = 0.0
     half_life: float = math.inf
+    trusts_rewards: bool = False
     aged_at: float = 0.0
     usual_rewards: RobustRange = NO_VALUES
     usual_norms: RobustRange | None = NO_VALUES
@@ -189,6 +192,7 @@ class State:
         prior_mean: PriorMean | None = None,
         half_life: float = math.inf,
         encoded: bool = False,
+        trusts_rewards: bool = False,
     ) -> State:
         """Return the state of a bandit that knows nothing, but for what is believed of its items.
 
@@ -200,7 +204,14 @@ class State:
         prior_mean = None if prior_mean is None else prior_mean.with_context_dim(in_all)
         posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=_FIRST_NOISE, prior_mean=prior_mean)
         usual_norms = None if encoded else NO_VALUES
-        return cls(scale_best(posterior), limits, shared=shared, half_life=half_life, usual_norms=usual_norms)
+        return cls(
+            scale_best(posterior),
+            limits,
+            shared=shared,
+            half_life=half_life,
+            trusts_rewards=trusts_rewards,
+            usual_norms=usual_norms,
+        )
 
     @classmethod
     def restore(
@@ -211,6 +222,7 @@ class State:
         limits: Limits,
         prior_mean: PriorMean | None = None,
         half_life: float = math.inf,
+        trusts_rewards: bool = False,
         leaving: NDArray[np.int32] = NO_ITEMS,
     ) -> State:
         """Return the state that `checkpoint` was taken from, to the bit if it had just been refit.
@@ -219,7 +231,7 @@ class State:
         ----------
         kernel
             The state's, or another one of its family; with the features of the items, if they have any.
-        checkpoint, limits, half_life, leaving
+        checkpoint, limits, half_life, trusts_rewards, leaving
             The state's.
         prior_mean
             The posterior's, made for its kernel.
@@ -245,6 +257,7 @@ class State:
             unrewarded=checkpoint.unrewarded,
             to_count=checkpoint.to_count,
             half_life=half_life,
+            trusts_rewards=trusts_rewards,
             aged_at=checkpoint.aged_at,
             usual_rewards=checkpoint.usual_rewards,
             usual_norms=checkpoint.usual_norms,
@@ -353,7 +366,11 @@ class State:
 
     def reward_in_range(self, reward: float) -> float:
         """Return a reward that is in the robust range, or the centre for one that is not."""
-        return reward if self.recent.would_believe(reward, self.usual_rewards) else self.recent.centre
+        return reward if self.recent.would_believe(reward, self._judge_of(self.usual_rewards)) else self.recent.centre
+
+    def _judge_of(self, usual: RobustRange) -> RobustRange:
+        """Return the range by which rewards are judged, where they have a robust range: that, or one without an end."""
+        return ALL_VALUES if self.trusts_rewards else usual
 
     def predict(
         self,
@@ -465,7 +482,7 @@ class State:
             outcomes=None if outcomes is None else outcomes[None],
         )
         updated = self.usual_rewards.after(reward, recent.centre)
-        recent = recent.judge_new(updated, self.usual_norms, count=1)
+        recent = recent.judge_new(self._judge_of(updated), self.usual_norms, count=1)
         counted: dict[str, Any] = {
             "observations": self.observations + 1,
             "since_refit": self.since_refit + 1,
@@ -528,7 +545,7 @@ class State:
             ("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages, outcomes=past.outcomes
         )
         updated = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
-        recent = recent.judge_new(updated, state.usual_norms, count=count)
+        recent = recent.judge_new(self._judge_of(updated), state.usual_norms, count=count)
         state = replace(
             state,
             recent=recent,
@@ -725,7 +742,7 @@ class State:
     def _amend(self, index: int, reward: float) -> State:
         posterior, was_believed, is_latest = self.posterior, self.recent.believed[index], self._is_latest(index)
         recent = self.recent.with_reward(index, reward)
-        verdict = recent.judge(self.usual_rewards, self.usual_norms, n_new=len(recent) - index)[index]
+        verdict = recent.judge(self._judge_of(self.usual_rewards), self.usual_norms, n_new=len(recent) - index)[index]
         if verdict != Verdict.BELIEVED:
             posterior = posterior.without_row(self._row_of(index)) if was_believed else posterior
             recent = recent.with_verdict(index, verdict)
@@ -776,7 +793,7 @@ class State:
         has changed, all is learned anew from those that are believed: no sum of rows gives one back.
         """
         before = self.recent
-        verdicts = before.judge(self.usual_rewards, self.usual_norms)
+        verdicts = before.judge(self._judge_of(self.usual_rewards), self.usual_norms)
         restored = ~before.believed & (verdicts == Verdict.BELIEVED)
         doubted = before.believed & (verdicts != Verdict.BELIEVED)
         if self.remembered > len(before) and doubted.sum() < _FEWEST_DOUBTED:
@@ -960,6 +977,7 @@ class State:
             prior_mean=None if prior_mean is None else prior_mean.with_kernel(kernel),
             half_life=self.half_life,
             encoded=self.usual_norms is None,
+            trusts_rewards=self.trusts_rewards,
         )
         return replace(
             anew,
@@ -1036,6 +1054,10 @@ class State:
     def with_half_life(self, half_life: float) -> State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""
         return replace(self, half_life=half_life)
+
+    def with_trust(self, *, trusts_rewards: bool) -> State:
+        """Return the state whose rewards are judged otherwise from now on, and at the next refit the latest, too."""
+        return replace(self, trusts_rewards=trusts_rewards)
 
     def with_contexts(self, change: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]) -> State:
         """Return the state, refit, whose rows have other contexts.
@@ -1162,7 +1184,7 @@ class State:
             return True
         if self.remembered > _REWARDS_BETWEEN_LOOKS and self.since_refit % _REWARDS_BETWEEN_LOOKS:
             return False
-        verdicts = self.recent.judge(self.usual_rewards, self.usual_norms)
+        verdicts = self.recent.judge(self._judge_of(self.usual_rewards), self.usual_norms)
         doubted = int((self.recent.believed & (verdicts != Verdict.BELIEVED)).sum())
         return doubted >= (1 if self.remembered <= _REWARDS_BETWEEN_LOOKS else _FEWEST_DOUBTED)
 

@@ -31,7 +31,7 @@ from topk_bandit.learning.compiled.robust_ranges import FEWEST_VALUES, GAP, MOST
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEWEST_VALUES", "MOST_VALUES", "NO_VALUES", "RobustRange", "median"]
+__all__ = ["ALL_VALUES", "FEWEST_VALUES", "MOST_VALUES", "NO_VALUES", "RobustRange", "median"]
 
 _NOTHING = 1e-100
 """Smaller distances are none: they tell no unit."""
@@ -145,6 +145,9 @@ class RobustRange:
 
 
 NO_VALUES = RobustRange()
+
+ALL_VALUES = RobustRange(accepted=math.inf)
+"""The range without an end."""
 
 
 def median(values: NDArray[np.float64]) -> float:

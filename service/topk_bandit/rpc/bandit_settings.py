@@ -186,7 +186,7 @@ def _reward_range(bandit: pb.Bandit) -> RewardRange | None:
         raise InvalidArgumentError(f"{path}.max", f"must be more than min, {low!r}, not {high!r}")
     if taken.out_of_range not in pb.OutOfRange.values():
         raise InvalidArgumentError(f"{path}.out_of_range", f"is nothing that this service knows: {taken.out_of_range}")
-    return RewardRange(low, high, clamp=taken.out_of_range == pb.OUT_OF_RANGE_CLAMPED)
+    return RewardRange(low, high, clamp=taken.out_of_range == pb.OUT_OF_RANGE_CLAMPED, trusted=taken.trusted)
 
 
 def _durability(bandit: pb.Bandit) -> Durability | None:

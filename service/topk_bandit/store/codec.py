@@ -309,7 +309,9 @@ def _settings_document(settings: BanditSettings) -> Document:
         "shares_fall_after": settings.exploration.shares_fall_after or None,
         "prior_study": settings.prior_study or None,
         "prior_digest": settings.prior_digest if settings.prior_study else None,
-        "reward_range": None if taken is None else _RewardRange(plain(taken.low), plain(taken.high), taken.clamp),
+        "reward_range": None
+        if taken is None
+        else _RewardRange(plain(taken.low), plain(taken.high), taken.clamp, taken.trusted or UNSET),
         "reward_aggregation": None if several is Aggregation.FIRST else several,
         "requires_activation": settings.requires_activation or None,
         "baseline_item_ids": settings.baseline_item_ids or None,
@@ -348,10 +350,13 @@ def _drop_nulls(document: Document) -> Document:
 
 
 class _RewardRange(Layout):
-    of = RewardRange
     low: float
     high: float
     clamp: bool
+    trusted: Literal[True] | UnsetType = UNSET
+
+    def read(self) -> RewardRange:
+        return RewardRange(self.low, self.high, self.clamp, self.trusted is True)
 
 
 class _Settings(Layout):

@@ -35,14 +35,17 @@ __all__ = [
 FIRST = 1
 """As this version has them, digests are taken of values: they are the same whatever version is in force."""
 
-_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = _LINKS = _LISTS = _RESPONDENTS = 2
+_PROVISIONAL = _ITEM_VALUES = _STAGES = _FEATURES_ALONE = _MODELS = _TIERS = _RULES = _LINKS = _LISTS = _RESPONDENTS = (
+    _TRUSTED
+) = 2
 """The first with provisional rewards: their settings, their events, and open slates of which something is learned.
 
 It is the first with item values, too: their setting, in events, and in what is kept of slates. And with stages and
 groups: their settings, in requests, recommendations and events, and in what is kept of slates. And with studies whose
 designs are for features alone, or that have a model of their own, and with answers in tiers or declined. And with
 rules of slates, in settings and requests, those that were relaxed, and the promised exposures that were paid. And with
-links of studies, titles and pictures of their items, lists that studies are given, and named respondents.
+links of studies, titles and pictures of their items, lists that studies are given, and named respondents. And
+with trusted ranges of rewards.
 """
 
 NEWEST = 2
@@ -68,6 +71,8 @@ def check_data_version(settings: BanditSettings, version: int) -> None:
         _check_in_force("conservative_share", _STAGES, version)
     if settings.rules:
         _check_in_force("rules", _RULES, version)
+    if settings.trusts_rewards:
+        _check_in_force("reward_range.trusted", _TRUSTED, version)
 
 
 def check_request(request: RecommendationRequest, version: int) -> None:

@@ -119,14 +119,16 @@ class Bandit(_message.Message):
     def __init__(self, name: _Optional[str] = ..., slate_size: _Optional[int] = ..., context_dimension: _Optional[int] = ..., item_capacity: _Optional[int] = ..., kernel: _Optional[_Union[Kernel, str]] = ..., exploration: _Optional[_Union[Exploration, _Mapping]] = ..., reward_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_reward: _Optional[float] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prior_study: _Optional[str] = ..., half_life: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., context_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., item_schema: _Optional[_Union[_features_pb2.FeatureSchema, _Mapping]] = ..., baseline_item_ids: _Optional[_Iterable[str]] = ..., reward_range: _Optional[_Union[RewardRange, _Mapping]] = ..., reward_aggregation: _Optional[_Union[RewardAggregation, str]] = ..., requires_activation: bool = ..., durability: _Optional[str] = ..., learned_per_second: _Optional[int] = ..., provisional_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., default_item_value: _Optional[float] = ..., stage: _Optional[_Union[_recommender_service_pb2.Stage, str]] = ..., control_share: _Optional[float] = ..., guardrail_margin: _Optional[float] = ..., rules: _Optional[_Iterable[_Union[_rules_pb2.SlateRule, _Mapping]]] = ..., conservative_share: _Optional[float] = ...) -> None: ...
 
 class RewardRange(_message.Message):
-    __slots__ = ("min", "max", "out_of_range")
+    __slots__ = ("min", "max", "out_of_range", "trusted")
     MIN_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_RANGE_FIELD_NUMBER: _ClassVar[int]
+    TRUSTED_FIELD_NUMBER: _ClassVar[int]
     min: float
     max: float
     out_of_range: OutOfRange
-    def __init__(self, min: _Optional[float] = ..., max: _Optional[float] = ..., out_of_range: _Optional[_Union[OutOfRange, str]] = ...) -> None: ...
+    trusted: bool
+    def __init__(self, min: _Optional[float] = ..., max: _Optional[float] = ..., out_of_range: _Optional[_Union[OutOfRange, str]] = ..., trusted: bool = ...) -> None: ...
 
 class Exploration(_message.Message):
     __slots__ = ("constant_beta", "schedule_scale", "uniform_share", "near_share", "shares_fall_after")

@@ -197,7 +197,11 @@ def add_changeable(command: argparse.ArgumentParser) -> None:
     command.add_argument("--default-reward", type=number, metavar="VALUE", help="what a slate without a reward counts")
     text = "what an item counts that no reward of its slate names"
     command.add_argument("--default-item-value", type=number, metavar="VALUE", help=text)
-    command.add_argument("--reward-range", metavar="LOW:HIGH", help="the rewards that are taken")
+    command.add_argument(
+        "--reward-range",
+        metavar="LOW:HIGH[,clamp][,trusted]",
+        help="the rewards that are taken: clamp learns others as the nearest end, trusted learns rare ones at once",
+    )
     command.add_argument("--reward-aggregation", choices=[*Aggregation], help="what several rewards count")
     command.add_argument("--stage", choices=[*Stage], help="whose slates are shown, and whether it learns")
     text = "share of requests that get the baseline slate, to compare with"

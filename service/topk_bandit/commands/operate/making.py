@@ -117,13 +117,15 @@ def _schema(setting: str) -> Callable[[argparse.Namespace], tuple[Feature, ...]]
 
 
 def _reward_range(given: argparse.Namespace) -> RewardRange:
+    ends, *words = given.reward_range.split(",")
     try:
-        low, high = (read_number(text) for text in given.reward_range.split(":"))
+        low, high = (read_number(text) for text in ends.split(":"))
     except ValueError:
         low = high = None
-    if low is None or high is None:
-        raise InvalidArgumentError("--reward-range", f"must be LOW:HIGH, not {given.reward_range!r}")
-    return RewardRange(low, high)
+    if low is None or high is None or not {"clamp", "trusted"}.issuperset(words):
+        problem = f"must be LOW:HIGH, and then maybe ,clamp or ,trusted, not {given.reward_range!r}"
+        raise InvalidArgumentError("--reward-range", problem)
+    return RewardRange(low, high, clamp="clamp" in words, trusted="trusted" in words)
 
 
 def _durability(given: argparse.Namespace) -> Durability:

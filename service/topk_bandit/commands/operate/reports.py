@@ -258,7 +258,8 @@ def _suggestions(found: Found) -> Section:
         said.append("Set a control_share, so that its worth is known.")
     if stats.outlier_count + stats.outlier_context_count:
         said.append(
-            f"Look at {stats.outlier_count + stats.outlier_context_count:,} rewards that are far from all others."
+            f"Look at {stats.outlier_count + stats.outlier_context_count:,} rewards that are far from all others:"
+            " if they are right, make the reward_range trusted."
         )
     if stats.spread_factor > 1.0:
         said.append(
