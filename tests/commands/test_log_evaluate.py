@@ -590,11 +590,12 @@ def test_a_file_and_a_function_are_policies_like_slates(
         ("recommendation_id,item_1,item_2\nID,a,a\n", "line 2, items: expected 2 different items, got a,a"),
         ("recommendation_id,item_1,item_2\nID,a,lat\n", "line 2, items: the log has no item 'lat': is it 'late'?"),
         ("recommendation_id,item_1,item_2\nID,a,late\n", "line 2, items: item 'late' could not be shown"),
-        ("item_1,item_2\na,b\n", "slates.csv, line 1, header: expected a column 'recommendation_id'"),
+        ("item_1,item_2\na,b\n", "'recommendation_id'; got item_1, item_2: name one so in the file\n"),
         ("recommendation_id,item_1,item_2\n,a,b\n", "slates.csv, line 2, column 'recommendation_id': is missing"),
         ("recommendation_id,item_1,item_2\nID,a,b\nID,a,b\n", "column 'recommendation_id': 'ID' is there twice"),
         ("recommendation_id,item_1,item_2\nnone,a,b\n", "slates.csv: none of its recommendations is among those"),
         ("recommendation_id,item_1,item_2,shop\nID,a,b,x\n", "slates.csv: columns that mean nothing to a slate: shop"),
+        ("recommendation_id,item_1,item_2,Item_3\nID,a,b,c\n", "is it 'item_3'? Rename it\n"),
         ("recommendation_id,item_1,item_2\nID,a\n", "line 2, row: expected 3 cells, as the header has, got 2"),
     ],
 )  # fmt: skip

@@ -72,8 +72,15 @@ def _create(given: argparse.Namespace) -> int:
     key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(SECRET_BYTES)
     made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     key = new_key(key_id=key_id, secret=secret, tenant=given.tenant, scopes=map(Scope, given.scopes), created=made)
-    change_keys(_file(given), lambda ring: ring.with_key(key))
-    print(f"{key_id}.{secret}")  # noqa: T201 - this once
+    path = _file(given)
+    if sys.stdout is None:
+        raise ConfigurationError("standard output is closed: nobody would know the key")
+    change_keys(path, lambda ring: ring.with_key(key))
+    try:
+        print(f"{key_id}.{secret}", flush=True)  # noqa: T201 - this once
+    except OSError:  # nobody knows it
+        change_keys(path, lambda ring: ring.without(key_id))
+        raise
     print("keep it: it can't be shown again", file=sys.stderr)  # noqa: T201
     return 0
 

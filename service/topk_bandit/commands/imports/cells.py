@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.nearest import find_nearest
@@ -100,7 +100,11 @@ class Cells:
         The names that mean something, with those that are numbered as far as they go.
     required
         Of these, sets of which a file has one name at least.
+    has_flags
+        Whether the command has flags for columns, so that errors may advise one.
     """
+
+    has_flags: ClassVar[bool] = True
 
     flags: Named
     known: frozenset[str]
@@ -133,7 +137,8 @@ class Cells:
             if not any(name in wanted for name in names):
                 expected = " or ".join(f"{name!r}" for name in sorted(wanted))
                 problem = f"expected a column {expected}; got {', '.join(columns):.300}"
-                remedy = f"name one so in the file, or say --column {min(wanted)}=COLUMN"
+                instead = f", or say --column {min(wanted)}=COLUMN" if self.has_flags else ""
+                remedy = f"name one so in the file{instead}"
                 raise InvalidArgumentError("header", f"{problem}: {remedy}")
         return [column for column in strangers if column not in self.flags.ignored]
 
@@ -230,7 +235,8 @@ class Cells:
             if column in self.flags.ignored or not is_stranger:
                 continue
             if meant := self._find_meant(column, named):
-                problem = f"means nothing; is it {meant!r}? Rename it, or pass it over: --ignore {quote(column)}"
+                instead = f", or pass it over: --ignore {quote(column)}" if self.has_flags else ""
+                problem = f"means nothing; is it {meant!r}? Rename it{instead}"
                 raise NearlyNamedError(f"column {column!r}", problem)
 
     def _find_meant(self, column: str, named: set[str]) -> str:

@@ -189,6 +189,7 @@ class _Items:
 class _SlateColumns(Cells):
     """Where a row has what of a slate: the id of its recommendation, and its items, best first."""
 
+    has_flags = False
     size: int
 
     @classmethod
