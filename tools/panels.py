@@ -231,7 +231,8 @@ GAIN = Row(
         ),
         Panel(
             "How much better could slates be?",
-            "Mean regret of the slates given out, in reward units: the model's estimate, and a bound on it.",
+            "Mean regret of the slates given out since two rewards differed, in reward units: the model's estimate, "
+            "and a bound on it.",
             "short",
             (
                 (recorded("job:topk_bandit_estimated_regret:mean5m"), "estimate"),

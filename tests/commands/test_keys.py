@@ -51,7 +51,7 @@ def test_a_third_key_of_a_kind_is_refused(run: Run, file: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")  # noqa: PTH110
 def test_a_key_that_nobody_could_read_is_not_kept(file: Path, to: str, said: str) -> None:
     made = f"{sys.executable} -m topk_bandit keys create --tenant=shop --scope=reward --keys-file={file} {to}"
-    ended = subprocess.run(["sh", "-c", made], stderr=subprocess.PIPE, text=True, check=False)  # noqa: S607
+    ended = subprocess.run(["sh", "-c", made], stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 1
     assert said in ended.stderr
     assert not file.exists() or read_keys(file).keys == ()

@@ -46,6 +46,7 @@ PROMISED = {
     "topk_bandit_acknowledgements_total": "counter",
     "topk_bandit_regret_bound_total": "counter",
     "topk_bandit_estimated_regret_total": "counter",
+    "topk_bandit_regret_slates_total": "counter",
     "topk_bandit_candidates_passed_over_total": "counter",
     "topk_bandit_relaxed_slates_total": "counter",
     "topk_bandit_rules_clashes_total": "counter",
@@ -312,6 +313,7 @@ def test_slates_are_counted_with_their_regrets(bench: Bench) -> None:
     assert bench.value("topk_bandit_degraded_total") == 1
     assert bench.value("topk_bandit_regret_bound_total") == 4
     assert bench.value("topk_bandit_estimated_regret_total") == 0.5
+    assert bench.value("topk_bandit_regret_slates_total") == 2
 
 
 def test_features_that_were_not_taken_as_they_were_are_counted_by_kind(bench: Bench) -> None:

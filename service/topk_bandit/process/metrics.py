@@ -198,6 +198,10 @@ class Metrics(Hooks):
             "topk_bandit_estimated_regret_total",
             "Sum of the estimated regrets of the slates given out, in reward units.",
         )
+        self._regretted = self._counter(
+            "topk_bandit_regret_slates_total",
+            "Slates given out whose regrets are in reward units: the sums have these.",
+        )
 
         self._odd_features = self._counter(
             "topk_bandit_odd_features_total",
@@ -418,6 +422,7 @@ class Metrics(Hooks):
         if in_reward_units:
             self._regret_bound.inc(max(0.0, recommendation.regret_bound))
             self._estimated_regret.inc(max(0.0, recommendation.estimated_regret))
+            self._regretted.inc()
         self._relaxed.inc(bool(recommendation.relaxed))
         if recommendation.degraded:
             self._degraded.inc()
