@@ -58,7 +58,8 @@ ROOMS: Mapping[str, str] = {
     "learning/decisions.py": f"""
         learning/test_falling_shares bandits/test_answers learning/test_item_draws learning/test_decide
         learning/test_thompson learning/test_content learning/test_prior_mean learning/test_search
-        learning/test_believing_policy learning/test_stand_ins bandits/test_large_catalogue {_MODEL}""",
+        learning/test_believing_policy learning/test_stand_ins learning/test_ruled_search bandits/test_large_catalogue
+        {_MODEL}""",
     "learning/policy.py": f"""
         learning/test_policy learning/test_ageing learning/test_corrections learning/test_digests
         learning/test_times learning/test_robust_ranges learning/test_judged_observations learning/test_feature_shares

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -367,6 +367,19 @@ def test_memory_grows_with_rows_and_not_with_the_catalogue() -> None:
     assert 8 * 100**2 < sizes[0] < 4 * 8 * 100**2
     few = prior.observe(*data.rows)
     assert few.show(data.contexts, data.rankings).memory_bytes > few.memory_bytes + 100 * 8
+
+
+def test_memory_is_that_of_all_arrays_that_grow_with_rows() -> None:
+    """What was fitted counts but for what the rows have as well."""
+    data, pending = draw(WCK, 2, count=40), draw(WCK, 3, count=5)
+    posterior = empty(WCK).observe(*data.rows)
+    posterior = posterior.refit(posterior.observed_rows, noise_variance=0.1)
+    posterior = posterior.show(pending.contexts, pending.rankings)
+    values = [getattr(part, one.name) for part in (posterior._rows, posterior._pending) for one in fields(part)]
+    values += [posterior._weights, posterior._fitted.leftovers, posterior._fitted.noise_shape]
+    arrays = [one for one in values if isinstance(one, np.ndarray)]
+    assert len(arrays) == 12
+    assert posterior.memory_bytes == sum(one.nbytes for one in arrays)
 
 
 @each_kind
