@@ -21,6 +21,7 @@ from topk_bandit.domain.bandits import (
     Expired,
     LoggedEvent,
     Recommended,
+    RewardRange,
     SettingsChanged,
     Shown,
 )
@@ -178,6 +179,7 @@ def test_settings_of_the_fold_hold_from_the_beginning_and_others_from_the_end(
     words = (
         f"--half-life={HALF_LIFE_MS // 1000}",
         f"--default-reward={DEFAULT}",
+        "--reward-range=-1e9:1e9",
         "--uniform-share=0.5",
         "--stage=live",
     )
@@ -189,7 +191,8 @@ def test_settings_of_the_fold_hold_from_the_beginning_and_others_from_the_end(
             given = event.recommendation
             shown[given.recommendation_id] = Shown(event.request.context, given.slate, one.at_ms)
         if isinstance(event, BanditCreated | SettingsChanged):
-            changed = replace(event.settings, half_life_ms=HALF_LIFE_MS, default_reward=DEFAULT)
+            taken = RewardRange(-1e9, 1e9)
+            changed = replace(event.settings, half_life_ms=HALF_LIFE_MS, default_reward=DEFAULT, reward_range=taken)
             event = replace(event, settings=changed)
         if isinstance(event, Expired):
             event = replace(event, default_reward=DEFAULT, shown=shown[event.recommendation_id])

@@ -143,7 +143,7 @@ def _find_unknown_ends(events: Sequence[LoggedEvent]) -> Iterator[str]:
 def _choosing(settings: BanditSettings) -> tuple[object, ...]:
     """Return the settings by which slates are chosen."""
     chosen_by = settings.exploration, settings.rules, settings.stage, settings.control_share, settings.prior_digest
-    return (*chosen_by, settings.kernel, settings.half_life_ms)
+    return (*chosen_by, settings.kernel, settings.half_life_ms, settings.trusts_rewards)
 
 
 class _Kinds(NamedTuple):

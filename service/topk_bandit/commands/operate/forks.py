@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Replay", "fork"]
 
-_FOLDED = ("item_capacity", "half_life", "default_reward")
+_FOLDED = ("item_capacity", "half_life", "default_reward", "reward_range")
 """Settings under which a log is learned otherwise; the others decide what is shown, taken or summed from now on."""
 
 
