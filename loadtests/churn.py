@@ -16,27 +16,24 @@ import numpy as np
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.domain.bandits import (
-    DEFAULT_EXPLORATION,
+from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, BanditSettings, Item, Kernel
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import (
     BanditCreated,
-    BanditSettings,
     Expired,
-    Item,
     ItemsChanged,
-    Kernel,
     LoggedEvent,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     Shown,
 )
-from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 __all__ = ["Churn", "Day", "live"]
 

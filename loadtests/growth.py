@@ -14,8 +14,9 @@ from played import WIDE, shown_at_random
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import Model, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import Event, LoggedEvent, RecommendationRequest, Recommended, Rewarded, Shown
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.environments import Shop
+from topk_bandit.store.events import Event, LoggedEvent, Recommended, Rewarded, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,8 @@ from figures import Bench, Figure, Outcome
 from served import BANDIT, CALL_SECONDS, TENANT, settings_in
 from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.client import Client
-from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.process import logs
 from topk_bandit.process.supervisor import Supervisor

@@ -14,7 +14,7 @@ from models import model_of
 from played import shown_at_random
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import RecommendationRequest
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.environments import Shop
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.rankings import random_rankings

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.model import Model, Tally, begin, fold
-from topk_bandit.domain.bandits import BanditCreated, BanditSettings, Item, ItemsChanged, Kernel, LoggedEvent
+from topk_bandit.domain.bandits import BanditSettings, Item, Kernel
 from topk_bandit.process.settings import Settings
+from topk_bandit.store.events import BanditCreated, ItemsChanged, LoggedEvent
 
 if TYPE_CHECKING:
     from topk_bandit.learning.policy import State

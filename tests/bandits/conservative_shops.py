@@ -10,16 +10,12 @@ from tests.bandits.harness import LIMITS
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import BanditSettings, Exploration, Item, Kernel, PaperBeta
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.store.events import (
     BanditCreated,
-    BanditSettings,
-    Exploration,
-    Item,
     ItemsChanged,
-    Kernel,
     LoggedEvent,
-    PaperBeta,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     Shown,
@@ -28,7 +24,7 @@ from topk_bandit.domain.bandits import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 N_ITEMS, SLATE_SIZE = 8, 2
 EXPLORATION = Exploration(PaperBeta(0.1), 0.05, 0.05, shares_fall_after=500)

@@ -22,27 +22,25 @@ from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
 from topk_bandit.domain.bandits import (
-    BanditCreated,
     BanditName,
     BanditSettings,
     ConstantBeta,
     Exploration,
     Item,
-    ItemsChanged,
     ItemUtility,
     Kernel,
-    LoggedEvent,
     PaperBeta,
     Prior,
-    RecommendationRequest,
 )
 from topk_bandit.domain.errors import InvalidArgumentError, TopkBanditError, UnavailableError
 from topk_bandit.domain.hooks import Hooks, ModelFigures
 from topk_bandit.domain.operators import CallStatus, WorkerStatus
 from topk_bandit.domain.quotas import Quota, Quotas
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.posterior import Posterior
 from topk_bandit.learning.rankings import random_rankings
+from topk_bandit.store.events import BanditCreated, ItemsChanged, LoggedEvent
 from topk_bandit.store.timing import time_calls
 from topk_bandit.store.whole_logs import WholeLogs
 
@@ -53,7 +51,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.budget import MemoryBudget
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event, Recommendation
+    from topk_bandit.domain.slates import Recommendation
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 __all__ = [

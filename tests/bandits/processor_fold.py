@@ -16,10 +16,10 @@ import numpy as np
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.codec import decode_event
+from topk_bandit.store.events import LoggedEvent
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model

@@ -14,13 +14,14 @@ from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.commands.log.dumps import Dump
 from topk_bandit.commands.log.slates import LeftOut, read_slates
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.learning.digests import digest_state
+from topk_bandit.learning.propensities import SlateDistribution
+from topk_bandit.store.events import (
     Activated,
     BanditCreated,
-    ConstantBeta,
     Expired,
-    Exploration,
-    Item,
     ItemsChanged,
     Lapsed,
     LoggedEvent,
@@ -28,15 +29,13 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     Shown,
 )
-from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.learning.digests import digest_state
-from topk_bandit.learning.propensities import SlateDistribution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.store.events import Event
 
 AHEAD = replace(SETTINGS, requires_activation=True)
 ITEMS = ItemsChanged(tuple(Item(f"i{n}") for n in range(8)))

@@ -12,28 +12,25 @@ from tests.dense_bandit import ADAPTIVE, WCK, Answer, DenseBandit, Prior, check_
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import (
     BanditCreated,
-    BanditSettings,
-    ConstantBeta,
-    Exploration,
-    Item,
     ItemsChanged,
-    Kernel,
     LoggedEvent,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     Shown,
 )
-from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event, Recommendation
     from topk_bandit.domain.features import FeatureSchema
+    from topk_bandit.domain.slates import Recommendation
+    from topk_bandit.store.events import Event
 
 N_ITEMS, SLATE_SIZE, UNIFORM, NEAR = 6, 3, 0.25, 0.4
 PRIORS = {Kernel.WEIGHTED_CONVOLUTIONAL: WCK, Kernel.ADAPTIVE: ADAPTIVE}

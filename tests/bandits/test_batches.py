@@ -19,7 +19,7 @@ from topk_bandit.bandits.batches import CHOSEN_AT_ONCE, Asked
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.domain.bandits import BanditName, Item, Recommendation
+from topk_bandit.domain.bandits import BanditName, Item
 from topk_bandit.domain.errors import (
     ConflictError,
     InvalidArgumentError,
@@ -30,6 +30,7 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quota, Quotas
+from topk_bandit.domain.slates import Recommendation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

@@ -30,9 +30,11 @@ from topk_bandit.bandits.budget import MIB, MemoryBudget, ModelSizes
 from topk_bandit.bandits.cached_model import LONGEST_PAUSE_LOOKS
 from topk_bandit.bandits.follower import SHORT_TAIL
 from topk_bandit.bandits.model_cache import VISIT_SECONDS
-from topk_bandit.domain.bandits import BanditName, Expired, Item, RewardOutcome
+from topk_bandit.domain.bandits import BanditName, Item
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.slates import RewardOutcome
 from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import Expired
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:

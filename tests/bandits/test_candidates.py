@@ -9,9 +9,10 @@ import pytest
 from tests.bandits.harness import NAME, SETTINGS, assert_same, rebuilt, request, running_worker
 from tests.contracts.harness import run
 
-from topk_bandit.domain.bandits import Item, RecommendationRequest
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, NotReadyError
 from topk_bandit.domain.features import Feature, Features, Numeric, width_of
+from topk_bandit.domain.slates import RecommendationRequest
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker

@@ -14,10 +14,11 @@ from topk_bandit.bandits.catalogue import MOST_KEPT, Catalogue
 from topk_bandit.bandits.model import Model, begin, fold
 from topk_bandit.bandits.saved_snapshots import with_item_features
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import BanditCreated, Imported, Item, ItemsChanged, LoggedEvent, PastSlate
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
 from topk_bandit.learning.id_index import NO_IDS
 from topk_bandit.learning.item_table import ItemTable
+from topk_bandit.store.events import BanditCreated, Imported, ItemsChanged, LoggedEvent, PastSlate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

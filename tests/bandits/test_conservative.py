@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.slates import Recommendation
 
 SHARE = 0.25
 

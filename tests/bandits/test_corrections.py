@@ -15,12 +15,13 @@ from tests.contracts.samples import HOUR_MS, recommendation
 
 from topk_bandit.bandits.model import EVENTS_BETWEEN_CHECKPOINTS, begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Aggregation, Item
+from topk_bandit.domain.errors import NotReadyError, TopkBanditError
+from topk_bandit.domain.features import Feature, Features, Numeric, width_of
+from topk_bandit.store.events import (
     Activated,
-    Aggregation,
     BanditCreated,
     Expired,
-    Item,
     ItemsChanged,
     Lapsed,
     LoggedEvent,
@@ -30,8 +31,6 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     Shown,
 )
-from topk_bandit.domain.errors import NotReadyError, TopkBanditError
-from topk_bandit.domain.features import Feature, Features, Numeric, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 ITEMS = ItemsChanged(tuple(Item(f"i{n}") for n in range(8)))

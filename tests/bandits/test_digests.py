@@ -15,8 +15,9 @@ from tests.contracts.harness import run
 from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
-from topk_bandit.domain.bandits import Item, ItemsChanged, LoggedEvent
+from topk_bandit.domain.bandits import Item
 from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.store.events import ItemsChanged, LoggedEvent
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores

@@ -17,11 +17,12 @@ from topk_bandit.bandits.explanations import NEXT_BEST
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.domain.bandits import BanditName, Item, Recommended
+from topk_bandit.domain.bandits import BanditName, Item
 from topk_bandit.domain.errors import InvalidArgumentError, NotFoundError, NotReadyError
 from topk_bandit.domain.operators import ModelSource
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.learning.rankings import all_rankings
+from topk_bandit.store.events import Recommended
 from topk_bandit.store.log import Snapshot
 from topk_bandit.store.whole_logs import WholeLogs
 

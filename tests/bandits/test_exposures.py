@@ -25,31 +25,27 @@ from topk_bandit.bandits.exposures import (
 )
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel, PaperBeta
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import Categorical, Feature, Features
+from topk_bandit.domain.rules import Count, Exclude, Exposure, ExposureStats, Group, SlateRule
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.domain.stages import Stage
+from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import (
     BanditCreated,
-    BanditSettings,
-    ConstantBeta,
-    Exploration,
-    Item,
     ItemsChanged,
-    Kernel,
     LoggedEvent,
-    PaperBeta,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     SettingsChanged,
     Shown,
 )
-from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.features import Categorical, Feature, Features
-from topk_bandit.domain.rules import Count, Exclude, Exposure, ExposureStats, Group, SlateRule
-from topk_bandit.domain.stages import Stage
-from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event, Recommendation
+    from topk_bandit.domain.slates import Recommendation
+    from topk_bandit.store.events import Event
 
 N_ITEMS, SIZE = 6, 2
 SCHEMA = (Feature("brand", Categorical(("acme", "other"))),)

@@ -14,9 +14,10 @@ from tests.long_forms import usual_or_long
 from tests.servers import NEVER_MS, running_sentinel, valkey_binary
 from tests.waiting import until_async
 
-from topk_bandit.domain.bandits import Item, Rewarded
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.durability import FSYNC, Durability
 from topk_bandit.domain.errors import NotDurableError, NotFoundError, UnavailableError
+from topk_bandit.store.events import Rewarded
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker

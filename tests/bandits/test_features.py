@@ -16,17 +16,20 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import list_top_slates
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import Item, Kernel, RecommendationRequest, Recommended, Rewarded, SettingsChanged
+from topk_bandit.domain.bandits import Item, Kernel
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector, width_of
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.store.events import Recommended, Rewarded, SettingsChanged
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditSettings, LoggedEvent
+    from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.domain.features import FeatureSchema
     from topk_bandit.store.embedded import EmbeddedStore
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
 
 SCHEMA = (

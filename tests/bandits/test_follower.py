@@ -27,8 +27,9 @@ from tests.waiting import until_async
 from topk_bandit.bandits import follower as module
 from topk_bandit.bandits.follower import EVENTS_AT_ONCE, SHORT_TAIL, Follower, FollowerState
 from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
-from topk_bandit.domain.bandits import Item, Rewarded
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError
+from topk_bandit.store.events import Rewarded
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tests.contracts.harness import RedisStores, Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
 
 

@@ -16,16 +16,17 @@ from tests.contracts.harness import MemoryStores, run, whole_log
 from topk_bandit.bandits.batches import Asked
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.commands.log.slates import LeftOut, read_slates
-from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Recommended
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError, UnavailableError
 from topk_bandit.domain.features import Categorical, Feature, Features, LabelSet
 from topk_bandit.domain.rules import AbsenceReason, Exclude, Frequency, Group, SlateRule, check_rules, describe_rule
+from topk_bandit.store.events import Recommended
 from topk_bandit.store.visits import SeenSlate, Visits, find_reached, visitor_of
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker
 
-    from topk_bandit.domain.bandits import RecommendationRequest
+    from topk_bandit.domain.slates import RecommendationRequest
     from topk_bandit.store.log import Store
 
 N_ITEMS, SIZE = 12, 3

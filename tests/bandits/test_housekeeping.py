@@ -18,7 +18,8 @@ from tests.servers import running_server, valkey_binary
 from tests.waiting import until_async
 
 from topk_bandit.bandits.housekeeping import Housekeeper
-from topk_bandit.domain.bandits import BanditName, Expired
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.events import Expired
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:

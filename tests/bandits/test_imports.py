@@ -14,27 +14,23 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.imports import MOST_BYTES, RowsOfImport
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
-    BanditCreated,
-    BanditReset,
-    BanditSettings,
-    Imported,
-    Item,
-    ItemsChanged,
-    Kernel,
-    LoggedEvent,
-    PastSlate,
-    Recommendation,
-    RecommendationRequest,
-    Recommended,
-    Rewarded,
-    RewardRange,
-    Shown,
-)
+from topk_bandit.domain.bandits import BanditSettings, Item, Kernel, RewardRange
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError, UnavailableError
 from topk_bandit.domain.features import Categorical, Feature, Features, Numeric, width_of
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.rankings import random_rankings
+from topk_bandit.store.events import (
+    BanditCreated,
+    BanditReset,
+    Imported,
+    ItemsChanged,
+    LoggedEvent,
+    PastSlate,
+    Recommended,
+    Rewarded,
+    Shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,17 +15,19 @@ from tests.contracts.harness import MemoryStores, RedisStores, run
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import Item, ItemsChanged, Kernel, RecommendationRequest
+from topk_bandit.domain.bandits import Item, Kernel
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.store.events import ItemsChanged
 
 if TYPE_CHECKING:
     from tests.bandits.harness import Worker
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import LoggedEvent
     from topk_bandit.domain.features import FeatureSchema
     from topk_bandit.store.embedded import EmbeddedStore
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
 
 SCHEMA = (

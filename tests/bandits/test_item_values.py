@@ -13,21 +13,19 @@ from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS
 
 from topk_bandit.bandits.imports import RowsOfImport
-from topk_bandit.domain.bandits import (
-    Aggregation,
-    BanditName,
+from topk_bandit.domain.bandits import Aggregation, BanditName
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
+from topk_bandit.domain.slates import Reward, RewardReceipt
+from topk_bandit.learning.policy import State
+from topk_bandit.store.events import (
     Expired,
     Imported,
     PastSlate,
-    Reward,
     RewardAmended,
     Rewarded,
-    RewardReceipt,
     RewardRevised,
     Shown,
 )
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
-from topk_bandit.learning.policy import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +33,9 @@ if TYPE_CHECKING:
     import numpy as np
     from tests.bandits.harness import Worker
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import ItemValues, Recommendation
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 NAN = float("nan")

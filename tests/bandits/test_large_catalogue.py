@@ -24,9 +24,10 @@ from tests.contracts.harness import MemoryStores, run
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import MAX_ITEM_CAPACITY, Item, ItemMask, ItemsChanged
+from topk_bandit.domain.bandits import MAX_ITEM_CAPACITY, Item, ItemMask
 from topk_bandit.domain.features import Features
 from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import ItemsChanged
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model

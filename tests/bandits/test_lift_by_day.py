@@ -16,23 +16,22 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.lifts import describe_lift
 from topk_bandit.bandits.model import Model, begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Item
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
+from topk_bandit.domain.stages import Group
+from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import (
     BanditCreated,
     BanditReset,
     Event,
-    Item,
     ItemsChanged,
     LoggedEvent,
-    Recommendation,
-    RecommendationRequest,
     Recommended,
     RewardAmended,
     Rewarded,
     SettingsChanged,
     Shown,
 )
-from topk_bandit.domain.stages import Group
-from topk_bandit.store.data_versions import NEWEST
 
 HOUR_MS = 3_600_000
 SLATE = ("a", "b", "c")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import LoggedEvent
     from topk_bandit.domain.operators import EventText
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
 
 

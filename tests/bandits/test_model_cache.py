@@ -23,8 +23,9 @@ from tests.contracts.harness import RedisStores, run
 from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.bandits.cached_model import CachedModel
-from topk_bandit.domain.bandits import Expired, RewardOutcome
 from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds
+from topk_bandit.domain.slates import RewardOutcome
+from topk_bandit.store.events import Expired
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores

@@ -16,22 +16,17 @@ from tests.long_forms import usual_or_long
 from topk_bandit.bandits.budget import MIB, MemoryBudget
 from topk_bandit.bandits.history import History
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
-    Expired,
-    Item,
-    Recommended,
-    Rewarded,
-    RewardOutcome,
-    Shown,
-)
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.slates import RewardOutcome
 from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import Expired, Recommended, Rewarded, Shown
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
     from topk_bandit.store.embedded import EmbeddedStore
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 LIMITS = Limits(rows=200, pending_rows=8)

@@ -18,10 +18,11 @@ from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.operators import MOST_LONG_CALLS, Operators
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.domain.bandits import Item, LoggedEvent
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.errors import ExhaustedError, NotFoundError, NotReadyError
 from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.codec import decode_event
+from topk_bandit.store.events import LoggedEvent
 from topk_bandit.store.log import Snapshot
 from topk_bandit.store.whole_logs import WholeLogs
 

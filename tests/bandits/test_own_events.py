@@ -37,7 +37,9 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.follower import Follower
 from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.own_events import MOST_BYTES, MOST_EVENTS, LogEnd, OwnEvents
-from topk_bandit.domain.bandits import EventSkipped, Item, Lapsed, LoggedEvent, RewardOutcome, RewardReceipt
+from topk_bandit.domain.bandits import Item
+from topk_bandit.domain.slates import RewardOutcome, RewardReceipt
+from topk_bandit.store.events import EventSkipped, Lapsed, LoggedEvent
 from topk_bandit.store.log import Appended, Skip
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.keys import KeySpace

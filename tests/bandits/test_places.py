@@ -12,28 +12,24 @@ from tests.bandits.harness import LIMITS, SETTINGS, assert_same
 from topk_bandit.bandits import places
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Item, ItemUtility, Kernel, Prior
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
+from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import (
     BanditCreated,
     Expired,
-    Item,
     ItemsChanged,
-    ItemUtility,
-    Kernel,
     LoggedEvent,
-    Prior,
-    Recommendation,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     Shown,
 )
-from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 WAIT_MS = 1000
 TIGHT = replace(SETTINGS, item_capacity=8, reward_wait_ms=WAIT_MS)

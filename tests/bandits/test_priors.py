@@ -11,16 +11,9 @@ from tests.contracts.harness import run, whole_log
 
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.domain.bandits import (
-    BanditCreated,
-    ConstantBeta,
-    Exploration,
-    Item,
-    Kernel,
-    LoggedEvent,
-    SettingsChanged,
-)
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Kernel
 from topk_bandit.domain.errors import ConflictError, CorruptDataError, InvalidArgumentError
+from topk_bandit.store.events import BanditCreated, LoggedEvent, SettingsChanged
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores

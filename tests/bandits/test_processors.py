@@ -17,16 +17,17 @@ from tests.bandits.processor_fold import job
 from tests.contracts.samples import recommendation
 from tests.processors import PROCESSORS, THIS, Processor, executable, variables
 
-from topk_bandit.domain.bandits import BanditCreated, Expired, Item, ItemsChanged, Kernel, Recommended, Rewarded, Shown
+from topk_bandit.domain.bandits import Item, Kernel
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.codec import encode_event
+from topk_bandit.store.events import BanditCreated, Expired, ItemsChanged, Recommended, Rewarded, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 pytestmark = [pytest.mark.processors, pytest.mark.timeout(900)]
 

@@ -14,22 +14,21 @@ from tests.contracts.samples import HOUR_MS
 
 from topk_bandit.bandits.model import Model, begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
-    Aggregation,
-    BanditCreated,
-    BanditReset,
-    Event,
-    Kernel,
-    LoggedEvent,
-    Recommended,
-    RewardRevised,
-    Shown,
-)
+from topk_bandit.domain.bandits import Aggregation, Kernel
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 from topk_bandit.learning.scales import scale_best
+from topk_bandit.store.events import (
+    BanditCreated,
+    BanditReset,
+    Event,
+    LoggedEvent,
+    Recommended,
+    RewardRevised,
+    Shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

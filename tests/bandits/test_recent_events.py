@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.long_forms import examples
 
 from topk_bandit.bandits.recent_events import MOST, Gone, RecentEvents
-from topk_bandit.domain.bandits import Lapsed, LoggedEvent, Rewarded, Shown
+from topk_bandit.store.events import Lapsed, LoggedEvent, Rewarded, Shown
 
 SHOWN = Shown((1.0,), ("a", "b"), 0)
 

@@ -21,7 +21,7 @@ from topk_bandit.domain.quotas import Quotas
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.store.log import Store
 
 ITEMS, REWARDS = 400, 54

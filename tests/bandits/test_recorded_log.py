@@ -19,13 +19,20 @@ from tests.bandits.processor_fold import look
 from topk_bandit.bandits.digests import Digests, digests_of
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
-from topk_bandit.domain.bandits import BanditCreated, Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.store.codec import decode_snapshot, encode_event, encode_snapshot
+from topk_bandit.store.events import (
+    BanditCreated,
+    Expired,
+    ItemsChanged,
+    Recommended,
+    Rewarded,
+    SettingsChanged,
+)
 from topk_bandit.store.redis.replies import read_slice
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded_log.json").read_text(encoding="utf-8"))
 LOG = read_slice(

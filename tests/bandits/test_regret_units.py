@@ -14,13 +14,8 @@ from tests.contracts.samples import recommendation
 from topk_bandit.bandits.model import MOST_PHASES, RegretSums
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.client import Stage
-from topk_bandit.domain.bandits import (
-    BanditReset,
-    Recommended,
-    Rewarded,
-    Shown,
-)
 from topk_bandit.store.data_versions import FIRST, NEWEST
+from topk_bandit.store.events import BanditReset, Recommended, Rewarded, Shown
 from topk_bandit.testing import local_service
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from tests.contracts.harness import MemoryStores, run
 
 from topk_bandit.bandits import recommender
 from topk_bandit.bandits.showable import SIZE_AT_ONCE, find_broken_rule, is_quickly_checked
-from topk_bandit.domain.bandits import Item, RecommendationRequest
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import MAX_RULES, Apart, Count, Exclude, Filter, Group, SlateRule
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.item_table import ItemTable
 
 if TYPE_CHECKING:

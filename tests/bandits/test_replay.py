@@ -15,12 +15,12 @@ from tests.contracts.harness import RedisStores, run
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged
+from topk_bandit.store.events import Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import LoggedEvent
     from topk_bandit.store.embedded import EmbeddedStore
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
 
 pytestmark = pytest.mark.bits

@@ -24,28 +24,25 @@ from tests.contracts.samples import HOUR_MS
 
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Item, ItemUtility, Kernel, Prior
+from topk_bandit.domain.errors import NotFoundError, NotReadyError
+from topk_bandit.domain.features import Feature, Features, Numeric, width_of
+from topk_bandit.domain.slates import RewardOutcome
+from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import (
     BanditCreated,
     BanditReset,
     Expired,
-    Item,
     ItemsChanged,
-    ItemUtility,
-    Kernel,
     LoggedEvent,
-    Prior,
     RewardAmended,
-    RewardOutcome,
 )
-from topk_bandit.domain.errors import NotFoundError, NotReadyError
-from topk_bandit.domain.features import Feature, Features, Numeric, width_of
-from topk_bandit.store.data_versions import NEWEST
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 RESET = BanditReset("now")

@@ -10,32 +10,33 @@ import pytest
 
 from topk_bandit.bandits.restored_events import check_restored
 from topk_bandit.domain.bandits import (
-    Activated,
     Aggregation,
     BanditSettings,
     ConstantBeta,
-    Expired,
     Exploration,
-    Imported,
     Item,
-    ItemsChanged,
     Kernel,
     PaperBeta,
-    PastSlate,
-    Recommendation,
-    RecommendationRequest,
-    Recommended,
-    RewardAmended,
-    RewardCollected,
-    Rewarded,
     RewardRange,
-    RewardRevised,
-    SettingsChanged,
-    Shown,
 )
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Boolean, Feature, Features, Numeric, Vector
 from topk_bandit.domain.rules import Filter, Pin, SlateRule
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
+from topk_bandit.store.events import (
+    Activated,
+    Expired,
+    Imported,
+    ItemsChanged,
+    PastSlate,
+    Recommended,
+    RewardAmended,
+    RewardCollected,
+    Rewarded,
+    RewardRevised,
+    SettingsChanged,
+    Shown,
+)
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import (
     NamedItems,
@@ -50,7 +51,7 @@ from topk_bandit.store.recorded import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import ItemValues
+    from topk_bandit.domain.slates import ItemValues
 
 CONTEXT, SLATE = (1.0, -2.0), ("a", "b", "c")
 SETTINGS = BanditSettings(

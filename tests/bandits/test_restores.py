@@ -28,12 +28,11 @@ from topk_bandit.domain.bandits import (
     Aggregation,
     BanditName,
     Item,
-    PastSlate,
-    RewardAmended,
-    RewardOutcome,
 )
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotFoundError, NotReadyError, QuotaError
+from topk_bandit.domain.slates import RewardOutcome
 from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import PastSlate, RewardAmended
 from topk_bandit.store.log import Correctable
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from tests.contracts.harness import MemoryStores, run
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.reward_curve import Change, Cohort, RewardCurve
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
-    Aggregation,
+from topk_bandit.domain.bandits import Aggregation, Item
+from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS, RewardTimes
+from topk_bandit.store.events import (
     BanditCreated,
     BanditReset,
     Expired,
-    Item,
     ItemsChanged,
     LoggedEvent,
     Rewarded,
@@ -26,13 +26,12 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
     Shown,
 )
-from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS, RewardTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

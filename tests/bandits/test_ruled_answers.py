@@ -19,13 +19,15 @@ from tests.ruled_shop import KINDS, SCHEMA, Told, check_mended, draw_item, draw_
 from topk_bandit.bandits import choices
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.showable import Showable
-from topk_bandit.domain.bandits import Kernel, RecommendationRequest, SettingsChanged
+from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.errors import NotReadyError
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.domain.stages import Stage
 from topk_bandit.learning import propensities
 from topk_bandit.learning.near_slates import NearSlates
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import log_count, random_rankings
+from topk_bandit.store.events import SettingsChanged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from tests.dense_bandit import Slate
     from tests.ruled_shop import Left
 
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.slates import Recommendation
 
 MOST_REWARDS = 7
 """With one more the service chooses what features of items are worth, which the textbook does not know."""

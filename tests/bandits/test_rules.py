@@ -20,20 +20,13 @@ from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.explanations import explain
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.showable import find_broken_rule
-from topk_bandit.domain.bandits import (
-    BanditCreated,
-    Exploration,
-    Item,
-    ItemsChanged,
-    LoggedEvent,
-    PaperBeta,
-    RecommendationRequest,
-    Recommended,
-)
+from topk_bandit.domain.bandits import Exploration, Item, PaperBeta
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import Count, Exclude, Filter, Group, Pin, SlateRule
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.domain.stages import Stage
+from topk_bandit.store.events import BanditCreated, ItemsChanged, LoggedEvent, Recommended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +35,8 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditSettings, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.store.log import Store
 
 RULED = replace(

@@ -21,33 +21,28 @@ from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.domain.bandits import (
-    BanditCreated,
-    BanditSettings,
-    ConstantBeta,
-    Exploration,
-    Item,
-    ItemsChanged,
-    Kernel,
-    LoggedEvent,
-    PaperBeta,
-    RecommendationRequest,
-    Recommended,
-    Rewarded,
-    Shown,
-)
+from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel, PaperBeta
 from topk_bandit.domain.rules import SlateRule, is_about_new
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.allowed_slates import AllowedSlates
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.propensities import SlateDistribution
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.slate_rules import find_clash
+from topk_bandit.store.events import (
+    BanditCreated,
+    ItemsChanged,
+    LoggedEvent,
+    Recommended,
+    Rewarded,
+    Shown,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import Event
     from topk_bandit.domain.rules import Rule
+    from topk_bandit.store.events import Event
 
 pytestmark = pytest.mark.long_form
 

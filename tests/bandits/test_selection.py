@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.bandits.test_corrections import begun, recommended, rewarded, then
 
-from topk_bandit.domain.bandits import Event, Expired, Shown
+from topk_bandit.store.events import Event, Expired, Shown
 
 
 def ended(number: int, *, buys: bool, default: float | None = None, reward: float = 5.0) -> list[Event]:

@@ -18,9 +18,11 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import ASIDE_AS_ONE, EVENTS_BETWEEN_CHECKPOINTS
 from topk_bandit.bandits.slate_rates import SlateRate, is_set_aside
 from topk_bandit.bandits.snapshots import decode_model, encode_model
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.domain.errors import ConflictError
+from topk_bandit.learning.digests import digest_state
+from topk_bandit.store.events import (
     Activated,
-    Aggregation,
     EventSkipped,
     Expired,
     Lapsed,
@@ -30,8 +32,6 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import ConflictError
-from topk_bandit.learning.digests import digest_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event, LoggedEvent
+    from topk_bandit.store.events import Event, LoggedEvent
     from topk_bandit.store.log import Store
 
 MOST = SETTINGS.learned_per_second

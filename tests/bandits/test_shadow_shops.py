@@ -11,26 +11,23 @@ from tests.bandits.harness import LIMITS
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.lifts import describe_shadow
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.domain.bandits import (
-    DEFAULT_EXPLORATION,
+from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, BanditSettings, Item, Kernel
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.domain.stages import Stage
+from topk_bandit.store.events import (
     BanditCreated,
-    BanditSettings,
-    Item,
     ItemsChanged,
-    Kernel,
     LoggedEvent,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     Shown,
 )
-from topk_bandit.domain.stages import Stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import Event
     from topk_bandit.domain.stages import Interval
+    from topk_bandit.store.events import Event
 
 N_ITEMS, SLATE_SIZE = 12, 3
 SETTINGS = BanditSettings(N_ITEMS, SLATE_SIZE, 2, Kernel.ADAPTIVE, DEFAULT_EXPLORATION, 10**6, None, stage=Stage.SHADOW)

@@ -33,21 +33,21 @@ from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Item
+from topk_bandit.domain.errors import CorruptDataError, NotReadyError
+from topk_bandit.domain.features import Features
+from topk_bandit.domain.quotas import Quotas
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.store.events import (
     BanditCreated,
     EventSkipped,
-    Item,
     ItemsChanged,
     Lapsed,
     LoggedEvent,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError, NotReadyError
-from topk_bandit.domain.features import Features
-from topk_bandit.domain.quotas import Quotas
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.whole_logs import WholeLogs
 
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from tests.contracts.harness import RedisStores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditName, Event
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 NOW_MS = 1_764_000_000_000

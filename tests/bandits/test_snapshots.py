@@ -42,20 +42,19 @@ from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
 from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Item, Kernel
+from topk_bandit.domain.errors import CorruptDataError, NewerDataError, NotFoundError
+from topk_bandit.learning.kendall import Shape
+from topk_bandit.learning.policy import State
+from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import (
     BanditCreated,
-    Item,
     ItemsChanged,
-    Kernel,
     LoggedEvent,
     Recommended,
     Rewarded,
     Shown,
 )
-from topk_bandit.domain.errors import CorruptDataError, NewerDataError, NotFoundError
-from topk_bandit.learning.kendall import Shape
-from topk_bandit.learning.policy import State
-from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from topk_bandit.bandits.guardrails import Guardrails
 from topk_bandit.bandits.lifts import describe_lift, describe_shadow
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.bandits.stages import group_of
-from topk_bandit.domain.bandits import Aggregation, Item, Recommended, SettingsChanged
+from topk_bandit.domain.bandits import Aggregation, Item
 from topk_bandit.domain.errors import (
     CorruptDataError,
     InvalidArgumentError,
@@ -27,6 +27,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.stages import Group, GroupStats, Stage
+from topk_bandit.store.events import Recommended, SettingsChanged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditSettings, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.domain.stages import LiftStats
     from topk_bandit.store.log import Store
 

@@ -16,18 +16,10 @@ from tests.simulation.shop import NAME, Shop
 from tests.simulation.virtual_time import run
 
 from topk_bandit.bandits.choices import recommendation_id_of
-from topk_bandit.domain.bandits import (
-    BanditSettings,
-    ConstantBeta,
-    Expired,
-    Exploration,
-    Item,
-    Kernel,
-    RecommendationRequest,
-    Recommended,
-    Rewarded,
-)
+from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel
 from topk_bandit.domain.errors import NotFoundError, NotReadyError, UnavailableError
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.store.events import Expired, Recommended, Rewarded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine

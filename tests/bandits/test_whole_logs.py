@@ -16,10 +16,10 @@ from tests.contracts.harness import run
 from topk_bandit.bandits.exports import read_page
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.tenant_quotas import TenantQuotas
-from topk_bandit.domain.bandits import LogReach
 from topk_bandit.domain.errors import NotFoundError, NotReadyError, UnavailableError
 from topk_bandit.domain.operators import EventText, ModelSource
 from topk_bandit.domain.quotas import Quotas
+from topk_bandit.domain.statistics import LogReach
 from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.event_keys import group_key, recommendation_key
 from topk_bandit.store.whole_logs import WholeLogs

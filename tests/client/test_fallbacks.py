@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from tests.client.conftest import EitherClient
     from tests.rpc.harness import RunningServer
 
-    from topk_bandit.domain.bandits import BanditName, RecommendationRequest
-    from topk_bandit.domain.bandits import Recommendation as Given
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.domain.slates import Recommendation as Given
+    from topk_bandit.domain.slates import RecommendationRequest
 
 OWN = ["z", "y", "x", "w"]
 

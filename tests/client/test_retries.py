@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.client.conftest import EitherClient
 
-    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+    from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 
 NAME = BanditName("acme", "home")
 CALLERS = 24

@@ -19,9 +19,9 @@ from topk_bandit.commands.log.dumps import Dump, lines
 from topk_bandit.commands.log.models import replay_dump
 from topk_bandit.commands.log.slates import read_slates
 from topk_bandit.commands.log.verdicts import describe_best
-from topk_bandit.domain.bandits import BanditCreated, SettingsChanged
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.estimators import Estimate
+from topk_bandit.store.events import BanditCreated, SettingsChanged
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:

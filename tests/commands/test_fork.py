@@ -15,22 +15,21 @@ from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
-from topk_bandit.domain.bandits import (
-    BanditCreated,
-    BanditName,
-    Expired,
-    LoggedEvent,
-    Recommended,
-    RewardRange,
-    SettingsChanged,
-    Shown,
-)
+from topk_bandit.domain.bandits import BanditName, RewardRange
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.learning.limits import Limits
 from topk_bandit.store.codec import decode_event
 from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.embedded import EmbeddedStore
+from topk_bandit.store.events import (
+    BanditCreated,
+    Expired,
+    LoggedEvent,
+    Recommended,
+    SettingsChanged,
+    Shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

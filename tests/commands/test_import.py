@@ -18,9 +18,10 @@ from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, boolean, categorical, labels, numeric, vector
 from topk_bandit.commands.cli import main
-from topk_bandit.domain.bandits import PastSlate, RewardRange
+from topk_bandit.domain.bandits import RewardRange
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
+from topk_bandit.store.events import PastSlate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

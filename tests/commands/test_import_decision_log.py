@@ -16,9 +16,9 @@ from topk_bandit.client import Client, categorical, numeric
 from topk_bandit.commands.cli import main
 from topk_bandit.commands.imports.cells import Named
 from topk_bandit.commands.imports.decision_log import DecisionLog
-from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Categorical, Feature, Features, LabelSet, Numeric
+from topk_bandit.store.events import PastSlate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,12 +24,12 @@ from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import _parser, main
 from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import Dump, lines, read_file
-from topk_bandit.domain.bandits import LoggedEvent, Recommended, Rewarded, Shown
 from topk_bandit.domain.operators import EventText
 from topk_bandit.learning.rankings import random_rankings
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.cold_log import ColdLog
 from topk_bandit.store.embedded import EmbeddedStore
+from topk_bandit.store.events import LoggedEvent, Recommended, Rewarded, Shown
 from topk_bandit.store.log import Snapshot
 from topk_bandit.store.whole_logs import WholeLogs
 

@@ -22,24 +22,21 @@ from topk_bandit.commands.log import models
 from topk_bandit.commands.log.dumps import Dump, lines, parse_lines, read_parts
 from topk_bandit.commands.log.slates import LeftOut, LoggedSlates, read_slates
 from topk_bandit.commands.log.values import describe
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Aggregation, ConstantBeta, Exploration, Item
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.rules import Count, Exposure, Group, Pin, SlateRule
+from topk_bandit.learning.evaluation.estimators import average_weighted, cascade, ips
+from topk_bandit.learning.evaluation.targets import uniform
+from topk_bandit.store.events import (
     Activated,
-    Aggregation,
     BanditCreated,
-    ConstantBeta,
     Expired,
-    Exploration,
-    Item,
     ItemsChanged,
     PastSlate,
     Recommended,
     Rewarded,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.domain.rules import Count, Exposure, Group, Pin, SlateRule
-from topk_bandit.learning.evaluation.estimators import average_weighted, cascade, ips
-from topk_bandit.learning.evaluation.targets import uniform
 from topk_bandit.store.log import RecordStatus, Snapshot
 from topk_bandit.store.whole_logs import WholeLogs
 
@@ -48,8 +45,9 @@ if TYPE_CHECKING:
 
     from tests.bandits.harness import Worker
 
-    from topk_bandit.domain.bandits import Event, ItemValues, Recommendation, RecommendationRequest
+    from topk_bandit.domain.slates import ItemValues, Recommendation, RecommendationRequest
     from topk_bandit.learning.evaluation.estimators import Estimate
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 FIRST = Exploration(ConstantBeta(1.0), 0.3, near_share=0.2, shares_fall_after=100)

@@ -15,29 +15,26 @@ from topk_bandit.commands.cli import main
 from topk_bandit.commands.log.dumps import Dump, lines
 from topk_bandit.commands.log.flaws import _is_odd, describe_changes, find_changes
 from topk_bandit.commands.log.slates import read_slates
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item
+from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
+from topk_bandit.store.events import (
     BanditCreated,
     BanditReset,
-    ConstantBeta,
     Expired,
-    Exploration,
-    Item,
     ItemsChanged,
     LoggedEvent,
-    Recommendation,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     SettingsChanged,
     Shown,
 )
-from topk_bandit.domain.errors import TopkBanditError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 ITEMS = "abcde"
 SLATES = list(itertools.permutations(ITEMS, 2))

@@ -30,9 +30,10 @@ from topk_bandit.commands.operate.archives import archive_lines, save
 from topk_bandit.commands.operate.events import tail_log
 from topk_bandit.commands.operate.parquet import read_parquet, write_parquet
 from topk_bandit.commands.tables import flatten, table
-from topk_bandit.domain.bandits import BanditName, LoggedEvent, Rewarded, Shown
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.stages import Group
 from topk_bandit.store.archives import write_line
+from topk_bandit.store.events import LoggedEvent, Rewarded, Shown
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:

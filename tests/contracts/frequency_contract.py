@@ -9,17 +9,17 @@ import pytest
 from tests.contracts.harness import run, whole_log
 from tests.contracts.samples import ITEMS, NAME, recommendation, request, settings
 
-from topk_bandit.domain.bandits import Recommended
 from topk_bandit.domain.errors import NotFoundError
 from topk_bandit.domain.rules import Frequency, Group, SlateRule
 from topk_bandit.store import visits as visits_module
+from topk_bandit.store.events import Recommended
 from topk_bandit.store.log import RecordOutcome, RecordStatus
 from topk_bandit.store.visits import SeenSlate, Visits, visitor_of
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
-    from topk_bandit.domain.bandits import RecommendationRequest
+    from topk_bandit.domain.slates import RecommendationRequest
     from topk_bandit.store.log import Store
 
 SECONDS = 60

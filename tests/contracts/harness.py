@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
 
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.durability import Durability
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
 
 __all__ = [

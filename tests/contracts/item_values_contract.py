@@ -12,20 +12,11 @@ from tests.contracts.harness import dump, run, whole_log
 from tests.contracts.provisional_contract import MINUTE_MS, PROVISIONAL, events, look, opened
 from tests.contracts.samples import HOUR_MS, ITEMS, NAME, recommendation, request, settings
 
-from topk_bandit.domain.bandits import (
-    NOTHING_NAMED,
-    Aggregation,
-    Expired,
-    Item,
-    Reward,
-    RewardAmended,
-    RewardCollected,
-    Rewarded,
-    RewardOutcome,
-    RewardRevised,
-)
+from topk_bandit.domain.bandits import Aggregation, Item
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError
 from topk_bandit.domain.paths import entry_of
+from topk_bandit.domain.slates import NOTHING_NAMED, Reward, RewardOutcome
+from topk_bandit.store.events import Expired, RewardAmended, RewardCollected, Rewarded, RewardRevised
 from topk_bandit.store.log import Correctable, Snapshot
 
 if TYPE_CHECKING:
@@ -33,7 +24,8 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.domain.bandits import BanditSettings, ItemValues
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import ItemValues
     from topk_bandit.store.log import Store
 
 SLATE = recommendation().slate  # ("pear", "apple")

@@ -9,24 +9,24 @@ import pytest
 from tests.contracts.harness import run, whole_log
 from tests.contracts.samples import HOUR_MS, NAME, recommendation, request, settings
 
-from topk_bandit.domain.bandits import (
-    ActivationOutcome,
-    Aggregation,
+from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.domain.errors import ConflictError, NotReadyError
+from topk_bandit.domain.slates import ActivationOutcome, RewardOutcome
+from topk_bandit.store.events import (
     Expired,
     Lapsed,
     Recommended,
     RewardCollected,
     Rewarded,
-    RewardOutcome,
     RewardRevised,
 )
-from topk_bandit.domain.errors import ConflictError, NotReadyError
 from topk_bandit.store.log import Correctable
 
 if TYPE_CHECKING:
     from tests.contracts.harness import Stores
 
-    from topk_bandit.domain.bandits import BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Store
 
 MINUTE_MS = 60_000

@@ -14,13 +14,12 @@ from topk_bandit.domain.bandits import (
     Item,
     ItemUtility,
     Kernel,
-    PastSlate,
     Prior,
-    Recommendation,
-    RecommendationRequest,
     RewardRange,
 )
 from topk_bandit.domain.features import Features
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
+from topk_bandit.store.events import PastSlate
 from topk_bandit.store.log import ImportPart
 
 if TYPE_CHECKING:

@@ -32,34 +32,7 @@ from tests.contracts.samples import (
 from tests.waiting import until_async
 
 from topk_bandit.bandits.contents import read_contents
-from topk_bandit.domain.bandits import (
-    Activated,
-    ActivationOutcome,
-    ActivationReceipt,
-    Aggregation,
-    BanditCreated,
-    BanditName,
-    BanditReset,
-    BanditSettings,
-    EventSkipped,
-    Expired,
-    Imported,
-    Item,
-    ItemMask,
-    ItemsChanged,
-    Lapsed,
-    LoggedEvent,
-    Recommended,
-    Reward,
-    RewardAmended,
-    RewardCollected,
-    Rewarded,
-    RewardOutcome,
-    RewardRange,
-    RewardReceipt,
-    SettingsChanged,
-    Shown,
-)
+from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Item, ItemMask, RewardRange
 from topk_bandit.domain.errors import (
     ConflictError,
     ExhaustedError,
@@ -71,8 +44,32 @@ from topk_bandit.domain.errors import (
 )
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.quotas import Quota, TenantUse
+from topk_bandit.domain.slates import (
+    ActivationOutcome,
+    ActivationReceipt,
+    Reward,
+    RewardOutcome,
+    RewardReceipt,
+)
 from topk_bandit.store.archive_lines import ArchivedImport
 from topk_bandit.store.archives import write_line
+from topk_bandit.store.events import (
+    Activated,
+    BanditCreated,
+    BanditReset,
+    EventSkipped,
+    Expired,
+    Imported,
+    ItemsChanged,
+    Lapsed,
+    LoggedEvent,
+    Recommended,
+    RewardAmended,
+    RewardCollected,
+    Rewarded,
+    SettingsChanged,
+    Shown,
+)
 from topk_bandit.store.log import (
     MOST_REWARDS,
     Correctable,
@@ -94,7 +91,7 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
-    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+    from topk_bandit.domain.slates import Recommendation, RecommendationRequest
     from topk_bandit.store.log import BanditRecord, Store
 
 ABSENT = BanditName(tenant="shop", bandit="absent")

@@ -13,14 +13,15 @@ from tests.contracts.harness import whole_log
 from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, ClientError, RewardOutcome
-from topk_bandit.domain.bandits import Recommended, Rewarded
 from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.store.events import Recommended, Rewarded
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["MOST_UNREAD_SLATES", "Customers", "Scribe", "assert_each_counts_once", "shopping", "writing"]
 

@@ -12,7 +12,8 @@ from tests.long_forms import LONG, usual_or_long
 from tests.servers import running_replicated_cluster, valkey_binary
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.events import Recommended, Rewarded
 from topk_bandit.store.redis.keys import KeySpace
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.servers import ReplicatedCluster
 
     from topk_bandit.client import Client
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
 
 ROUNDS = usual_or_long(1, long=5)
 

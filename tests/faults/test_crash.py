@@ -18,8 +18,9 @@ from tests.servers import free_port
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.domain.bandits import BanditName, Recommended
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import Recommended
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:

@@ -24,20 +24,17 @@ from tests.waiting import PATIENCE
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.commands.log.dumps import Dump, lines
-from topk_bandit.domain.bandits import (
-    DEFAULT_EXPLORATION,
+from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, BanditSettings, Item, Kernel
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.learning.limits import Limits
+from topk_bandit.store.events import (
     BanditCreated,
-    BanditSettings,
-    Item,
     ItemsChanged,
-    Kernel,
     LoggedEvent,
-    RecommendationRequest,
     Recommended,
     Rewarded,
     Shown,
 )
-from topk_bandit.learning.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 ROUNDS = usual_or_long(400, long=20_000)
 

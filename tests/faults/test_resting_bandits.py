@@ -11,7 +11,8 @@ from tests.faults.service import serving
 from tests.servers import running_server, valkey_binary
 from tests.waiting import until
 
-from topk_bandit.domain.bandits import BanditName, Expired
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.events import Expired
 from topk_bandit.store.redis.bandits import RedisStore
 
 if TYPE_CHECKING:

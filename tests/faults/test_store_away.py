@@ -19,7 +19,8 @@ from tests.rpc.wire import HOME, create, recommend, refusal_of, refused
 from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.events import Recommended, Rewarded
 from topk_bandit.store.redis.bandits import RedisStore
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tests.faults.service import Service
     from tests.servers import RunningServer
 
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
 
 
 @pytest.fixture(scope="module")

@@ -24,14 +24,15 @@ from tests.servers import free_port
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, Outbox, Source
-from topk_bandit.domain.bandits import BanditName, Rewarded
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.events import Rewarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from typing import Self
 
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = BanditName(TENANT, BANDIT)

@@ -14,13 +14,14 @@ from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, ClientError, Stage
-from topk_bandit.domain.bandits import BanditName, Recommended, Rewarded, SettingsChanged
+from topk_bandit.domain.bandits import BanditName
+from topk_bandit.store.events import Recommended, Rewarded, SettingsChanged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
 
 OWN = ("tea", "coffee", "milk")
 STAGES = (Stage.OFF, Stage.LIVE, Stage.SHADOW, Stage.OFF, Stage.FROZEN, Stage.LIVE, Stage.OFF)

@@ -10,9 +10,9 @@ from scipy.stats import norm
 from tests.learning.dense import CK, WCK, WK, DenseGp, Kind, fitted, sample
 from tests.learning.shaped import kind_of
 
-from topk_bandit.domain.bandits import REGRET_CONFIDENCE
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import Apart, Count, Group, Pin, Rule
+from topk_bandit.domain.slates import REGRET_CONFIDENCE
 from topk_bandit.learning.item_draws import _BOUND_MARGIN, ItemDraws, _largest
 from topk_bandit.learning.item_table import ItemTable
 from topk_bandit.learning.kendall import Shape, adaptive_kendall

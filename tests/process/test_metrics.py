@@ -23,9 +23,9 @@ from tests.programs import find_program
 from tests.servers import free_port
 from tests.waiting import PATIENCE
 
-from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ConfigurationError
 from topk_bandit.domain.hooks import Hooks, ModelFigures
+from topk_bandit.domain.slates import Recommendation
 from topk_bandit.process.fleet_metrics import Fleet, render
 from topk_bandit.process.metrics import Metrics
 from topk_bandit.process.metrics_folder import collect_workers, forget_worker

@@ -13,8 +13,10 @@ from tests.bandits.test_operators import trim
 from tests.contracts.archives import archived, ended
 
 from topk_bandit.bandits.imports import RowsOfImport
-from topk_bandit.domain.bandits import Aggregation, Item, PastSlate, RecommendationRequest
+from topk_bandit.domain.bandits import Aggregation, Item
 from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, LabelSet, Numeric, Vector
+from topk_bandit.domain.slates import RecommendationRequest
+from topk_bandit.store.events import PastSlate
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:

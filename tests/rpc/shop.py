@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING
 from tests.bandits.harness import worker_status
 
 from topk_bandit.bandits.imports import ImportReceipt, RowError
-from topk_bandit.domain.bandits import (
-    NOTHING_NAMED,
-    WHOLE_ITEMS,
-    ActivationOutcome,
-    ActivationReceipt,
-    BanditStats,
-    ConstantBeta,
-    Exploration,
-    HyperparameterStats,
-    LogReach,
-    Recommendation,
-    RewardOutcome,
-    RewardReceipt,
-)
+from topk_bandit.domain.bandits import WHOLE_ITEMS, ConstantBeta, Exploration
 from topk_bandit.domain.errors import (
     ConflictError,
     ExhaustedError,
@@ -47,6 +34,14 @@ from topk_bandit.domain.operators import (
 )
 from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.domain.rules import ExposureStats, describe_declared
+from topk_bandit.domain.slates import (
+    NOTHING_NAMED,
+    ActivationOutcome,
+    ActivationReceipt,
+    Recommendation,
+    RewardOutcome,
+    RewardReceipt,
+)
 from topk_bandit.domain.stages import (
     ConservativeStats,
     GroupStats,
@@ -56,6 +51,7 @@ from topk_bandit.domain.stages import (
     LiftVerdict,
     ShadowStats,
 )
+from topk_bandit.domain.statistics import BanditStats, HyperparameterStats, LogReach
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.log import BanditRecord, ImportProgress
 
@@ -65,10 +61,11 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.batches import Asked
     from topk_bandit.bandits.imports import RowsOfImport
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask, RecommendationRequest, Reward
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import StoreStatus, WorkerStatus
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.slates import RecommendationRequest, Reward
 
 BANDIT_QUOTA = 3
 START_MS = 1_700_000_000_123

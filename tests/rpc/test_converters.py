@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from topk_bandit.client import operations
-from topk_bandit.domain.bandits import RewardOutcome, RewardReceipt
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
+from topk_bandit.domain.slates import RewardOutcome, RewardReceipt
 from topk_bandit.rpc import converters
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb

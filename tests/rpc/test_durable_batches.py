@@ -13,8 +13,10 @@ from tests.servers import running_pair, valkey_binary
 from tests.waiting import PATIENCE
 
 from topk_bandit.client import InvalidArgument, NotFound, RewardRange, Unavailable
-from topk_bandit.domain.bandits import BanditName, Rewarded, RewardOutcome
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.durability import IN_MEMORY, Durability
+from topk_bandit.domain.slates import RewardOutcome
+from topk_bandit.store.events import Rewarded
 from topk_bandit.store.journaled import REWARDS_AT_ONCE
 from topk_bandit.store.redis import waits
 

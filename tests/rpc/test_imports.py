@@ -25,12 +25,12 @@ from topk_bandit.client import (
     numeric,
 )
 from topk_bandit.client.imports import requests
-from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.features import Features
 from topk_bandit.rpc.access import RULES
 from topk_bandit.rpc.imports import import_request
 from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import PastSlate
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1.bandit_service_pb2_grpc import BanditServiceStub
 from topk_bandit.v1.features_pb2 import FeatureValue

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from tests.waiting import PATIENCE, until_async
 
 from topk_bandit.client.routing import read_worker_header
-from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
 from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.errors import (
     ConfigurationError,
@@ -30,6 +29,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.quotas import Quota, Quotas
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 from topk_bandit.rpc import peers
 from topk_bandit.rpc.access import AdmittedElsewhere
 from topk_bandit.rpc.call_ids import call_of

@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from topk_bandit.domain.bandits import (
-    ActivationOutcome,
-    ActivationReceipt,
-    BanditName,
-    Rewarded,
-    RewardOutcome,
-    RewardReceipt,
-    RewardRevised,
-)
 from topk_bandit.domain.errors import UnavailableError
+from topk_bandit.domain.slates import ActivationOutcome, ActivationReceipt, RewardOutcome, RewardReceipt
 from topk_bandit.domain.stages import Group, Stage
 from topk_bandit.domain.studies import QuestionAnswered
+from topk_bandit.store.events import Rewarded, RewardRevised
 from topk_bandit.store.log import RecordStatus, Written
 from topk_bandit.store.recorded import RecordState
 from topk_bandit.store.study_log import AnswerStatus
@@ -26,8 +19,9 @@ if TYPE_CHECKING:
 
     from tests.simulation.server import Stores
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, Imported, Prior
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Prior
     from topk_bandit.domain.studies import Answer, AnswersImported, StudyEvent, StudyName
+    from topk_bandit.store.events import Event, Imported
     from topk_bandit.store.journaled import Committed
     from topk_bandit.store.log import (
         BanditRecord,

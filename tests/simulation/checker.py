@@ -14,8 +14,8 @@ from tests.simulation.ledger import Response
 
 from topk_bandit.bandits.choices import recommendation_id_of
 from topk_bandit.bandits.model import begin, fold
-from topk_bandit.domain.bandits import (
-    Aggregation,
+from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.store.events import (
     Expired,
     Lapsed,
     Recommended,
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from tests.simulation.server import Archive
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.learning.limits import Limits
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["Replay", "check_ledger"]
 

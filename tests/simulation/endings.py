@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from tests.simulation.item_values import place
 from tests.simulation.ledger import Correction
 
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.store.events import (
     Activated,
-    Aggregation,
     Expired,
     Lapsed,
     RewardAmended,
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     from tests.simulation.ledger import Activation, Ledger, Posted
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, LoggedEvent
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import ItemValues
+    from topk_bandit.store.events import Event, LoggedEvent
 
 __all__ = ["check_activation", "check_corrections", "check_revisions", "check_rewards", "come_to"]
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tests.simulation.server import Server
     from tests.simulation.worker import Worker
 
-    from topk_bandit.domain.bandits import ActivationReceipt, BanditSettings, Recommendation, RewardReceipt
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import ActivationReceipt, Recommendation, RewardReceipt
 
 __all__ = ["MOST_PATIENCE_SECONDS", "NAME", "RECENT", "Callers", "Feedback", "draw_patience", "word_of"]
 

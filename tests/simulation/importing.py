@@ -13,8 +13,8 @@ from tests.simulation.item_values import draw_item_values, place
 from tests.simulation.ledger import SentRows, Sought
 
 from topk_bandit.bandits.imports import RowsOfImport
-from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.store.events import PastSlate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping

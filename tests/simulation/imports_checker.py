@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tests.simulation.ledger import Response
 
-from topk_bandit.domain.bandits import Imported, PastSlate
+from topk_bandit.store.events import Imported, PastSlate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.domain.bandits import ItemValues
+    from topk_bandit.domain.slates import ItemValues
 
 __all__ = ["NAMING_SHARE", "draw_item_values", "place"]
 

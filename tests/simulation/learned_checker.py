@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.interviews import ITEMS, STUDY
 
-from topk_bandit.domain.bandits import BanditCreated, SettingsChanged
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, TopkBanditError
 from topk_bandit.domain.studies import DesignState
+from topk_bandit.store.events import BanditCreated, SettingsChanged
 from topk_bandit.studies.analysis import StudyAnalysis, count_imported
 from topk_bandit.studies.model import begin, fold
 from topk_bandit.studies.pool import build_pool
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tests.simulation.server import Archive
     from tests.simulation.worker import Worker
 
-    from topk_bandit.domain.bandits import LoggedEvent, Prior
+    from topk_bandit.domain.bandits import Prior
     from topk_bandit.domain.studies import LoggedStudyEvent, Preferences
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.studies.model import StudyModel
 
 __all__ = ["check_priors", "check_study_of"]

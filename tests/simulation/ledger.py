@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topk_bandit.domain.bandits import PastSlate, Recommendation
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.domain.studies import Answer, PastAnswer, QuestionBatch
+    from topk_bandit.store.events import PastSlate
 
 __all__ = [
     "Activation",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import BanditCreated, Recommended, SettingsChanged
 from topk_bandit.domain.rules import Exclude, Pin, describe_rule
+from topk_bandit.store.events import BanditCreated, Recommended, SettingsChanged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import LoggedEvent
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["check_rules_in_force"]
 

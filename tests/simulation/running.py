@@ -25,15 +25,9 @@ from tests.simulation.virtual_time import run
 from tests.simulation.worker import LIMITS
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.domain.bandits import (
-    Aggregation,
-    BanditSettings,
-    ConstantBeta,
-    Exploration,
-    Imported,
-    Kernel,
-)
+from topk_bandit.domain.bandits import Aggregation, BanditSettings, ConstantBeta, Exploration, Kernel
 from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.store.events import Imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

@@ -19,8 +19,9 @@ from topk_bandit.store.memory.studies import MemoryStudies
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.studies import LoggedStudyEvent, StudyName
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
     from topk_bandit.store.study_log import StudyStore
 

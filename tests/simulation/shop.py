@@ -14,9 +14,10 @@ from tests.simulation.ledger import Asked, Ledger, Response
 from tests.simulation.line import Line, Trouble
 from tests.simulation.worker import Alarms, start_worker
 
-from topk_bandit.domain.bandits import Item, RecommendationRequest
+from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.errors import TopkBanditError, UnavailableError
 from topk_bandit.domain.rules import Exclude, Pin, SlateRule
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.domain.stages import Stage
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from tests.simulation.server import Server
     from tests.simulation.worker import Worker
 
-    from topk_bandit.domain.bandits import BanditSettings, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.domain.studies import StudySettings
 
 __all__ = ["MOST_PATIENCE_SECONDS", "NAME", "Shop"]

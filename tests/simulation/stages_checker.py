@@ -9,7 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.stages import Group, Stage
+from topk_bandit.store.events import (
     BanditCreated,
     BanditReset,
     Expired,
@@ -19,13 +20,12 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SettingsChanged,
 )
-from topk_bandit.domain.stages import Group, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topk_bandit.bandits.comparison import Comparison, GroupTally
-    from topk_bandit.domain.bandits import Event, LoggedEvent
+    from topk_bandit.store.events import Event, LoggedEvent
 
 __all__ = ["check_groups", "check_stages"]
 

@@ -8,8 +8,8 @@ from tests.bandits.harness import SETTINGS, request
 from tests.contracts.samples import recommendation
 from tests.simulation.rules_checker import check_rules_in_force
 
-from topk_bandit.domain.bandits import BanditCreated, LoggedEvent, Recommended, SettingsChanged
 from topk_bandit.domain.rules import Exclude, Pin, SlateRule
+from topk_bandit.store.events import BanditCreated, LoggedEvent, Recommended, SettingsChanged
 
 
 def test_slates_are_held_to_the_rules_that_were_in_force() -> None:

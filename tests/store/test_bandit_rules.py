@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.contracts.samples import NAME, SETTINGS
 
-from topk_bandit.domain.bandits import EventSkipped
 from topk_bandit.domain.errors import ExhaustedError
+from topk_bandit.store.events import EventSkipped
 from topk_bandit.store.log import MOST_SKIPPED, Skip
 from topk_bandit.store.rules import bandits
 from topk_bandit.store.rules.decisions import Known, Life

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.servers import RunningServer
 
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.log import Store
 
 FLIPS = 500

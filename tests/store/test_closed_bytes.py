@@ -18,8 +18,9 @@ from tests.contracts.samples import NAME, SETTINGS, recommendation, request, set
 from tests.long_forms import usual_or_long
 from tests.servers import redis_binary, running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Aggregation, RewardOutcome
+from topk_bandit.domain.bandits import Aggregation
 from topk_bandit.domain.errors import ConflictError, NotFoundError
+from topk_bandit.domain.slates import RewardOutcome
 from topk_bandit.store.log import DEFAULT_RECORD_RETENTION_MS
 from topk_bandit.store.redis.closed import NOTHING_CLOSED, must_turn
 from topk_bandit.store.redis.keys import SLICES, KeySpace
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import redis
     from tests.servers import RunningServer
 
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.store.log import Store
 
 MOST_BYTES = 60

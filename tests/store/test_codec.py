@@ -15,35 +15,16 @@ from hypothesis import strategies as st
 from tests.contracts.samples import SETTINGS, recommendation, request
 
 from topk_bandit.domain.bandits import (
-    Activated,
     Aggregation,
-    BanditCreated,
-    BanditReset,
     BanditSettings,
     ConstantBeta,
-    Event,
-    EventSkipped,
-    Expired,
     Exploration,
-    Imported,
     Item,
-    ItemsChanged,
     ItemUtility,
     Kernel,
-    Lapsed,
     PaperBeta,
-    PastSlate,
     Prior,
-    Recommendation,
-    RecommendationRequest,
-    Recommended,
-    RewardAmended,
-    RewardCollected,
-    Rewarded,
     RewardRange,
-    RewardRevised,
-    SettingsChanged,
-    Shown,
 )
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
@@ -60,10 +41,30 @@ from topk_bandit.domain.rules import (
     Pin,
     SlateRule,
 )
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 from topk_bandit.domain.stages import Group as ControlGroup
 from topk_bandit.domain.stages import Shadow, Stage
 from topk_bandit.store import codec
 from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import (
+    Activated,
+    BanditCreated,
+    BanditReset,
+    Event,
+    EventSkipped,
+    Expired,
+    Imported,
+    ItemsChanged,
+    Lapsed,
+    PastSlate,
+    Recommended,
+    RewardAmended,
+    RewardCollected,
+    Rewarded,
+    RewardRevised,
+    SettingsChanged,
+    Shown,
+)
 from topk_bandit.store.log import Snapshot
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from tests.contracts.samples import ITEMS, SETTINGS, recommendation, request
 from tests.contracts.study_samples import study_settings
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import BanditName, EventSkipped
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError, NotFoundError, NotReadyError
 from topk_bandit.domain.studies import StudyName
+from topk_bandit.store.events import EventSkipped
 from topk_bandit.store.log import RecordStatus, Skip, Snapshot
 from topk_bandit.store.redis.keys import KeySpace
 

@@ -20,18 +20,11 @@ from tests.contracts.study_samples import CHOSEN, LEASE_MS, PROGRESS, STUDY, imp
 from tests.long_forms import usual_or_long
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import (
-    Aggregation,
-    BanditName,
-    EventSkipped,
-    Imported,
-    Item,
-    ItemsChanged,
-    SettingsChanged,
-)
+from topk_bandit.domain.bandits import Aggregation, BanditName, Item
 from topk_bandit.domain.errors import ExhaustedError
 from topk_bandit.domain.studies import DesignCancelled, RankingAnswer, StudyQuery
 from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import EventSkipped, Imported, ItemsChanged, SettingsChanged
 from topk_bandit.store.log import Correctable, Skip, Snapshot
 from topk_bandit.store.redis import scripts as module
 from topk_bandit.store.redis.scripts import Script

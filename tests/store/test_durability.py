@@ -15,9 +15,11 @@ from tests.contracts.samples import ITEMS, NAME, PAST, SETTINGS, import_part, re
 from tests.servers import free_port, redis_binary, running_cluster, running_pair, running_server, valkey_binary
 from tests.waiting import PATIENCE, until
 
-from topk_bandit.domain.bandits import BanditName, Imported, Item, Rewarded, RewardOutcome
+from topk_bandit.domain.bandits import BanditName, Item
 from topk_bandit.domain.durability import FSYNC, IN_MEMORY, Durability
 from topk_bandit.domain.errors import CorruptDataError, NotDurableError
+from topk_bandit.domain.slates import RewardOutcome
+from topk_bandit.store.events import Imported, Rewarded
 from topk_bandit.store.log import RecordStatus
 from topk_bandit.store.redis.keys import KeySpace
 from topk_bandit.store.redis.waits import waits

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from tests.store.test_codec import EVENTS
 
-from topk_bandit.domain.bandits import Event, Recommended
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.data_versions import NEWEST
 from topk_bandit.store.event_keys import find_keys, group_key, recommendation_key
+from topk_bandit.store.events import Event, Recommended
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda one: type(one).__name__)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.contracts.samples import NAME, recommendation, request, settings
 
-from topk_bandit.domain.bandits import Aggregation, Reward, RewardOutcome, RewardReceipt
+from topk_bandit.domain.bandits import Aggregation
 from topk_bandit.domain.errors import NotDurableError, NotReadyError, UnavailableError
 from topk_bandit.domain.rules import Exclude, SlateRule
+from topk_bandit.domain.slates import Reward, RewardOutcome, RewardReceipt
 from topk_bandit.store.memory.bandits import MemoryStore
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 from tests.contracts.provisional_contract import PROVISIONAL
 from tests.contracts.samples import recommendation
 
-from topk_bandit.domain.bandits import Aggregation, RewardRevised
+from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.store.events import RewardRevised
 from topk_bandit.store.recorded import PostedReward, Provisional, Recorded, RecordState
 from topk_bandit.store.rules.provisional import close, due_of, revise, void
 

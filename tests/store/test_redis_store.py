@@ -31,17 +31,7 @@ from tests.servers import (
 from tests.store.proxy import LossyProxy, lossy_proxy
 from tests.waiting import PATIENCE
 
-from topk_bandit.domain.bandits import (
-    ActivationOutcome,
-    ActivationReceipt,
-    Aggregation,
-    BanditName,
-    Expired,
-    Imported,
-    Item,
-    RewardOutcome,
-    RewardReceipt,
-)
+from topk_bandit.domain.bandits import Aggregation, BanditName, Item
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import (
     ConfigurationError,
@@ -51,8 +41,10 @@ from topk_bandit.domain.errors import (
     NotFoundError,
     UnavailableError,
 )
+from topk_bandit.domain.slates import ActivationOutcome, ActivationReceipt, RewardOutcome, RewardReceipt
 from topk_bandit.store.codec import encode_context
 from topk_bandit.store.data_versions import OLDEST
+from topk_bandit.store.events import Expired, Imported
 from topk_bandit.store.log import Correctable, RecordStatus, Snapshot, Written
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.bandits import RedisStore

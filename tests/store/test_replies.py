@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from topk_bandit.domain.bandits import Lapsed
 from topk_bandit.store.codec import encode_event
 from topk_bandit.store.data_versions import OLDEST
+from topk_bandit.store.events import Lapsed
 from topk_bandit.store.redis.replies import checksum_of, read_texts
 
 ENTRIES = 128

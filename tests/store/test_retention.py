@@ -16,8 +16,8 @@ from tests.contracts.samples import NAME, PAST, SETTINGS, import_part
 from tests.contracts.study_samples import STUDY
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import Imported
 from topk_bandit.domain.errors import ExhaustedError
+from topk_bandit.store.events import Imported
 from topk_bandit.store.log import MOST_IMPORT_PARTS, RecordStatus
 from topk_bandit.store.memory.studies import MemoryStudies
 from topk_bandit.store.redis.bandits import FOLLOWER_RETENTION_MS

@@ -16,8 +16,10 @@ from tests.contracts.samples import PAST, recommendation, request, settings
 from tests.long_forms import examples
 from tests.servers import running_server, valkey_binary
 
-from topk_bandit.domain.bandits import NOTHING_NAMED, Aggregation, BanditName, BanditSettings, Imported, Item
+from topk_bandit.domain.bandits import Aggregation, BanditName, BanditSettings, Item
 from topk_bandit.domain.errors import TopkBanditError
+from topk_bandit.domain.slates import NOTHING_NAMED
+from topk_bandit.store.events import Imported
 from topk_bandit.store.log import Correctable, ImportPart, Snapshot, Written
 
 if TYPE_CHECKING:

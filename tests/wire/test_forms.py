@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from topk_bandit.client import operations, values
 from topk_bandit.domain import rules as rule_values
-from topk_bandit.domain.bandits import BanditSettings, BanditStats, HyperparameterStats, RewardRange
+from topk_bandit.domain.bandits import BanditSettings, RewardRange
 from topk_bandit.domain.features import Boolean, Categorical, Feature, FeatureStats, LabelSet, Numeric, Vector
 from topk_bandit.domain.operators import CallStatus, ModelGlance, QuotaUse, RankedSlate, SkippedEvent, StoreStatus
 from topk_bandit.domain.rules import Absence, AbsenceReason, Apart, Count, Exclude, Filter, Pin, SlateRule
 from topk_bandit.domain.stages import Group, GroupStats, Interval, LiftDay, LiftStats, LiftVerdict, ShadowStats, Stage
+from topk_bandit.domain.statistics import BanditStats, HyperparameterStats
 from topk_bandit.domain.studies import DesignProgress
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb

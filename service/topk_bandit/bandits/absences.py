@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.showable import Showable
-    from topk_bandit.domain.bandits import RecommendationRequest
     from topk_bandit.domain.features import Features
     from topk_bandit.domain.rules import Rule
+    from topk_bandit.domain.slates import RecommendationRequest
     from topk_bandit.learning.slate_rules import SlateRules
 
 __all__ = ["explain_absences"]

@@ -26,7 +26,7 @@ from topk_bandit.bandits.exposures import describe_exposures
 from topk_bandit.bandits.imports import import_rows
 from topk_bandit.bandits.lifts import describe_conservative, describe_lift, describe_shadow, in_shadow
 from topk_bandit.bandits.priors import FIELD, check_kernel, check_prior
-from topk_bandit.domain.bandits import WHOLE_ITEMS, BanditStats, HyperparameterStats, Kernel
+from topk_bandit.domain.bandits import WHOLE_ITEMS, Kernel
 from topk_bandit.domain.errors import (
     ConflictError,
     ExhaustedError,
@@ -38,6 +38,7 @@ from topk_bandit.domain.errors import (
 from topk_bandit.domain.features import FeatureStats
 from topk_bandit.domain.quotas import UNLIMITED, Quota
 from topk_bandit.domain.rules import describe_declared
+from topk_bandit.domain.statistics import BanditStats, HyperparameterStats
 from topk_bandit.learning.feature_shares import find_shares
 from topk_bandit.learning.robust_ranges import NO_VALUES
 from topk_bandit.store.codec import prior_digest
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.priors import Priors
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, ItemMask, LogReach, Prior
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration, Item, ItemMask, Prior
     from topk_bandit.domain.durability import Durability
+    from topk_bandit.domain.statistics import LogReach
     from topk_bandit.learning.encoding import Encoder
     from topk_bandit.learning.feature_shares import FeatureShares
     from topk_bandit.store.log import BanditRecord, ImportProgress, Store

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model, OddFeatures
     from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
-    from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
+    from topk_bandit.domain.slates import Recommendation, RecommendationRequest
     from topk_bandit.store.log import Store
 
 __all__ = ["Alone", "Asked", "Batches"]

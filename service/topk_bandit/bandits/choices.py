@@ -14,9 +14,9 @@ from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.exposures import can_pay, find_unpaid, rules_that_pay
 from topk_bandit.bandits.showable import check_request_rules, complete_baseline, find_showable, is_quickly_found
 from topk_bandit.bandits.stages import baseline_of, gets_baseline, group_of, no_baseline
-from topk_bandit.domain.bandits import Recommendation
 from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.rules import describe_rule
+from topk_bandit.domain.slates import Recommendation
 from topk_bandit.domain.stages import Group, Shadow, Stage, check_baseline_size
 from topk_bandit.learning.decisions import decide
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.items import Eligible
     from topk_bandit.bandits.model import Model, OddFeatures
     from topk_bandit.bandits.showable import Showable
-    from topk_bandit.domain.bandits import RecommendationRequest
+    from topk_bandit.domain.slates import RecommendationRequest
 
 __all__ = ["ChosenSlate", "choose", "choose_slate", "is_short", "recommendation_id_of", "too_few_items"]
 

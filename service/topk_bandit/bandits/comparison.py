@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.replacing import replace
+from topk_bandit.domain.stages import Group, Stage
+from topk_bandit.learning.conservative import Arm, find_reserve, may_show_own
+from topk_bandit.learning.exact_sums import ExactSum
+from topk_bandit.learning.group_totals import NO_REQUESTS, GroupTotals
+from topk_bandit.store.events import (
     BanditReset,
     Expired,
     Recommended,
@@ -20,18 +26,14 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.domain.replacing import replace
-from topk_bandit.domain.stages import Group, Stage
-from topk_bandit.learning.conservative import Arm, find_reserve, may_show_own
-from topk_bandit.learning.exact_sums import ExactSum
-from topk_bandit.learning.group_totals import NO_REQUESTS, GroupTotals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import TypeAlias
 
-    from topk_bandit.domain.bandits import BanditSettings, LoggedEvent, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import Recommendation
+    from topk_bandit.store.events import LoggedEvent
 
     _HasUnit: TypeAlias = Callable[[Recommendation], bool]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_bandit.domain.bandits import ItemsChanged
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart, write_line
 from topk_bandit.store.codec import encode_snapshot
+from topk_bandit.store.events import ItemsChanged
 from topk_bandit.store.restores import item_digest
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model
-from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NewerDataError, TopkBanditError
 from topk_bandit.store.codec import decode_snapshot
+from topk_bandit.store.events import LoggedEvent, Recommended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,11 +14,12 @@ from topk_bandit.bandits.choices import choose_slate, too_few_items
 from topk_bandit.bandits.contexts import check_context
 from topk_bandit.bandits.exposures import rules_that_pay
 from topk_bandit.bandits.showable import Showable, find_showable
-from topk_bandit.domain.bandits import ConstantBeta, Exploration, RecommendationRequest
+from topk_bandit.domain.bandits import ConstantBeta, Exploration
 from topk_bandit.domain.errors import NotReadyError
 from topk_bandit.domain.operators import ItemPart, PairPart, RankedSlate, Reasons, TopSlates
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.rules import check_rules, describe_declared, describe_rule
+from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.domain.stages import Group, Stage
 from topk_bandit.learning.decisions import search_best
 from topk_bandit.learning.mean_parts import split_mean
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.rules import Absence, SlateRule
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.learning.decisions import Search
 
 __all__ = ["NEXT_BEST", "explain", "explain_absent", "list_top_slates"]

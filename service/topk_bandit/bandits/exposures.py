@@ -12,17 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.bandits import Recommended, SettingsChanged
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.rules import Count, Exposure, ExposureStats, SlateRule, describe_rule
 from topk_bandit.domain.stages import Group as RequestGroup
 from topk_bandit.learning.slate_rules import Candidates, shows_group
+from topk_bandit.store.events import Recommended, SettingsChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from topk_bandit.bandits.items import Items
-    from topk_bandit.domain.bandits import BanditSettings, LoggedEvent
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["NOTHING_PROMISED", "Exposures", "Promise", "can_pay", "describe_exposures", "find_unpaid", "rules_that_pay"]
 

@@ -20,10 +20,17 @@ from topk_bandit.bandits.model import Model, begin, fold, folds_without_refit
 from topk_bandit.bandits.own_events import LogEnd, OwnEvents, end_of
 from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
-from topk_bandit.domain.bandits import Expired, LoggedEvent, Recommended, RewardCollected, Rewarded, RewardRevised
 from topk_bandit.domain.errors import CorruptDataError, ExhaustedError
 from topk_bandit.domain.hooks import ModelFigures
 from topk_bandit.domain.reward_times import ALMOST_ALL
+from topk_bandit.store.events import (
+    Expired,
+    LoggedEvent,
+    Recommended,
+    RewardCollected,
+    Rewarded,
+    RewardRevised,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

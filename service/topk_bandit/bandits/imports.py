@@ -11,11 +11,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.bandits.contexts import check_context, complete_context
-from topk_bandit.domain.bandits import Imported, PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError, UnavailableError
 from topk_bandit.domain.quotas import Quota
 from topk_bandit.domain.replacing import replace
 from topk_bandit.store.codec import encode_past_slate
+from topk_bandit.store.events import Imported, PastSlate
 from topk_bandit.store.log import ImportPart, RecordStatus
 
 if TYPE_CHECKING:

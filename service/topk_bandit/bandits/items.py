@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import ItemsChanged
     from topk_bandit.domain.features import Features, FeatureValue
+    from topk_bandit.store.events import ItemsChanged
 
 __all__ = ["Eligible", "Items"]
 

@@ -23,7 +23,18 @@ from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.places import make_space
 from topk_bandit.bandits.priors import PriorItems, tabulate_utilities
 from topk_bandit.bandits.reward_curve import RewardCurve, change_of
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
+from topk_bandit.domain.features import NO_FEATURES, Features
+from topk_bandit.domain.replacing import replace
+from topk_bandit.domain.reward_times import RewardTimes
+from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.learning.encoding import Encoder
+from topk_bandit.learning.feature_records import Mark
+from topk_bandit.learning.item_features import ItemFeatures
+from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.prior_mean import PriorMean
+from topk_bandit.learning.recent_observations import PastRows
+from topk_bandit.store.events import (
     Activated,
     BanditCreated,
     BanditReset,
@@ -40,35 +51,17 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import CorruptDataError, TopkBanditError
-from topk_bandit.domain.features import NO_FEATURES, Features
-from topk_bandit.domain.replacing import replace
-from topk_bandit.domain.reward_times import RewardTimes
-from topk_bandit.learning.arithmetic import describe_arithmetic
-from topk_bandit.learning.encoding import Encoder
-from topk_bandit.learning.feature_records import Mark
-from topk_bandit.learning.item_features import ItemFeatures
-from topk_bandit.learning.policy import State, kernel_of
-from topk_bandit.learning.prior_mean import PriorMean
-from topk_bandit.learning.recent_observations import PastRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import (
-        BanditSettings,
-        Event,
-        Item,
-        ItemValues,
-        PastSlate,
-        Prior,
-        Recommendation,
-        Shown,
-    )
+    from topk_bandit.domain.bandits import BanditSettings, Item, Prior
     from topk_bandit.domain.features import Context
+    from topk_bandit.domain.slates import ItemValues, Recommendation
     from topk_bandit.learning.limits import Limits
+    from topk_bandit.store.events import Event, PastSlate, Shown
 
 __all__ = [
     "EVENTS_BETWEEN_CHECKPOINTS",
@@ -110,7 +103,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Sums and counts over a bandit's life, in the units of `topk_bandit.domain.bandits.BanditStats`.
+    """Sums and counts over a bandit's life, in the units of `topk_bandit.domain.statistics.BanditStats`.
 
     But `inactive` is how many there are now. Of the slates that were `set_aside`, `aside_rewards` are those that ended
     with a reward, and `aside_defaults` those with a default reward; `aside_sum` is the sum of these rewards.

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import EventSkipped, Recommended, RewardCollected, Rewarded
+from topk_bandit.store.events import EventSkipped, Recommended, RewardCollected, Rewarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["MOST", "Gone", "RecentEvents"]
 

@@ -21,7 +21,6 @@ from topk_bandit.bandits.model import OddFeatures
 from topk_bandit.bandits.showable import find_broken_rule, is_quickly_checked
 from topk_bandit.bandits.slate_rates import is_set_aside
 from topk_bandit.bandits.tenant_quotas import A_SLATE
-from topk_bandit.domain.bandits import NOTHING_NAMED, Recommendation, RecommendationRequest, Reward
 from topk_bandit.domain.errors import (
     CorruptDataError,
     ExhaustedError,
@@ -34,6 +33,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.rules import describe_rule
+from topk_bandit.domain.slates import NOTHING_NAMED, Recommendation, RecommendationRequest, Reward
 from topk_bandit.store.log import Correctable, RecordOutcome, RecordStatus
 from topk_bandit.store.visits import Visits, find_reached, frequencies_of, visitor_of
 
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.bandits.model_cache import ModelCache
     from topk_bandit.bandits.tenant_quotas import TenantQuotas
-    from topk_bandit.domain.bandits import ActivationReceipt, BanditName, RewardReceipt
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
+    from topk_bandit.domain.slates import ActivationReceipt, RewardReceipt
     from topk_bandit.store.log import Store
 
 __all__ = ["Recommender"]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.saved_snapshots import with_item_features
 from topk_bandit.bandits.snapshots import decode_model
-from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, NotReadyError, UnavailableError
 from topk_bandit.store.codec import decode_event
 from topk_bandit.store.event_keys import recommendation_key
+from topk_bandit.store.events import LoggedEvent, Recommended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

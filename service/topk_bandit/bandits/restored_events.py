@@ -18,9 +18,18 @@ from topk_bandit.domain.bandits import (
     MAX_REWARD_WAIT_MS,
     MOST_LEARNED_PER_SECOND,
     MOST_SHARES_FALL_AFTER,
+    ConstantBeta,
+)
+from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features
+from topk_bandit.domain.joint_settings import check_together
+from topk_bandit.domain.paths import entry_of
+from topk_bandit.domain.replacing import replace
+from topk_bandit.domain.stages import MAX_CONTROL_SHARE
+from topk_bandit.store.archives import ArchivedBandit
+from topk_bandit.store.events import (
     Activated,
     BanditCreated,
-    ConstantBeta,
     Expired,
     Imported,
     ItemsChanged,
@@ -31,21 +40,16 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SettingsChanged,
 )
-from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.features import MAX_FEATURE_MAGNITUDE, Features
-from topk_bandit.domain.joint_settings import check_together
-from topk_bandit.domain.paths import entry_of
-from topk_bandit.domain.replacing import replace
-from topk_bandit.domain.stages import MAX_CONTROL_SHARE
-from topk_bandit.store.archives import ArchivedBandit
 from topk_bandit.store.log import MOST_REWARDS
 from topk_bandit.store.recorded import OPEN_STATES, Recorded, find_item_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.domain.features import Context
+    from topk_bandit.domain.slates import ItemValues, Recommendation
+    from topk_bandit.store.events import Event
 
 __all__ = ["LARGEST_SUM", "check_restored"]
 

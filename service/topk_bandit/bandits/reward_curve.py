@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from topk_bandit.domain.bandits import Aggregation, Rewarded, RewardRevised
+from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.store.events import Rewarded, RewardRevised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from topk_bandit.domain.bandits import Event
+    from topk_bandit.store.events import Event
 
 __all__ = ["Change", "Cohort", "RewardCurve", "change_of"]
 

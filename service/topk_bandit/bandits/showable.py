@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topk_bandit.domain.bandits import rules_of
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.rules import (
     MAX_RULES,
@@ -26,6 +25,7 @@ from topk_bandit.domain.rules import (
     describe_rule,
     is_about_new,
 )
+from topk_bandit.domain.slates import rules_of
 from topk_bandit.learning.id_index import NOWHERE
 from topk_bandit.learning.relaxed_rules import complete_slate, relax_rules
 from topk_bandit.learning.slate_rules import Candidates, compile_rules, keep_rules
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.catalogue import Catalogue
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
     from topk_bandit.domain.rules import Rule, SlateRule
+    from topk_bandit.domain.slates import Recommendation, RecommendationRequest
     from topk_bandit.learning.allowed_slates import AllowedSlates
     from topk_bandit.learning.slate_rules import SlateRules
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import EventSkipped, ItemsChanged, SettingsChanged
 from topk_bandit.domain.errors import NotFoundError, NotReadyError, TopkBanditError, UnavailableError
 from topk_bandit.domain.operators import SkippedEvent
+from topk_bandit.store.events import EventSkipped, ItemsChanged, SettingsChanged
 from topk_bandit.store.log import Skip
 
 if TYPE_CHECKING:

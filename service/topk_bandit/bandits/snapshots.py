@@ -23,7 +23,6 @@ from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.model import Model, RegretSums, Tally, UnitlessPhase, half_life_of
 from topk_bandit.bandits.priors import PriorItems
 from topk_bandit.bandits.reward_curve import RewardCurve
-from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.features import Features
 from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
@@ -44,6 +43,7 @@ from topk_bandit.learning.slope_prior import SlopePrior
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_settings
 from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import refuse_newer
+from topk_bandit.store.events import LoggedEvent
 from topk_bandit.store.feature_codec import features_document
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from topk_bandit.domain.stages import Group, Stage
 
 if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
-    from topk_bandit.domain.bandits import Recommendation, RecommendationRequest
+    from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 
 __all__ = ["baseline_of", "count_given", "gets_baseline", "group_of", "no_baseline"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topk_bandit.client.errors import ErrorDetails, ResourceExhausted, Unavailable
-from topk_bandit.domain.bandits import NOTHING_NAMED
+from topk_bandit.domain.slates import NOTHING_NAMED
 
 if TYPE_CHECKING:
     import os

@@ -35,7 +35,7 @@ from topk_bandit.client.values import (
     RewardOutcome,
     RewardReceipt,
 )
-from topk_bandit.domain.bandits import NOTHING_NAMED
+from topk_bandit.domain.slates import NOTHING_NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

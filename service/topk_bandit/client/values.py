@@ -6,18 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.bandits import (
-    ActivationOutcome,
-    ActivationReceipt,
-    Aggregation,
-    Kernel,
-    LogReach,
-    RewardOutcome,
-    RewardRange,
-    RewardReceipt,
-)
+from topk_bandit.domain.bandits import Aggregation, Kernel, RewardRange
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.rules import ExposureStats
+from topk_bandit.domain.slates import ActivationOutcome, ActivationReceipt, RewardOutcome, RewardReceipt
 from topk_bandit.domain.stages import (
     ConservativeStats,
     Group,
@@ -29,6 +21,7 @@ from topk_bandit.domain.stages import (
     ShadowStats,
     Stage,
 )
+from topk_bandit.domain.statistics import LogReach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

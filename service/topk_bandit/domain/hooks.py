@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.slates import Recommendation
 
 __all__ = ["Hooks", "ModelFigures"]
 

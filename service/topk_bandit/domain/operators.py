@@ -7,8 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditName, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.rules import Absence
+    from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 
 __all__ = [
     "BanditOverview",
@@ -67,7 +68,7 @@ class BanditOverview:
     Attributes
     ----------
     log_position, snapshot_position, pending, late_rewards
-        As the store has them; see `topk_bandit.domain.bandits.BanditStats`.
+        As the store has them; see `topk_bandit.domain.statistics.BanditStats`.
     created_ms
         When it was created, by the store's clock.
     glance

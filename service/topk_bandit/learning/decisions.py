@@ -52,7 +52,7 @@ class Decision:
         Moments of its expected reward, given the rewards. Until two rewards differ there is no unit, and the mean is
         the value of all of them: 0 before the first.
     regret_bound, estimated_regret
-        As in `topk_bandit.domain.bandits.Recommendation`, given the rewards.
+        As in `topk_bandit.domain.slates.Recommendation`, given the rewards.
     explored
         Whether one of the exploration's shares drew it.
     evaluations

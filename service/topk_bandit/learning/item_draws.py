@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from topk_bandit.domain.bandits import REGRET_CONFIDENCE
+from topk_bandit.domain.slates import REGRET_CONFIDENCE
 from topk_bandit.learning.compiled.regret import regrets, rivals
 
 if TYPE_CHECKING:

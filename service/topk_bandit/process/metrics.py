@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
-from topk_bandit.domain.bandits import RewardOutcome
 from topk_bandit.domain.calls import CURRENT_CALL
 from topk_bandit.domain.hooks import Hooks
 from topk_bandit.domain.quotas import Quota
+from topk_bandit.domain.slates import RewardOutcome
 from topk_bandit.domain.studies import AnswerOutcome, DesignState
 from topk_bandit.process.bandit_gauges import BanditGauges
 from topk_bandit.process.latencies import RecentLatencies
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.hooks import ModelFigures
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.rpc.interceptors import RpcHooks
 
 __all__ = ["Metrics"]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
     from prometheus_client import CollectorRegistry
 
-    from topk_bandit.domain.bandits import Recommendation
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.rpc.interceptors import RpcHooks
 
 __all__ = ["TracingMetrics"]

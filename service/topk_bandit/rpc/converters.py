@@ -1,4 +1,4 @@
-"""Between the wire and `topk_bandit.domain.bandits`; only this, `history`, `bandit_settings` and the like know both.
+"""Between the wire and `topk_bandit.domain`; only this, `history`, `bandit_settings` and the like know both.
 
 A function from a request checks the form of every field and raises `InvalidArgumentError` with the field's path on the
 wire; what takes a bandit's settings or items to judge is left to the use cases.
@@ -10,15 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from topk_bandit.bandits.batches import Asked
-from topk_bandit.domain.bandits import (
-    REGRET_CONFIDENCE,
-    WHOLE_ITEMS,
-    Item,
-    ItemMask,
-    RecommendationRequest,
-    Reward,
-)
+from topk_bandit.domain.bandits import WHOLE_ITEMS, Item, ItemMask
 from topk_bandit.domain.errors import InvalidArgumentError
+from topk_bandit.domain.slates import REGRET_CONFIDENCE, RecommendationRequest, Reward
 from topk_bandit.domain.studies import StudyName
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.bandit_settings import masked_change, settings_from_proto, settings_to_proto
@@ -34,15 +28,9 @@ from topk_bandit.wire.rules import ABSENCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topk_bandit.domain.bandits import (
-        ActivationReceipt,
-        BanditName,
-        BanditSettings,
-        Exploration,
-        Recommendation,
-        RewardReceipt,
-    )
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Exploration
     from topk_bandit.domain.features import Context
+    from topk_bandit.domain.slates import ActivationReceipt, Recommendation, RewardReceipt
     from topk_bandit.store.log import BanditRecord
     from topk_bandit.v1 import operator_service_pb2 as operator_pb
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.imports import RowsOfImport
-from topk_bandit.domain.bandits import PastSlate
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.values import FIRST_TIME, LAST_TIME
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import context_from_proto
+from topk_bandit.store.events import PastSlate
 from topk_bandit.store.recorded import place_item_values
 from topk_bandit.v1 import bandit_service_pb2 as pb
 

@@ -22,7 +22,6 @@ from topk_bandit.wire.rules import ABSENCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import Recommendation
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.operators import (
         BanditOverview,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         WorkerStatus,
     )
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.slates import Recommendation
     from topk_bandit.store.line_imports import Lines
 
 __all__ = [

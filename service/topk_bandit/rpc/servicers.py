@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from topk_bandit.bandits.administration import Bandits
     from topk_bandit.bandits.recommender import Recommender
-    from topk_bandit.domain.bandits import BanditName, Recommendation, RewardReceipt
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.errors import NotFoundError
+    from topk_bandit.domain.slates import Recommendation, RewardReceipt
     from topk_bandit.rpc.failures import FailureReporter
     from topk_bandit.rpc.peers import Peers
 

@@ -15,16 +15,8 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import astuple
 
-from topk_bandit.domain.bandits import (
-    Activated,
-    BanditSettings,
-    ItemsChanged,
-    ItemValues,
-    LoggedEvent,
-    RecommendationRequest,
-    Recommended,
-)
 from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.domain.slates import ItemValues, RecommendationRequest
 from topk_bandit.store.archive_lines import (
     ArchivedImport,
     Count,
@@ -47,6 +39,7 @@ from topk_bandit.store.codec import (
 from topk_bandit.store.data_versions import OLDEST
 from topk_bandit.store.documents import read_optional
 from topk_bandit.store.event_lines import event_line
+from topk_bandit.store.events import Activated, ItemsChanged, LoggedEvent, Recommended
 from topk_bandit.store.recorded import (
     NO_ITEMS,
     OPEN_STATES,
@@ -59,6 +52,8 @@ from topk_bandit.store.recorded import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from topk_bandit.domain.bandits import BanditSettings
 
 __all__ = [
     "ArchivedBandit",

@@ -19,40 +19,23 @@ from msgspec import UNSET, Meta, UnsetType
 
 from topk_bandit.domain.bandits import (
     DEFAULT_LEARNED_PER_SECOND,
-    Activated,
     Aggregation,
-    BanditCreated,
-    BanditReset,
     BanditSettings,
     ConstantBeta,
-    EventSkipped,
-    Expired,
     Exploration,
-    Imported,
     Item,
-    ItemsChanged,
     ItemUtility,
     Kernel,
-    Lapsed,
     PaperBeta,
-    PastSlate,
     Prior,
-    Recommendation,
-    RecommendationRequest,
-    Recommended,
-    RewardAmended,
-    RewardCollected,
-    Rewarded,
     RewardRange,
-    RewardRevised,
-    SettingsChanged,
-    Shown,
 )
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.errors import CorruptDataError
 from topk_bandit.domain.features import NO_FEATURES, Features
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.rules import Absence, Exclude
+from topk_bandit.domain.slates import ItemValues, Recommendation, RecommendationRequest
 from topk_bandit.domain.stages import MAX_CONTROL_SHARE, Group, Shadow, Stage
 from topk_bandit.store.data_versions import FIRST, OLDEST
 from topk_bandit.store.documents import (
@@ -73,6 +56,24 @@ from topk_bandit.store.documents import (
     stamp,
     text_of,
 )
+from topk_bandit.store.events import (
+    Activated,
+    BanditCreated,
+    BanditReset,
+    EventSkipped,
+    Expired,
+    Imported,
+    ItemsChanged,
+    Lapsed,
+    PastSlate,
+    Recommended,
+    RewardAmended,
+    RewardCollected,
+    Rewarded,
+    RewardRevised,
+    SettingsChanged,
+    Shown,
+)
 from topk_bandit.store.feature_codec import (
     ContextLayout,
     FeaturesLayout,
@@ -89,9 +90,9 @@ from topk_bandit.store.rule_codec import RuleLayout, rules_document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import Event
     from topk_bandit.domain.features import Context
     from topk_bandit.store.documents import Decoder, Document
+    from topk_bandit.store.events import Event
 
 __all__ = [
     "canonical",
@@ -516,6 +517,7 @@ _PARTS = {
     "Shadow": derive(Shadow),
     "SlateRule": RuleLayout,
     "Absence": Absence,
+    "ItemValues": ItemValues,
 }
 _derive_recommendation = partial(
     derive,

@@ -16,7 +16,8 @@ from topk_bandit.domain.studies import ChoiceAnswer, DeclinedAnswer, RankingAnsw
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topk_bandit.domain.bandits import BanditSettings, ItemValues, Recommendation, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import ItemValues, Recommendation, RecommendationRequest
     from topk_bandit.domain.studies import Answer, StudySettings
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from topk_bandit.domain.bandits import NOTHING_NAMED, WHOLE_ITEMS, Reward, RewardReceipt
+from topk_bandit.domain.bandits import WHOLE_ITEMS
 from topk_bandit.domain.durability import IN_MEMORY, Durability
 from topk_bandit.domain.errors import (
     CorruptDataError,
@@ -17,6 +17,7 @@ from topk_bandit.domain.errors import (
     UnavailableError,
 )
 from topk_bandit.domain.paths import entry_of
+from topk_bandit.domain.slates import NOTHING_NAMED, Reward, RewardReceipt
 from topk_bandit.store.data_versions import check_item_values, check_request
 from topk_bandit.store.log import (
     Appended,
@@ -38,18 +39,10 @@ from topk_bandit.store.visits import Visits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import (
-        ActivationReceipt,
-        BanditName,
-        BanditSettings,
-        Imported,
-        Item,
-        ItemMask,
-        Prior,
-        Recommendation,
-        RecommendationRequest,
-    )
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask, Prior
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.slates import ActivationReceipt, Recommendation, RecommendationRequest
+    from topk_bandit.store.events import Imported
     from topk_bandit.store.log import BanditRecord, Correctable, ImportPart, LostEvents, NewSlate, Skip
     from topk_bandit.store.rules.decisions import Known
 

@@ -11,33 +11,26 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from topk_bandit.domain.bandits import NOTHING_NAMED, WHOLE_ITEMS
+from topk_bandit.domain.bandits import WHOLE_ITEMS
 from topk_bandit.domain.durability import IN_MEMORY, Durability
+from topk_bandit.domain.slates import NOTHING_NAMED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import (
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, ItemMask, Prior
+    from topk_bandit.domain.operators import EventText
+    from topk_bandit.domain.quotas import TenantUse
+    from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.slates import (
         ActivationReceipt,
-        BanditName,
-        BanditSettings,
-        EventSkipped,
-        Imported,
-        Item,
-        ItemMask,
-        ItemsChanged,
-        LoggedEvent,
-        Prior,
         Recommendation,
         RecommendationRequest,
         Reward,
         RewardReceipt,
-        SettingsChanged,
     )
-    from topk_bandit.domain.operators import EventText
-    from topk_bandit.domain.quotas import TenantUse
-    from topk_bandit.domain.rules import SlateRule
     from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.events import EventSkipped, Imported, ItemsChanged, LoggedEvent, SettingsChanged
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import Restore, Restored, RestoreStep
     from topk_bandit.store.visits import Visits

@@ -7,16 +7,19 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Aggregation, Imported, Shown
+from topk_bandit.domain.bandits import Aggregation
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.paths import entry_of
 from topk_bandit.store.documents import pack
+from topk_bandit.store.events import Imported, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues, Recommendation
+    from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.domain.features import Context
+    from topk_bandit.domain.slates import ItemValues, Recommendation
+    from topk_bandit.store.events import Event
 
 __all__ = [
     "NO_ITEMS",

@@ -10,8 +10,9 @@ from topk_bandit.store.line_imports import RestoreProgress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topk_bandit.domain.bandits import Item, LoggedEvent
+    from topk_bandit.domain.bandits import Item
     from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.recorded import Recorded
 
 __all__ = ["Restore", "RestoreStep", "Restored"]

@@ -17,8 +17,20 @@ from topk_bandit.domain.bandits import (
     MAX_CONTEXT_WIDTH,
     MAX_ITEM_CAPACITY,
     MAX_SLATE_SIZE,
-    Activated,
     Aggregation,
+)
+from topk_bandit.domain.errors import CorruptDataError
+from topk_bandit.store.archive_lines import LATEST_MS, ArchivedImport, End
+from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart
+from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
+from topk_bandit.store.data_versions import (
+    check_data_version,
+    check_item_values,
+    check_recommendation,
+    check_request,
+)
+from topk_bandit.store.events import (
+    Activated,
     BanditCreated,
     BanditReset,
     EventSkipped,
@@ -34,16 +46,6 @@ from topk_bandit.domain.bandits import (
     RewardRevised,
     SettingsChanged,
     SlateEvent,
-)
-from topk_bandit.domain.errors import CorruptDataError
-from topk_bandit.store.archive_lines import LATEST_MS, ArchivedImport, End
-from topk_bandit.store.archives import ArchivedBandit, RetiredItems, SnapshotPart
-from topk_bandit.store.codec import decode_settings, encode_settings, fingerprint
-from topk_bandit.store.data_versions import (
-    check_data_version,
-    check_item_values,
-    check_recommendation,
-    check_request,
 )
 from topk_bandit.store.line_imports import take_lines
 from topk_bandit.store.recorded import (
@@ -64,8 +66,10 @@ from topk_bandit.store.rules.provisional import close
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, ItemValues
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.domain.slates import ItemValues
     from topk_bandit.store.archives import Line
+    from topk_bandit.store.events import Event
     from topk_bandit.store.line_imports import Lines
     from topk_bandit.store.restore_state import Restore, Restored
 

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from topk_bandit.domain.bandits import rules_of
 from topk_bandit.domain.rules import Frequency
+from topk_bandit.domain.slates import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.domain.features import FeatureValue
+    from topk_bandit.domain.slates import RecommendationRequest
 
     ValuesOf: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, Sequence[FeatureValue]]]
 

@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from topk_bandit.domain.bandits import LogReach
 from topk_bandit.domain.errors import CorruptDataError, NotReadyError, UnavailableError
+from topk_bandit.domain.statistics import LogReach
 from topk_bandit.store.event_keys import find_keys
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import Aggregation, BanditSettings, BanditStats, Kernel, LogReach, RewardRange
+from topk_bandit.domain.bandits import Aggregation, BanditSettings, Kernel, RewardRange
 from topk_bandit.domain.durability import Durability
 from topk_bandit.domain.reward_times import ALMOST_ALL, HALF, NINE_TENTHS
 from topk_bandit.domain.rules import ExposureStats
@@ -19,6 +19,7 @@ from topk_bandit.domain.stages import (
     ShadowStats,
     Stage,
 )
+from topk_bandit.domain.statistics import BanditStats, LogReach
 from topk_bandit.v1 import bandit_service_pb2 as pb
 from topk_bandit.v1 import recommender_service_pb2 as recommender_pb
 from topk_bandit.wire.features import FEATURE_STATS, SCHEMA

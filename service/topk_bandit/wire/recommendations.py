@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topk_bandit.domain.bandits import ActivationOutcome, RewardOutcome
+from topk_bandit.domain.slates import ActivationOutcome, RewardOutcome
 from topk_bandit.domain.stages import Group
 from topk_bandit.v1 import recommender_service_pb2 as pb
 from topk_bandit.wire.forms import Enumeration

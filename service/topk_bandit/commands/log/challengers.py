@@ -21,10 +21,10 @@ from topk_bandit.commands.operate.arguments import add_changeable
 from topk_bandit.commands.operate.forks import Replay
 from topk_bandit.commands.operate.making import settings_of
 from topk_bandit.commands.printing import progress
-from topk_bandit.domain.bandits import Recommended
 from topk_bandit.domain.errors import ExhaustedError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.stages import Stage
+from topk_bandit.store.events import Recommended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from topk_bandit.bandits.model import Model
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.commands.log.slates import AskedRequests
-    from topk_bandit.domain.bandits import LoggedEvent, RecommendationRequest
+    from topk_bandit.domain.slates import RecommendationRequest
     from topk_bandit.learning.limits import Limits
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["MOST_CHALLENGERS", "Challenger", "play_challengers", "settings_under", "title_of"]
 

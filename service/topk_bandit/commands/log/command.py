@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from topk_bandit.commands.log.dumps import Dump
     from topk_bandit.commands.log.policies import AskedPolicy
     from topk_bandit.commands.log.slates import AskedRequests
-    from topk_bandit.domain.bandits import BanditName, LoggedEvent
+    from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.operators import EventText
     from topk_bandit.learning.limits import Limits
     from topk_bandit.process.settings import Settings
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["diff", "dump", "evaluate", "find", "limits_of", "replay"]
 

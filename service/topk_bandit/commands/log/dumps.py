@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from topk_bandit.commands.operate.archives import examine_lines
 from topk_bandit.commands.operate.parquet import read_parquet
-from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import ConfigurationError, CorruptDataError, InvalidArgumentError
 from topk_bandit.domain.json_text import parse_json
 from topk_bandit.store.archives import ArchivedBandit, SnapshotPart, read_line
 from topk_bandit.store.codec import decode_event, decode_snapshot, encode_event
 from topk_bandit.store.event_lines import event_line, head_line
+from topk_bandit.store.events import LoggedEvent
 from topk_bandit.store.log import Snapshot
 from topk_bandit.tables.files import PARQUET
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtr, pdtr, pdtrc
 
-from topk_bandit.domain.bandits import (
+from topk_bandit.learning.evaluation.slate_log import share_of_each
+from topk_bandit.store.events import (
     BanditCreated,
     BanditReset,
     Expired,
@@ -21,16 +22,16 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     SettingsChanged,
 )
-from topk_bandit.learning.evaluation.slate_log import share_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from topk_bandit.domain.bandits import BanditSettings, LoggedEvent
+    from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.learning.evaluation.slate_log import LoggingPolicy
     from topk_bandit.learning.rankings import Rankings
+    from topk_bandit.store.events import LoggedEvent
 
 __all__ = ["describe_changes", "find_changes", "find_flaws", "find_odd_draws", "find_odd_rewards"]
 

@@ -20,7 +20,17 @@ from topk_bandit.bandits.items import Items
 from topk_bandit.bandits.restored_events import LARGEST_SUM
 from topk_bandit.bandits.snapshots import decode_items
 from topk_bandit.commands.log.flaws import describe_changes, find_changes, find_flaws, find_odd_draws, find_odd_rewards
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
+from topk_bandit.domain.features import Features
+from topk_bandit.domain.rules import is_about_new
+from topk_bandit.domain.slates import rules_of
+from topk_bandit.learning.encoding import Encoder
+from topk_bandit.learning.evaluation.ruled_log import RuledLog
+from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, SlateLog, slate_log
+from topk_bandit.learning.propensities import SlateDistribution
+from topk_bandit.learning.relaxed_rules import relax_rules
+from topk_bandit.learning.slate_rules import Candidates, keep_rules
+from topk_bandit.store.events import (
     Activated,
     BanditCreated,
     Expired,
@@ -31,17 +41,7 @@ from topk_bandit.domain.bandits import (
     Rewarded,
     RewardRevised,
     SettingsChanged,
-    rules_of,
 )
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, TopkBanditError
-from topk_bandit.domain.features import Features
-from topk_bandit.domain.rules import is_about_new
-from topk_bandit.learning.encoding import Encoder
-from topk_bandit.learning.evaluation.ruled_log import RuledLog
-from topk_bandit.learning.evaluation.slate_log import LoggingPolicy, OtherSlates, SlateLog, slate_log
-from topk_bandit.learning.propensities import SlateDistribution
-from topk_bandit.learning.relaxed_rules import relax_rules
-from topk_bandit.learning.slate_rules import Candidates, keep_rules
 from topk_bandit.store.visits import frequencies_of
 
 if TYPE_CHECKING:
@@ -50,11 +50,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topk_bandit.commands.log.dumps import Dump
-    from topk_bandit.domain.bandits import BanditSettings, Exploration, ItemValues, LoggedEvent, RecommendationRequest
+    from topk_bandit.domain.bandits import BanditSettings, Exploration
     from topk_bandit.domain.features import Context
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.slates import ItemValues, RecommendationRequest
     from topk_bandit.learning.allowed_slates import AllowedSlates
     from topk_bandit.learning.relaxed_rules import Relaxed
+    from topk_bandit.store.events import LoggedEvent
 
     _Kept: TypeAlias = tuple[tuple[SlateRule, ...], tuple[str, ...] | None, tuple[tuple[str, ...], ...]]
 

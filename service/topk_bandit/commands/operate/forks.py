@@ -21,7 +21,11 @@ from topk_bandit.commands.operate.archives import send_lines
 from topk_bandit.commands.operate.live_logs import LiveLog, find_log, read_log
 from topk_bandit.commands.operate.making import settings_of
 from topk_bandit.commands.printing import progress
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
+from topk_bandit.rpc.bandit_settings import masked_change
+from topk_bandit.store.archive_lines import End, chain
+from topk_bandit.store.archives import ArchivedBandit, write_line
+from topk_bandit.store.events import (
     Activated,
     BanditCreated,
     Expired,
@@ -33,17 +37,14 @@ from topk_bandit.domain.bandits import (
     SettingsChanged,
     Shown,
 )
-from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError
-from topk_bandit.rpc.bandit_settings import masked_change
-from topk_bandit.store.archive_lines import End, chain
-from topk_bandit.store.archives import ArchivedBandit, write_line
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
     from topk_bandit.client import Client
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditName, BanditSettings
+    from topk_bandit.store.events import Event
 
 __all__ = ["Replay", "fork"]
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from topk_bandit.client import FailedPrecondition
 from topk_bandit.commands.operate.events import export_log, line
-from topk_bandit.domain.bandits import LoggedEvent
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
 from topk_bandit.store.archives import ArchivedBandit, read_line
+from topk_bandit.store.events import LoggedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

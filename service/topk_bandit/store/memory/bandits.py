@@ -12,14 +12,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import TYPE_CHECKING, final
 
-from topk_bandit.domain.bandits import (
-    BanditCreated,
-    LoggedEvent,
-)
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.quotas import TenantUse
 from topk_bandit.store.codec import decode_event, decode_snapshot, encode_event
 from topk_bandit.store.data_versions import NEWEST
+from topk_bandit.store.events import BanditCreated, LoggedEvent
 from topk_bandit.store.journaled import Commits, Committed, Due, JournaledStore, Sought
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
@@ -52,15 +49,10 @@ from topk_bandit.store.visits import BYTES_OF_VISITOR, Visits
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from topk_bandit.domain.bandits import (
-        BanditName,
-        BanditSettings,
-        Event,
-        Item,
-        Prior,
-    )
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item, Prior
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.events import Event
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import RestoreStep
     from topk_bandit.store.rules.decisions import Commit

@@ -10,9 +10,10 @@ from topk_bandit.store.line_imports import RestoreProgress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topk_bandit.domain.bandits import Item, LoggedEvent
+    from topk_bandit.domain.bandits import Item
     from topk_bandit.domain.studies import LoggedStudyEvent
     from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.restore_state import Restore, RestoreStep
     from topk_bandit.store.study_archives import StudyRequest

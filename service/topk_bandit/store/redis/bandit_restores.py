@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import BanditName, Recommended
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.codec import encode_event, encode_item_state
+from topk_bandit.store.events import Recommended
 from topk_bandit.store.log import BanditRecord
 from topk_bandit.store.redis import scripts
 from topk_bandit.store.redis.records import pack_record, read_record
@@ -19,7 +20,7 @@ from topk_bandit.store.rules.provisional import due_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import LoggedEvent
+    from topk_bandit.store.events import LoggedEvent
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.redis.aggregate import Aggregates
     from topk_bandit.store.redis.keys import KeySpace

@@ -13,10 +13,7 @@ import time
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from topk_bandit.domain.bandits import (
-    BanditCreated,
-    BanditName,
-)
+from topk_bandit.domain.bandits import BanditName
 from topk_bandit.domain.durability import IN_MEMORY
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, UnavailableError
 from topk_bandit.domain.quotas import TenantUse
@@ -26,6 +23,7 @@ from topk_bandit.store.codec import (
     encode_settings,
     encode_snapshot,
 )
+from topk_bandit.store.events import BanditCreated
 from topk_bandit.store.journaled import JournaledStore
 from topk_bandit.store.log import (
     DEFAULT_RECORD_RETENTION_MS,
@@ -64,15 +62,10 @@ from topk_bandit.store.visits import BYTES_OF_VISITOR
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from topk_bandit.domain.bandits import (
-        BanditSettings,
-        Event,
-        Item,
-        LoggedEvent,
-        Prior,
-    )
+    from topk_bandit.domain.bandits import BanditSettings, Item, Prior
     from topk_bandit.domain.durability import Durability
     from topk_bandit.store.archive_lines import ArchivedImport
+    from topk_bandit.store.events import Event, LoggedEvent
     from topk_bandit.store.journaled import Commits, Due, Sought
     from topk_bandit.store.log import (
         BanditRecord,

@@ -8,10 +8,10 @@ from functools import lru_cache
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.store.codec import decode_event, decode_settings, encode_event, encode_recommended
 from topk_bandit.store.documents import message_of
+from topk_bandit.store.events import LoggedEvent, Recommended
 from topk_bandit.store.journaled import Commits, Committed, Due
 from topk_bandit.store.log import Appended
 from topk_bandit.store.recorded import is_pending

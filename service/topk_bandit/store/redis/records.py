@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
-from topk_bandit.domain.bandits import Activated, Recommendation, RecommendationRequest, Recommended
+from topk_bandit.domain.slates import Recommendation, RecommendationRequest
 from topk_bandit.domain.stages import Group
 from topk_bandit.store.codec import canonical, decode_event, encode_context, encode_recommended
+from topk_bandit.store.events import Activated, Recommended
 from topk_bandit.store.recorded import (
     NO_ITEMS,
     UNKNOWN_ITEMS,
@@ -35,7 +36,7 @@ from topk_bandit.store.redis.replies import read_logged, read_recommendation, ve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import ItemValues
+    from topk_bandit.domain.slates import ItemValues
     from topk_bandit.store.documents import Document
 
 __all__ = ["Filed", "closed_parts", "pack_new", "pack_record", "read_filed", "read_record", "repack", "settle"]

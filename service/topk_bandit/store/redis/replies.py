@@ -12,18 +12,19 @@ from functools import partial, wraps
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from topk_bandit.domain.bandits import LoggedEvent, Recommended
 from topk_bandit.domain.errors import CorruptDataError, NewerDataError
 from topk_bandit.domain.operators import EventText
 from topk_bandit.domain.studies import LoggedStudyEvent
 from topk_bandit.store.codec import decode_event, decode_item, decode_recommendation, decode_settings, written_event
+from topk_bandit.store.events import LoggedEvent, Recommended
 from topk_bandit.store.log import BanditRecord, LogSlice, TextSlice
 from topk_bandit.store.rules.decisions import dated_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from topk_bandit.domain.bandits import BanditName, Item, Recommendation
+    from topk_bandit.domain.bandits import BanditName, Item
+    from topk_bandit.domain.slates import Recommendation
 
 __all__ = [
     "Hash",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import WHOLE_ITEMS, BanditReset, Item, ItemsChanged, SettingsChanged
+from topk_bandit.domain.bandits import WHOLE_ITEMS, Item
 from topk_bandit.domain.features import Features
+from topk_bandit.store.events import BanditReset, ItemsChanged, SettingsChanged
 from topk_bandit.store.log import (
     MOST_IMPORT_PARTS,
     MOST_SKIPPED,
@@ -23,7 +24,8 @@ from topk_bandit.store.rules.imports import KnownImport, recall_part
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Imported, ItemMask, Prior
+    from topk_bandit.domain.bandits import BanditSettings, ItemMask, Prior
+    from topk_bandit.store.events import Imported
     from topk_bandit.store.log import ImportPart, Skip
     from topk_bandit.store.rules.decisions import Known
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from topk_bandit.domain.bandits import Imported, ItemsChanged, Recommended
+from topk_bandit.store.events import Imported, ItemsChanged, Recommended
 from topk_bandit.store.log import LostEvents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topk_bandit.domain.bandits import BanditName, BanditSettings, Event, Item
+    from topk_bandit.domain.bandits import BanditName, BanditSettings, Item
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import ImportOutcome, ImportPart, Skip
     from topk_bandit.store.recorded import Recorded
     from topk_bandit.store.rules.imports import KnownImport

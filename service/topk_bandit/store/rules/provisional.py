@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.domain.bandits import RewardRevised
+from topk_bandit.store.events import RewardRevised
 from topk_bandit.store.recorded import Provisional, RecordState, aggregate, aggregate_items
 from topk_bandit.store.rules.decisions import appended
 
 if TYPE_CHECKING:
-    from topk_bandit.domain.bandits import BanditSettings, Event
+    from topk_bandit.domain.bandits import BanditSettings
+    from topk_bandit.store.events import Event
     from topk_bandit.store.recorded import Recorded
 
 __all__ = ["close", "due_of", "is_provisional", "revise", "void"]

@@ -24,22 +24,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from topk_bandit.domain.bandits import (
+from topk_bandit.domain.bandits import Aggregation
+from topk_bandit.domain.slates import ActivationOutcome, ActivationReceipt, RewardOutcome, RewardReceipt
+from topk_bandit.domain.stages import Group
+from topk_bandit.store.codec import canonical, fingerprint
+from topk_bandit.store.events import (
     Activated,
-    ActivationOutcome,
-    ActivationReceipt,
-    Aggregation,
     Expired,
     Lapsed,
     Recommended,
     RewardAmended,
     RewardCollected,
     Rewarded,
-    RewardOutcome,
-    RewardReceipt,
 )
-from topk_bandit.domain.stages import Group
-from topk_bandit.store.codec import canonical, fingerprint
 from topk_bandit.store.log import MOST_REWARDS, RecordOutcome, RecordStatus
 from topk_bandit.store.recorded import (
     NO_ITEMS,
@@ -60,8 +57,10 @@ from topk_bandit.store.visits import frequencies_of, visitor_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topk_bandit.domain.bandits import BanditSettings, Event, Recommendation, RecommendationRequest, Reward
+    from topk_bandit.domain.bandits import BanditSettings
     from topk_bandit.domain.rules import SlateRule
+    from topk_bandit.domain.slates import Recommendation, RecommendationRequest, Reward
+    from topk_bandit.store.events import Event
     from topk_bandit.store.log import Correctable
     from topk_bandit.store.rules.decisions import Known
     from topk_bandit.store.visits import Visits
