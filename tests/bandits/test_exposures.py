@@ -27,7 +27,7 @@ from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.features import Categorical, Feature, Features
+from topk_bandit.domain.features import Boolean, Categorical, Feature, Features, width_of
 from topk_bandit.domain.rules import Count, Exclude, Exposure, ExposureStats, Group, SlateRule
 from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.domain.stages import Stage
@@ -81,9 +81,10 @@ class Shop:
     def happen(self, event: Event) -> None:
         self.model = fold(self.model, LoggedEvent(self.model.version + 1, 1, event))
 
-    def visit(self, number: int) -> Recommendation:
-        context = float(self.rng.uniform(-1.0, 1.0))
-        request = RecommendationRequest(f"r{number}", (1.0, context), None)
+    def visit(self, number: int, features: Features | None = None) -> Recommendation:
+        """Show a slate and reward it; with features the context says nothing of what is liked."""
+        context = 0.0 if features is not None else float(self.rng.uniform(-1.0, 1.0))
+        request = RecommendationRequest(f"r{number}", features or (1.0, context), None)
         self.before, self.asked = self.model, request
         given = choose_slate(self.model, request)
         slate = tuple(int(item[1:]) for item in given.slate)
@@ -130,6 +131,18 @@ def test_a_promise_is_kept_where_it_costs_least() -> None:
     assert np.mean(free.with_acme[learned:]) < share / 2
     assert paid < (cheapest + evenly) / 2
     assert lost <= 1.1 * cheapest or visits < 100_000
+
+
+def test_a_promise_is_kept_where_contexts_say_nothing() -> None:
+    """What all contexts share is then most of what slates are expected to earn, and a price is in that unit."""
+    schema = (Feature("mobile", Boolean()),)
+    settings = replace(SETTINGS, context_dim=width_of(schema), context_schema=schema)
+    shop = Shop((promise(0.2),), settings)
+    for number in range(300):
+        shop.visit(number, Features.of({"mobile": bool(number % 3)}))
+    assert shop.model.state.shared > 10.0
+    (kept,) = shop.model.exposures.promises
+    assert kept.owed < 30
 
 
 def test_what_is_owed_is_a_queue_with_bounds() -> None:

@@ -586,7 +586,7 @@ def test_entries_with_codes_that_nobody_knows() -> None:
     assert type(error_of_entry(pb.RewardError(code=code_pb2.NOT_FOUND, message="none"))) is NotFound
 
 
-@pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan"), "5"])
 def test_a_call_without_an_end_is_not_offered(
     make: Callable[..., EitherClient], client: EitherClient, timeout: float
 ) -> None:

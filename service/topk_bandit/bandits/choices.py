@@ -169,8 +169,7 @@ def _pay_promises(
     paid = _choose_own(model, request, context, paying, passed_over=eligible.passed_over)
     places = (model.items.find_indices(slate) for slate in (best, paid.best_slate or paid.slate))
     loss, _ = model.state.predict_difference(context, *places)
-    spread = math.sqrt(model.state.posterior.amplitude)
-    if not can_pay(unpaid, loss, spread=spread):
+    if not can_pay(unpaid, loss, spread=model.state.prior_spread(context)):
         return own
     return paying, replace(paid, paid=tuple(describe_rule(promise.rule) for promise in unpaid))
 

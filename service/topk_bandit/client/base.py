@@ -160,8 +160,8 @@ def _authorization(key: str | None) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {key}"),)
 
 
-def _check_timeout(timeout: float) -> float:
-    if not 0.0 < timeout <= _LONGEST_TIMEOUT_SECONDS:
+def _check_timeout(timeout: object) -> float:
+    if not isinstance(timeout, int | float) or not 0.0 < timeout <= _LONGEST_TIMEOUT_SECONDS:
         most = f"{_LONGEST_TIMEOUT_SECONDS:g}"
         raise ValueError(f"timeout must be a positive number of seconds, at most {most}, not {timeout!r}")
     return timeout

@@ -397,6 +397,10 @@ class State:
         mean, variance = self.posterior.predict_difference(self.encode(context), first, second)
         return mean if self.posterior.rewards_vary else 0.0, variance * self.spread_factor**2
 
+    def prior_spread(self, context: NDArray[np.float64]) -> float:
+        """Return the standard deviation of what a slate earns in a context, (C,), before any reward; none is 0."""
+        return math.sqrt(self.posterior.amplitude) * norm_of(self.encode(context))
+
     def widen(self, moments: Moments) -> Moments:
         """Return moments of the posterior with a spread that holds of the latest rewards."""
         return moments._replace(variance=moments.variance * self.spread_factor**2)
