@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PREPARE = (
-    "from topk_bandit.domain.bandits import Recommendation",
+    "from topk_bandit.domain.slates import Recommendation",
     "from topk_bandit.domain.calls import CURRENT_CALL, Call, SpanIds",
     f"call = lambda sampled: CURRENT_CALL.set(Call('r', SpanIds('{TRACE}', '0' * 15 + '1', sampled)))",
     "shown = (('a', 'b'), 0.5, 1.0, 0.1, 2.0, 0.5, False, 3, 2)",
