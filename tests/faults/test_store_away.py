@@ -47,7 +47,7 @@ def server() -> Iterator[RunningServer]:
 @pytest.fixture(scope="module")
 def service(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("unused")
-    with serving(folder, f"--redis-url={server.url}", "--store-timeout-seconds=0.5") as service:
+    with serving(folder, f"--redis-url={server.url}", "--store-timeout-seconds=5") as service:
         yield service
         assert list(folder.iterdir()) == []
 

@@ -23,7 +23,7 @@ from tests.long_forms import examples, usual_or_long
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import recommend, refused
 from tests.servers import running_server, valkey_binary
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.v1 import bandit_service_pb2 as bpb
 from topk_bandit.v1 import recommender_service_pb2 as rpb
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow  # it runs whole services
 
 CAPACITY = 200
+KEEPS = ["appendfsync always"]
+"""What a store has to be told so that it has everything after a kill."""
 ALWAYS = ["base-0", "base-1", "base-2"]
 
 
@@ -51,18 +53,18 @@ def service() -> Iterator[Service]:
 def opened(channel: grpc.Channel, name: str) -> BanditServiceStub:
     stub = BanditServiceStub(channel)
     made = bpb.Bandit(name=name, slate_size=3, item_capacity=CAPACITY, exploration={"uniform_share": 0.3})
-    stub.CreateBandit(bpb.CreateBanditRequest(bandit=made), timeout=20)
+    stub.CreateBandit(bpb.CreateBanditRequest(bandit=made), timeout=PATIENCE)
     upsert(stub, name, *ALWAYS)
     return stub
 
 
 def upsert(stub: BanditServiceStub, name: str, *items: str, available: bool = True) -> None:
     changed = [bpb.Item(item_id=item, unavailable=not available) for item in items]
-    stub.UpsertItems(bpb.UpsertItemsRequest(bandit=name, items=changed), timeout=20)
+    stub.UpsertItems(bpb.UpsertItemsRequest(bandit=name, items=changed), timeout=PATIENCE)
 
 
 def retire(stub: BanditServiceStub, name: str, *items: str) -> None:
-    stub.RetireItems(bpb.RetireItemsRequest(bandit=name, item_ids=items), timeout=20)
+    stub.RetireItems(bpb.RetireItemsRequest(bandit=name, item_ids=items), timeout=PATIENCE)
 
 
 @dataclass
@@ -131,7 +133,7 @@ class Visitors:
 
     def _ask(self, channel: grpc.Channel, out: dict[str, int], wanted: list[str]) -> None:
         try:
-            slate = recommend(channel, bandit=self._name, candidate_item_ids=wanted, timeout=20)
+            slate = recommend(channel, bandit=self._name, candidate_item_ids=wanted, timeout=PATIENCE)
         except grpc.RpcError as error:
             self.failures.append(f"{error.code()}: {error.details()}")
             return
@@ -182,7 +184,7 @@ def test_no_slate_holds_what_was_out_when_its_call_started(service: Service, cha
         assert visitors.violations == []
         assert visitors.failures == []
         assert visitors.slates > 50
-        stubs[0].DeleteBandit(bpb.DeleteBanditRequest(name=name), timeout=20)
+        stubs[0].DeleteBandit(bpb.DeleteBanditRequest(name=name), timeout=PATIENCE)
 
 
 def test_a_retired_candidate_is_passed_over_by_every_worker_at_once(service: Service) -> None:
@@ -208,10 +210,10 @@ def test_a_retired_candidate_is_passed_over_by_every_worker_at_once(service: Ser
 @pytest.mark.long_form
 @pytest.mark.parametrize("change", usual_or_long(["retire"], long=["retire", "hide"]))
 def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:
-    """The store freezes as soon as the change is answered, so that no worker can look at the log any more."""
+    """The store is killed as soon as the change is answered, so that no worker can look at the log any more."""
     name = "tenants/acme/bandits/degraded"
     with (
-        running_server(valkey_binary()) as server,
+        running_server(valkey_binary(), config=KEEPS) as server,
         two_services(server) as services,
         ExitStack() as stack,
     ):
@@ -226,11 +228,9 @@ def test_no_degraded_slate_of_any_worker_holds_it(change: str) -> None:
                 retire(stub, name, item)
             else:
                 upsert(stub, name, item, available=False)
-            server.send_signal(signal.SIGSTOP)
-            try:
-                slates = [recommend(channel, bandit=name) for channel in channels * 8]
-            finally:
-                server.send_signal(signal.SIGCONT)
+            server.kill()
+            slates = [recommend(channel, bandit=name) for channel in channels * 8]
+            server.start()
             assert all(slate.degraded for slate in slates)
             assert not any(item in slate.item_ids for slate in slates)
 
@@ -243,15 +243,17 @@ def await_healthy(channel: grpc.Channel, name: str) -> None:
 def two_services(server: RunningServer) -> Iterator[list[Service]]:
     """Two services of a worker each on one store: both follow what they are asked for, as they have no owner."""
     with TemporaryDirectory(prefix="tkb-") as folder, ExitStack() as stack:
-        flags = f"--redis-url={server.url}", "--store-timeout-seconds=0.3"
-        yield [stack.enter_context(serving(Path(folder) / place, *flags)) for place in ("one", "other")]
+        yield [
+            stack.enter_context(serving(Path(folder) / place, f"--redis-url={server.url}"))
+            for place in ("one", "other")
+        ]
 
 
 def test_a_change_returns_once_every_worker_knows_of_it() -> None:
     """One worker is frozen while the other is told, and then loses the store before it can look at the log again."""
     name = "tenants/acme/bandits/frozen"
     with (
-        running_server(valkey_binary()) as server,
+        running_server(valkey_binary(), config=KEEPS) as server,
         two_services(server) as (late, told),
         channel_to(late.address) as of_late,
         channel_to(told.address) as of_told,
@@ -261,15 +263,15 @@ def test_a_change_returns_once_every_worker_knows_of_it() -> None:
             await_healthy(channel, name)
         with stopped(late.worker_pids[0]):
             stub = BanditServiceStub(of_told)
-            retirement = stub.RetireItems.future(bpb.RetireItemsRequest(bandit=name, item_ids=["item"]), timeout=30)
+            retirement = stub.RetireItems.future(
+                bpb.RetireItemsRequest(bandit=name, item_ids=["item"]), timeout=PATIENCE
+            )
             with pytest.raises(grpc.FutureTimeoutError):
                 retirement.result(timeout=0.5)
-        assert retirement.result(timeout=30).item_count == len(ALWAYS)
-        server.send_signal(signal.SIGSTOP)
-        try:
-            slates = [recommend(of_late, bandit=name) for _ in range(16)]
-        finally:
-            server.send_signal(signal.SIGCONT)
+        assert retirement.result(timeout=PATIENCE).item_count == len(ALWAYS)
+        server.kill()
+        slates = [recommend(of_late, bandit=name) for _ in range(16)]
+        server.start()
         assert all(slate.degraded for slate in slates)
         assert {item for slate in slates for item in slate.item_ids} == set(ALWAYS)
         await_healthy(of_late, name)

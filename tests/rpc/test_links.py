@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.rpc.harness import channel_to
 from tests.rpc.keys import key, ring, shown
 from tests.rpc.studies import FEATURES, START_MS, TASTE, study_server
@@ -17,8 +18,10 @@ from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, InvalidArgument, LinkState, PermissionDenied
 from topk_bandit.domain.access import Scope
+from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.quotas import Quota, Quotas
 from topk_bandit.rpc.access import MOST_FROM_PEOPLE
+from topk_bandit.rpc.link_converters import link_creation
 from topk_bandit.v1 import preference_service_pb2 as pb
 from topk_bandit.v1.preference_service_pb2_grpc import PreferenceServiceStub
 
@@ -262,6 +265,16 @@ def test_a_bad_link_is_refused_by_its_field(shop: Shop, what: str) -> None:
         shop.client.create_study_link("taste", **{"most_answers": 5, "expire_time": ENDS, **fields})
     assert error.value.field == named
     assert shop.client.list_study_links("taste") == before
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanos"), [(-(2**63), 0), (2**63 - 1, 0), (10**10, 0), (2 * 10**9, -1), (2 * 10**9, 10**9)]
+)
+def test_a_link_that_ends_at_no_time_is_refused(seconds: int, nanos: int) -> None:
+    link = pb.StudyLink(most_answers=1, expire_time=Timestamp(seconds=seconds, nanos=nanos))
+    with pytest.raises(InvalidArgumentError, match=r"expected a time of 2000 to 2100") as error:
+        link_creation(pb.CreateLinkRequest(study=TASTE, link=link))
+    assert error.value.field == "link.expire_time"
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,12 @@ from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.domain.ids import ID, ID_RULE
 from topk_bandit.domain.paths import entry_of
 from topk_bandit.domain.studies import StudyName
+from topk_bandit.domain.values import FIRST_TIME, LAST_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from google.protobuf.timestamp_pb2 import Timestamp
 
 __all__ = [
     "ALL_TENANTS",
@@ -44,6 +47,7 @@ __all__ = [
     "tenant_name",
     "tenant_of",
     "tenant_or_all",
+    "time_ms",
     "to_page_token",
     "unknown_token",
 ]
@@ -53,6 +57,7 @@ MAX_ITEMS = 10_000
 ALL_TENANTS = "tenants/*"
 """What stands for every tenant, where that can be asked for. No tenant can be named so."""
 
+_BILLION = 10**9
 _MAX_ID_LENGTH = 128
 _MAX_ECHO_LENGTH = 48
 _BELOW_A_TENANT = re.compile(rf"tenants/({ID.pattern})(?:/.*)?", re.DOTALL)
@@ -218,6 +223,17 @@ def integer(path: str, value: int, *, low: int, high: int) -> int:
     if not low <= value <= high:
         raise InvalidArgumentError(path, f"must be an integer from {low} to {high}, not {value}")
     return value
+
+
+def time_ms(path: str, time: Timestamp, *, hint: str = "") -> int:
+    """Return a time of this century in milliseconds since 1970; a hint ends the error's sentence."""
+    if FIRST_TIME.timestamp() <= time.seconds < LAST_TIME.timestamp() and 0 <= time.nanos < _BILLION:
+        return time.seconds * 1000 + time.nanos // 1_000_000
+    try:
+        got = time.ToJsonString()
+    except ValueError:
+        got = f"{time.seconds} seconds and {time.nanos} nanoseconds since 1970"
+    raise InvalidArgumentError(path, f"expected a time of {FIRST_TIME:%Y} to {LAST_TIME:%Y}, got {got}{hint}")
 
 
 def log_position(path: str, value: int) -> int:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.errors import InvalidArgumentError
-from topk_bandit.domain.values import FIRST_TIME, LAST_TIME
 from topk_bandit.rpc import fields
 from topk_bandit.rpc.converters import context_from_proto
 from topk_bandit.store.events import PastSlate
@@ -14,8 +13,6 @@ from topk_bandit.store.recorded import place_item_values
 from topk_bandit.v1 import bandit_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from google.protobuf.timestamp_pb2 import Timestamp
-
     from topk_bandit.bandits.imports import ImportReceipt
     from topk_bandit.domain.bandits import BanditName
 
@@ -24,7 +21,7 @@ __all__ = ["MAX_ROWS", "MAX_ROW_NUMBER", "import_named", "import_request", "rece
 MAX_ROWS = 1000
 MAX_ROW_NUMBER = 10**15
 _MAX_ERRORS = 100
-_BILLION = 10**9
+_NOT_KNOWN = ": leave out a time that is not known"
 
 
 def import_named(request: pb.GetImportRequest | pb.ImportObservationsRequest) -> tuple[BanditName, str]:
@@ -51,28 +48,12 @@ def _row(row: pb.PastObservation) -> PastSlate | InvalidArgumentError:
             context=context_from_proto("", row),
             slate=slate,
             reward=fields.reward_value("reward", row.reward if row.HasField("reward") else None) + 0.0,
-            at_ms=_milliseconds(row) if row.HasField("time") else None,
+            at_ms=fields.time_ms("time", row.time, hint=_NOT_KNOWN) if row.HasField("time") else None,
             propensity=_propensity(row.propensity) if row.HasField("propensity") else None,
             item_values=place_item_values(slate, fields.item_values("item_values", row.item_values)),
         )
     except InvalidArgumentError as error:
         return error
-
-
-def _milliseconds(row: pb.PastObservation) -> int:
-    seconds, nanos = row.time.seconds, row.time.nanos
-    if not (FIRST_TIME.timestamp() <= seconds < LAST_TIME.timestamp() and 0 <= nanos < _BILLION):
-        expected = f"expected a time of {FIRST_TIME:%Y} to {LAST_TIME:%Y}"
-        got = f"got {_name_time(row.time)}: leave out a time that is not known"
-        raise InvalidArgumentError("time", f"{expected}, {got}")
-    return seconds * 1000 + nanos // 1_000_000
-
-
-def _name_time(time: Timestamp) -> str:
-    try:
-        return time.ToJsonString()
-    except ValueError:
-        return f"{time.seconds} seconds and {time.nanos} nanoseconds since 1970"
 
 
 def _propensity(value: float) -> float:

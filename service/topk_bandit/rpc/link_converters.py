@@ -44,13 +44,11 @@ def link_creation(request: pb.CreateLinkRequest) -> tuple[StudyName, LinkSetting
     name, link = fields.study_name("study", request.study), request.link
     if not link.HasField("expire_time"):
         raise InvalidArgumentError("link.expire_time", "is required")
-    if not 0 <= link.expire_time.nanos < 10**9:
-        raise InvalidArgumentError("link.expire_time", "is no time: its nanos are from 0 to 999,999,999")
     each = link.answers_each or DEFAULT_ANSWERS_EACH
     settings = LinkSettings(
         most_answers=fields.integer("link.most_answers", link.most_answers, low=1, high=MAX_BUDGET),
         answers_each=fields.integer("link.answers_each", each, low=1, high=MAX_ANSWERS_EACH),
-        expire_ms=link.expire_time.ToMilliseconds(),
+        expire_ms=fields.time_ms("link.expire_time", link.expire_time),
         title=study_texts.title("link.title", link.title),
         thanks=study_texts.text("link.thanks", link.thanks, most_bytes=_MAX_THANKS_BYTES),
         accent_color=_color("link.accent_color", link.accent_color),
