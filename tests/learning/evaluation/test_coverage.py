@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, norm, t
 
 from topk_bandit.learning.evaluation.estimators import (
     Estimate,
@@ -15,6 +15,7 @@ from topk_bandit.learning.evaluation.estimators import (
     cascade,
     doubly_robust,
     ips,
+    pool,
     pseudo_inverse,
     snips,
 )
@@ -22,7 +23,7 @@ from topk_bandit.learning.evaluation.reward_model import learn_rewards
 from topk_bandit.learning.evaluation.targets import always, make_target, uniform
 from topk_bandit.learning.evaluation.weights import importance_weights
 
-from .shops import logged, small_shop
+from .shops import Shop, logged, small_shop
 
 RUNS, COUNT = 40, 2000
 ESTIMATORS = ("ips", "snips", "cascade", "pseudo-inverse", "dr-ips", "dr-pi", "balanced")
@@ -116,3 +117,47 @@ def test_the_errors_are_those_that_are_estimated() -> None:
         ratio = np.mean([(estimate.value - truth) ** 2 for estimate, truth in pairs])
         ratio /= np.mean([estimate.standard_error**2 for estimate, _ in pairs])
         assert 0.3 < ratio < 2.0
+
+
+SHORT, LOGS = 300, 100
+
+
+@lru_cache(maxsize=3)
+def short_logs(uniform_share: float) -> list[tuple[float, dict[str, Estimate]]]:
+    """Return the truth and estimates of slates drawn uniformly, by logs of a policy that is all but sure of its best.
+
+    The slates of every day earn three times as much as others, and hardly differ.
+    """
+    effects = np.tile(np.array([1.0, 0.5, 0.0, 0.0, 0.0, 0.0])[None, :, None], (2, 1, 1))
+    shop, found = Shop(np.ones((1, 1)), effects, 0.1), []
+    for seed in range(LOGS):
+        rng = np.random.default_rng([seed, 9])
+        log = logged(shop, rng, SHORT, near=0.05, uniform=uniform_share, candidates=6)
+        target = uniform(log)
+        made = {"snips": snips(log, target), "dr-pi": doubly_robust(log, target, learn_rewards(log))}
+        found.append((float(2.0 * effects[0].mean()), made))
+    return found
+
+
+@pytest.mark.parametrize("estimator", ["snips", "dr-pi"])
+@pytest.mark.parametrize("uniform_share", [0.01, 0.03, 0.1])
+def test_a_log_with_few_explored_slates_has_no_narrow_interval(uniform_share: float, estimator: str) -> None:
+    """The intervals hold the truth as often as in 90 % of logs, less what 100 logs differ by in one case of 1,000."""
+    made = [(truth, estimates[estimator]) for truth, estimates in short_logs(uniform_share)]
+    covered = sum(one.low <= truth <= one.high for truth, one in made)
+    assert covered >= binom.ppf(0.001, LOGS, 0.9)
+
+
+@pytest.mark.parametrize(("uniform_share", "is_said"), [(0.01, False), (0.1, True)])
+def test_no_mean_by_weights_is_of_three_slates(uniform_share: float, *, is_said: bool) -> None:
+    assert {not np.isnan(estimates["snips"].value) for _, estimates in short_logs(uniform_share)} == {is_said}
+
+
+def test_an_interval_of_a_smaller_error_is_student_s() -> None:
+    """Against `scipy.stats.t` and the normal quantile, each of which has its part of the error."""
+    of_few = Estimate(1.0, 0.2, 0.0, 0.0, seen_error=0.2, freedom=4.0).with_error(0.01)
+    of_many = Estimate(1.0, 0.2, 0.0, 0.0, seen_error=0.01, freedom=4.0).with_error(0.01)
+    assert (of_few.high - 1.0) / 0.2 == pytest.approx(t.ppf(0.995, 4.0))
+    assert (1.0 - of_many.low) / 0.2 == pytest.approx(norm.ppf(0.995))
+    both = pool([of_few, of_few], [50, 50])
+    assert (both.seen_error, both.freedom) == (pytest.approx(0.2 / np.sqrt(2.0)), 4.0)

@@ -175,6 +175,6 @@ def try_to_learn(log: ShownSlates, otherwise: OtherSlates | None) -> RewardModel
 def row(name: str, estimate: Estimate) -> str:
     """Return the line of an estimate."""
     if np.isnan(estimate.value):
-        return f"  {name:{_WIDTH}}none: the log has no such slate"
+        return f"  {name:{_WIDTH}}none: the log has too few such slates"
     value, low, high = (f"{number:#.4g}".rstrip(".") for number in (estimate.value, estimate.low, estimate.high))
     return f"  {name:{_WIDTH}}{value:>10}   from {low:>10} to {high:>10}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.evaluation.equations import doubts, item_covariances, solve
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.weights import Weights
 
 __all__ = [
+    "FEWEST",
     "QUANTILE",
     "Estimate",
     "average_weighted",
@@ -44,20 +46,37 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-QUANTILE = NormalDist().inv_cdf(0.975)
+_MISSES = 0.05
+QUANTILE = NormalDist().inv_cdf(1.0 - 0.5 * _MISSES)
 """Half the width of an interval of 95 %, in standard errors."""
+
+FEWEST = 6.0
+"""Slates of the target's own that a log has to be expected to count as, so that a mean by its weights is one."""
+
+_LEAST_FREEDOM = 2.0
+"""Of an error that is hardly seen. In logs of 300 to 3,000 requests intervals then hold in 92 to 99 %, not in 83."""
+
 
 _ROUNDING = 1e-4
 """Weights may miss the best ones by as much: what they leave is counted as it is."""
 
 
 class Estimate(NamedTuple):
-    """A value, its standard error, and the ends of an interval of 95 %, as far as what the estimate assumes holds."""
+    """A value, its standard error, and the ends of an interval of 95 %, as far as what the estimate assumes holds.
+
+    Attributes
+    ----------
+    seen_error, freedom
+        The part of the standard error that a few slates with large weights show, and its degrees of freedom: the
+        interval is at least as wide as Student's t has it.
+    """
 
     value: float
     standard_error: float
     low: float
     high: float
+    seen_error: float = 0.0
+    freedom: float = np.inf
 
     def is_below(self, other: Estimate) -> bool:
         """Return whether the whole interval is below that of another one."""
@@ -65,8 +84,19 @@ class Estimate(NamedTuple):
 
     def with_error(self, error: float) -> Estimate:
         """Return the same with an interval that misses with this chance."""
-        width = NormalDist().inv_cdf(1.0 - 0.5 * error) * self.standard_error
+        of_normal, of_few = NormalDist().inv_cdf(1.0 - 0.5 * error), float(stdtrit(self.freedom, 1.0 - 0.5 * error))
+        width = max(of_normal * self.standard_error, of_few * self.seen_error)
         return self._replace(low=self.value - width, high=self.value + width)
+
+
+class _Seen(NamedTuple):
+    """The variance of a value as the terms of its sum have it, and the degrees of freedom of that."""
+
+    variance: float
+    freedom: float
+
+
+_NOTHING_SEEN = _Seen(0.0, np.inf)
 
 
 def on_policy(*logs: SlateLog | RuledLog) -> Estimate:
@@ -77,9 +107,12 @@ def on_policy(*logs: SlateLog | RuledLog) -> Estimate:
 
 def pool(estimates: Sequence[Estimate], counts: Sequence[int]) -> Estimate:
     """Return the estimate for the requests of several logs, from that of each and how many requests it has."""
-    shares = np.array(counts) / sum(counts)
-    values, errors = (np.array([getattr(one, name) for one in estimates]) for name in ("value", "standard_error"))
-    return _estimate(float(shares @ values), float(shares**2 @ errors**2))
+    squares = (np.array(counts) / sum(counts)) ** 2
+    values, errors, seen = (
+        np.array([getattr(one, name) for one in estimates]) for name in ("value", "standard_error", "seen_error")
+    )
+    of_few = _Seen(float(squares @ seen**2), min(one.freedom for one in estimates))
+    return _estimate(float(np.sqrt(squares) @ values), float(squares @ errors**2), of_few)
 
 
 def ips(log: SlateLog, target: Target) -> Estimate:
@@ -88,7 +121,7 @@ def ips(log: SlateLog, target: Target) -> Estimate:
 
 
 def snips(log: SlateLog, target: Target) -> Estimate:
-    """Return the mean reward by importance weights (Swaminathan and Joachims 2015); NaN if none is above zero."""
+    """Return the mean reward by importance weights (Swaminathan and Joachims 2015), as `normalise_weighted` does."""
     return normalise_weighted(importance_weights(log, target), log.rewards)
 
 
@@ -153,8 +186,10 @@ def doubly_robust_under_rules(log: RuledLog, target: RuledTarget, model: RewardM
 
 
 def _correct(expected: FloatArray, weights: Weights, missed: FloatArray) -> Estimate:
-    correction = average_weighted(weights, missed)
-    return _estimate(float(expected.mean()) + correction.value, correction.standard_error**2)
+    terms, foreseen = weights.values * missed, _expected_variance(weights, missed)
+    # A model that knows the slates of every day misses more of the rare ones, which alone have large weights.
+    seen = _Seen(float(terms.var()) / len(missed), max(_effective_count(weights) - 1.0, _LEAST_FREEDOM))
+    return _estimate(float(expected.mean()) + float(terms.mean()), max(seen.variance, foreseen), seen)
 
 
 def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
@@ -206,19 +241,31 @@ def average_weighted(weights: Weights, earned: FloatArray) -> Estimate:
 
 
 def normalise_weighted(weights: Weights, earned: FloatArray) -> Estimate:
-    """Return the mean of what was earned by weights; NaN if none is above zero."""
-    total = float(weights.values.sum())
-    if total <= 0.0:
+    """Return the mean of what was earned by weights; NaN if too few slates are expected to have large ones.
+
+    The value of few slates says little of how far it is off, so that each is left out in turn for the variance (the
+    jackknife: Efron 1982, Eq. 3.13), and the interval is Student's. Without any of the rare slates the value is that of
+    the slates of every day, which no interval would notice. As many as `FEWEST` are expected makes that improbable.
+    """
+    count, total = _effective_count(weights), float(weights.values.sum())
+    if count < FEWEST or total <= 0.0:
         return Estimate(np.nan, np.inf, -np.inf, np.inf)
-    value = float(weights.values @ earned) / total
-    seen = float(((weights.values * (earned - value)) ** 2).sum()) / total**2
-    return _estimate(value, max(seen, _expected_variance(weights, earned - earned.mean())))
+    shares = weights.values / total
+    value = float(shares @ earned)
+    without = np.maximum(1.0 - shares, _ROUNDING)
+    seen = _Seen(float(((shares * (earned - value) / without) ** 2).sum()), count - 1.0)
+    return _estimate(value, max(seen.variance, _expected_variance(weights, earned - earned.mean())), seen)
+
+
+def _effective_count(weights: Weights) -> float:
+    """Return as how many slates of the target's own the log counts by its weights' expected squares (Kong 1992)."""
+    return float(len(weights.values) / weights.second_moments.mean())
 
 
 def _expected_variance(weights: Weights, earned: FloatArray) -> float:
     return float(weights.second_moments.mean() * (earned**2).mean()) / len(earned)
 
 
-def _estimate(value: float, variance: float) -> Estimate:
-    error = float(np.sqrt(variance))
-    return Estimate(value, error, value - QUANTILE * error, value + QUANTILE * error)
+def _estimate(value: float, variance: float, seen: _Seen = _NOTHING_SEEN) -> Estimate:
+    error, seen_error = float(np.sqrt(variance)), float(np.sqrt(seen.variance))
+    return Estimate(value, error, value, value, seen_error, seen.freedom).with_error(_MISSES)
