@@ -96,7 +96,9 @@ REFUSALS: Mapping[str, Callable[[BanditName, str], TopkBanditError]] = {
         "REWARD_COUNT", f"recommendation {key} has {MOST_REWARDS} rewards", retry_after=None
     ),
     "reward_final": lambda _, key: ConflictError("REWARD_FINAL", f"recommendation {key} has had its final reward"),
-    "reward_exists": lambda _, key: ConflictError("REWARD_EXISTS", f"recommendation {key} has another reward already"),
+    "reward_exists": lambda _, key: ConflictError(
+        "REWARD_EXISTS", f"recommendation {key} has had another reward, which counts, was late or was taken back"
+    ),
 }
 """By the word that the scripts answer with."""
 
