@@ -26,7 +26,7 @@ REWRITES = (
     (r"\basync (?=def|for|with)", ""),
     (r"\bawait asyncio\.to_thread\(\s*([\w.]+)(?:,\s+)?", r"\1("),
     (r"\bawait ", ""),
-    (r"\bon_this_loop\(([\w.]+)\)", r"\1"),
+    (r"\b(?:inside_loop|on_this_loop)\(([\w.]+)\)", r"\1"),
     (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\basynchronous", "synchronous"),

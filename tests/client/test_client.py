@@ -687,3 +687,8 @@ def test_what_is_no_key_is_refused_and_not_repeated(key: str) -> None:
     with pytest.raises(ValueError, match=r"key must be id\.secret, as") as refused:
         Client("127.0.0.1:1", tenant="acme", key=key)
     assert len(key) < 2 or key not in str(refused.value)
+
+
+def test_an_async_client_over_grpc_is_made_inside_its_event_loop() -> None:
+    with pytest.raises(RuntimeError, match="make it inside that, in a coroutine"):
+        client_module.AsyncClient("127.0.0.1:1", tenant="acme")

@@ -23,6 +23,7 @@ from topk_bandit.client.forks import follow_forks
 from topk_bandit.client.hedging import checked_delay
 from topk_bandit.client.http_calls import is_http
 from topk_bandit.client.imports import ImportReport, add_reports
+from topk_bandit.client.loops import inside_loop
 from topk_bandit.client.operations import merge_outcomes
 from topk_bandit.client.rules import allowed_of
 from topk_bandit.client.values import Item, Kernel
@@ -623,5 +624,5 @@ def _open(target: str, tls: Tls | None) -> grpc.aio.Channel | AsyncHttpChannel:
 
         return AsyncHttpChannel(target, tls)
     if tls is None:
-        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
-    return grpc.aio.secure_channel(target, channel_credentials(tls), options=CHANNEL_OPTIONS)
+        return inside_loop(grpc.aio.insecure_channel)(target, options=CHANNEL_OPTIONS)
+    return inside_loop(grpc.aio.secure_channel)(target, channel_credentials(tls), options=CHANNEL_OPTIONS)

@@ -12,7 +12,7 @@ from topk_bandit.client.errors import Cancelled, ErrorDetails, client_closed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-__all__ = ["LoopClosedError", "answer_of", "on_this_loop"]
+__all__ = ["LoopClosedError", "answer_of", "inside_loop", "on_this_loop"]
 
 T = TypeVar("T")
 
@@ -22,6 +22,20 @@ _LOOK_SECONDS = 0.5
 
 class LoopClosedError(Exception):
     """The event loop of an asynchronous client is closed: nothing can be sent any more."""
+
+
+def inside_loop(function: Callable[..., T]) -> Callable[..., T]:
+    """Return what belongs to the event loop that it is called in as a function whose error outside of one says so."""
+
+    def call(*arguments: Any, **options: Any) -> T:  # noqa: ANN401, whatever `function` takes
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            problem = "an AsyncClient over gRPC belongs to one event loop: make it inside that, in a coroutine"
+            raise RuntimeError(problem) from None
+        return function(*arguments, **options)
+
+    return call
 
 
 def on_this_loop(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
