@@ -26,8 +26,15 @@ def between(low: float, high: float) -> Estimate:
     [
         (between(-1, 3), between(0, 2), between(0.5, 1.5), "by doubly robust, which takes it that items' parts add up"),
         (between(0.8, 1), between(0, 2), between(0.5, 1.5), "by ips"),
-        (between(-1, 3), between(-1, 0.4), between(0.5, 1), "by snips, since doubly robust is apart from it: items' "),
+        (between(-1, 3), between(-1, 0.1), between(0.5, 1), "by snips, since doubly robust is apart from it: items' "),
         (between(-1, 0.2), between(-1, 2), between(0.5, 1), "by ips, since doubly robust is apart from it: items' "),
+        # Intervals of 95 % are apart here, and those of 99 % are not.
+        (
+            between(-1, 3),
+            between(-1, 0.4),
+            between(0.5, 1),
+            "by doubly robust, which takes it that items' parts add up",
+        ),
         (between(-9, 9), Estimate(np.nan, np.inf, -np.inf, np.inf), between(0, 1), "by doubly robust, which takes it"),
     ],
 )
