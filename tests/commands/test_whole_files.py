@@ -104,9 +104,11 @@ def test_a_link_and_a_pipe_stay_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")  # noqa: PTH110
-def test_a_full_disk_below_standard_output_is_an_error_in_a_line() -> None:
-    command = [sys.executable, "-m", "topk_bandit", "config", "print"]
+@pytest.mark.parametrize("words", ["config print", "--help", "serve --help", "--version"])
+def test_a_full_disk_below_standard_output_is_an_error_in_a_line(words: str) -> None:
+    command = [sys.executable, "-m", "topk_bandit", *words.split()]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
     assert ended.returncode == 1
     assert ended.stderr == "topk-bandit: the output can't be written: No space left on device\n"

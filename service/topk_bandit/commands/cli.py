@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Protocol
 
+    from _typeshed import SupportsWrite
+
     _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - the type has no other name
 
     class _Words(Protocol):
@@ -73,12 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     if _COMPLETES in os.environ:
         completion.answer(parser)
-    given = parser.parse_args(arguments)
     try:
-        place_compiled_code(os.environ)
-        status = int(given.run(given))
-        if sys.stdout is not None:  # it may have been closed
-            sys.stdout.flush()
+        status = _run(parser, arguments)
     except (TopkBanditError, ClientError) as error:
         for handler in logging.getLogger().handlers:
             handler.flush()  # what led to it is read first
@@ -96,6 +94,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
+    """Return a command's status once its output is written; `--help` and `--version` end the process."""
+    try:
+        given = parser.parse_args(arguments)
+    except SystemExit:
+        _flush()
+        raise
+    place_compiled_code(os.environ)
+    status = int(given.run(given))
+    _flush()
+    return status
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # it may have been closed
+        sys.stdout.flush()
+
+
 _UNWRITTEN = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What goes wrong when standard output is written; files that a command names have errors of their own."""
 
@@ -107,11 +123,16 @@ def _write_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose help is an error where it can't be written, and not lost."""
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        (sys.stdout if file is None else file).write(self.format_help())
+
+
 @cache  # a program that runs many commands, as the tests do, would spend most of its time here
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="topk-bandit", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _Parser(prog="topk-bandit", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"topk-bandit {version('topk-bandit')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     _add_demo(commands)
