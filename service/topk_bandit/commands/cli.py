@@ -29,7 +29,7 @@ from topk_bandit.process.supervisor import Supervisor
 from topk_bandit.process.threads import use_one_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Protocol
 
     from _typeshed import SupportsWrite
@@ -132,7 +132,8 @@ class _Parser(argparse.ArgumentParser):
 
 @cache  # a program that runs many commands, as the tests do, would spend most of its time here
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="topk-bandit", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    make: Callable[..., argparse.ArgumentParser] = _Parser
+    parser = make(prog="topk-bandit", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"topk-bandit {version('topk-bandit')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     _add_demo(commands)
