@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from topk_bandit.learning.evaluation.weights import Weights
 
 __all__ = [
-    "FEWEST",
     "QUANTILE",
     "Estimate",
     "average_weighted",
@@ -50,12 +49,11 @@ _MISSES = 0.05
 QUANTILE = NormalDist().inv_cdf(1.0 - 0.5 * _MISSES)
 """Half the width of an interval of 95 %, in standard errors."""
 
-FEWEST = 6.0
+_FEWEST = 6.0
 """Slates of the target's own that a log has to be expected to count as, so that a mean by its weights is one."""
 
 _LEAST_FREEDOM = 2.0
 """Of an error that is hardly seen. In logs of 300 to 3,000 requests intervals then hold in 92 to 99 %, not in 83."""
-
 
 _ROUNDING = 1e-4
 """Weights may miss the best ones by as much: what they leave is counted as it is."""
@@ -107,12 +105,12 @@ def on_policy(*logs: SlateLog | RuledLog) -> Estimate:
 
 def pool(estimates: Sequence[Estimate], counts: Sequence[int]) -> Estimate:
     """Return the estimate for the requests of several logs, from that of each and how many requests it has."""
-    squares = (np.array(counts) / sum(counts)) ** 2
+    shares = np.array(counts) / sum(counts)
     values, errors, seen = (
         np.array([getattr(one, name) for one in estimates]) for name in ("value", "standard_error", "seen_error")
     )
-    of_few = _Seen(float(squares @ seen**2), min(one.freedom for one in estimates))
-    return _estimate(float(np.sqrt(squares) @ values), float(squares @ errors**2), of_few)
+    of_few = _Seen(float(shares**2 @ seen**2), min(one.freedom for one in estimates))
+    return _estimate(float(shares @ values), float(shares**2 @ errors**2), of_few)
 
 
 def ips(log: SlateLog, target: Target) -> Estimate:
@@ -186,10 +184,10 @@ def doubly_robust_under_rules(log: RuledLog, target: RuledTarget, model: RewardM
 
 
 def _correct(expected: FloatArray, weights: Weights, missed: FloatArray) -> Estimate:
-    terms, foreseen = weights.values * missed, _expected_variance(weights, missed)
+    correction, varied = average_weighted(weights, missed), float((weights.values * missed).var()) / len(missed)
     # A model that knows the slates of every day misses more of the rare ones, which alone have large weights.
-    seen = _Seen(float(terms.var()) / len(missed), max(_effective_count(weights) - 1.0, _LEAST_FREEDOM))
-    return _estimate(float(expected.mean()) + float(terms.mean()), max(seen.variance, foreseen), seen)
+    seen = _Seen(varied, max(_effective_count(weights) - 1.0, _LEAST_FREEDOM))
+    return _estimate(float(expected.mean()) + correction.value, correction.standard_error**2, seen)
 
 
 def balanced(log: SlateLog, target: Target, model: RewardModel) -> Estimate:
@@ -245,10 +243,10 @@ def normalise_weighted(weights: Weights, earned: FloatArray) -> Estimate:
 
     The value of few slates says little of how far it is off, so that each is left out in turn for the variance (the
     jackknife: Efron 1982, Eq. 3.13), and the interval is Student's. Without any of the rare slates the value is that of
-    the slates of every day, which no interval would notice. As many as `FEWEST` are expected makes that improbable.
+    the slates of every day, which no interval would notice. As many as `_FEWEST` are expected makes that improbable.
     """
     count, total = _effective_count(weights), float(weights.values.sum())
-    if count < FEWEST or total <= 0.0:
+    if count < _FEWEST or total <= 0.0:
         return Estimate(np.nan, np.inf, -np.inf, np.inf)
     shares = weights.values / total
     value = float(shares @ earned)
