@@ -86,6 +86,8 @@ def envoy(folder: Path, services: Sequence[Service], port: int) -> list[str]:
     addresses = [one.address.rpartition(":") for one in services]
     # A service that is slow is not gone.
     cluster["connect_timeout"] = cluster["health_checks"][0]["timeout"] = f"{PATIENCE:.0f}s"
+    (protocol,) = cluster["typed_extension_protocol_options"].values()
+    protocol["explicit_http_config"]["http2_protocol_options"]["connection_keepalive"]["timeout"] = f"{PATIENCE:.0f}s"
     cluster["load_assignment"]["endpoints"] = [
         {
             "lb_endpoints": [
@@ -158,7 +160,10 @@ def slates_given(service: Service) -> int:
 
 
 def places(front: Front, client: Client) -> dict[str, int]:
-    """Ask for slates of all bandits; return which service answered, by bandit: the same one each time."""
+    """Ask for slates of all bandits; return which service answered, by bandit: the same one each time.
+
+    A busy machine can lose a connection with an answer on it. The client then tries again, and two answers are counted.
+    """
     found = {}
     for bandit in BANDITS:
         before = [slates_given(one) for one in front.services]
@@ -166,8 +171,9 @@ def places(front: Front, client: Client) -> dict[str, int]:
             slate = client.recommend(bandit)
             client.reward(bandit, slate.id, 1.0)
         counts = [slates_given(one) - given for one, given in zip(front.services, before, strict=True)]
-        assert sorted(counts) == [0, CALLS], f"{bandit} was answered by {counts}"
-        found[bandit] = counts.index(CALLS)
+        assert min(counts) == 0, f"{bandit} was answered by {counts}"
+        assert max(counts) >= CALLS, f"{bandit} was answered by {counts}"
+        found[bandit] = counts.index(max(counts))
     return found
 
 
