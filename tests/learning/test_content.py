@@ -257,7 +257,7 @@ def test_a_decision_reaches_the_exhaustive_optimum(n_items: int, share: float) -
         data = sample(kind, rng, n_items=n_items, slate_size=3, context_dim=2, count=int(rng.integers(1, 120)))
         posterior = fitted(kind, data, n_items=n_items)
         bounds = UpperConfidenceBound(1.0)(posterior.predict(CONTEXT, everything, with_constant=False))
-        state = State(posterior, Limits(), observations=posterior.n_rows)
+        state = State(posterior=posterior, limits=Limits(), observations=posterior.n_rows)
         exploration = Exploration(ConstantBeta(1.0), uniform_share=0.0)
         ranking = decide(state, exploration, context=CONTEXT, eligible=eligible, rng=rng).ranking
         value = float(UpperConfidenceBound(1.0)(posterior.predict(CONTEXT, ranking[None], with_constant=False))[0])

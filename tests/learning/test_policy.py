@@ -55,7 +55,13 @@ def rebuilt(state: State) -> State:
     """Return a state of the same rows, pending slates and counts that has lived through nothing else."""
     old = state.posterior
     posterior = Posterior.fit(old.kernel, old.observed_rows, old.pending, noise_variance=old.noise_variance)
-    return State(posterior, state.limits, state.pending_ids, state.observations, state.since_refit)
+    return State(
+        posterior=posterior,
+        limits=state.limits,
+        pending_ids=state.pending_ids,
+        observations=state.observations,
+        since_refit=state.since_refit,
+    )
 
 
 def test_a_difference_is_that_of_the_means_once_rewards_differ() -> None:

@@ -124,7 +124,10 @@ def test_decisions_keep_rules_explored_ones_too(n_items: int, *, known: bool) ->
         posterior = Posterior.prior(posterior.kernel, context_dim=2, noise_variance=0.1)
     made = compile_rules(RULES, shop.candidates, 4)
     assert made is not None
-    state, eligible = State(posterior, Limits(), observations=posterior.n_rows), made.places.astype(np.int32)
+    state, eligible = (
+        State(posterior=posterior, limits=Limits(), observations=posterior.n_rows),
+        made.places.astype(np.int32),
+    )
     exploration = Exploration(ConstantBeta(1.0), uniform_share=0.3, near_share=0.5)
     ways, best = set(), set()
     for seed in range(12):
@@ -147,7 +150,7 @@ def test_a_decision_without_an_allowed_slate_is_refused() -> None:
     shop = shop_of(10)
     made = compile_rules([Count(Group("category"), most=1), Count(Group("tags", "new"), least=3)], shop.candidates, 4)
     assert made is not None
-    state = State(random_posterior(2, n_items=10, slate_size=4), Limits())
+    state = State(posterior=random_posterior(2, n_items=10, slate_size=4), limits=Limits())
     with pytest.raises(InvalidArgumentError, match="allowed: no slate keeps the rules"):
         decide(
             state,
@@ -163,7 +166,7 @@ def test_alike_items_beside_each_other_are_not_drawn() -> None:
     shop = shop_of(20)
     made = compile_rules([Apart(Group("category"))], shop.candidates, 4)
     assert made is not None
-    state = State(random_posterior(4, n_items=20, slate_size=4), Limits())
+    state = State(posterior=random_posterior(4, n_items=20, slate_size=4), limits=Limits())
     for seed in range(10):
         decision = decide(
             state,
@@ -187,7 +190,7 @@ def test_a_decision_among_items_that_rules_only_leave_out_is_one_without_rules()
     for seed in range(10):
         ruled, free = (
             decide(
-                State(posterior, Limits()),
+                State(posterior=posterior, limits=Limits()),
                 exploration,
                 context=CONTEXT,
                 eligible=made.places.astype(np.int32),

@@ -63,7 +63,7 @@ def test_a_decision_reaches_the_exhaustive_optimum(kind: Kind, n_items: int) -> 
     for seed in range(30):
         posterior = random_posterior(seed, kind=kind, n_items=n_items)
         optimum = float(bounds(posterior, everything, 1.0).max())
-        state = State(posterior, Limits(), observations=posterior.n_rows)
+        state = State(posterior=posterior, limits=Limits(), observations=posterior.n_rows)
         decision = decide(state, exploration, context=CONTEXT, eligible=eligible, rng=np.random.default_rng(seed))
         value = float(bounds(posterior, decision.ranking[None], 1.0)[0])
         assert value <= optimum + 1e-9

@@ -164,14 +164,7 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "pending_ids": checkpoint.pending_ids,
         "noise_variance": checkpoint.noise_variance,
         "kernel_shape": checkpoint.shape,
-        "observations": checkpoint.observations,
-        "forgotten": checkpoint.forgotten,
-        "imported": checkpoint.imported,
-        "compared": checkpoint.compared,
-        "shared": checkpoint.shared,
-        "unrewarded": checkpoint.unrewarded,
-        "to_count": checkpoint.to_count,
-        "aged_at": checkpoint.aged_at,
+        **{name: getattr(checkpoint, name) for name in _PLAIN},
         "usual_rewards": _describe_clamped_rewards(model),
         "usual_contexts": _describe_shortened_contexts(checkpoint.usual_norms),
         "judged": {
@@ -185,9 +178,6 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "features": _describe_records(model.encoder),
         "item_features": _describe_records(None if model.item_features is None else model.item_features.encoder),
         "items_taken": 0 if model.item_features is None else model.item_features.taken,
-        "noise_at_edge": checkpoint.noise_at_edge,
-        "doubt": checkpoint.doubt,
-        "changes": checkpoint.changes,
         "tally": model.tally.as_document(),
         "unit_from": model.unit_from,
         **({"unitless": model.unitless} if model.unitless else {}),
@@ -200,6 +190,22 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
             "event": encode_event(model.last.event, version).decode(),
         },
     }
+
+
+_PLAIN = (
+    "observations",
+    "forgotten",
+    "imported",
+    "compared",
+    "shared",
+    "unrewarded",
+    "to_count",
+    "aged_at",
+    "noise_at_edge",
+    "doubt",
+    "changes",
+)
+"""Fields of a checkpoint that the header has as they are."""
 
 
 def _describe_since_first(model: Model, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -323,18 +329,8 @@ def _read_checkpoint(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Ch
         pending_ids=tuple(header["pending_ids"]),
         noise_variance=header["noise_variance"],
         shape=None if header["kernel_shape"] is None else Shape(*_first(Shape, header["kernel_shape"])),
-        observations=header["observations"],
-        forgotten=header["forgotten"],
-        imported=header["imported"],
-        compared=header["compared"],
-        shared=header["shared"],
-        unrewarded=header["unrewarded"],
-        to_count=header["to_count"],
-        aged_at=header["aged_at"],
+        **{name: header[name] for name in _PLAIN},
         **_read_judged(header, arrays),
-        noise_at_edge=header["noise_at_edge"],
-        doubt=header["doubt"],
-        changes=header["changes"],
         begun_at=header.get("begun_at", 0.0),
         feedback=_read_feedback(header, arrays),
     )

@@ -11,7 +11,7 @@ chosen. That is what a snapshot keeps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,41 +67,9 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Checkpoint:
-    """What a state that was just refit is a function of: its rows, its pending slates, its counts and choices.
-
-    `shape` is the kernel's, None for a kernel that stays as it is; the rest is as of `State`.
-    """
-
-    observed_rows: ObservedRows
-    pending: PendingSlates
-    pending_ids: tuple[str, ...]
-    noise_variance: float
-    shape: Shape | None
-    shared: float
-    observations: int
-    forgotten: int
-    imported: int
-    compared: int
-    unrewarded: int
-    to_count: float
-    aged_at: float
-    usual_rewards: RobustRange
-    usual_norms: RobustRange | None
-    recent: RecentObservations
-    settled: Counted
-    noise_at_edge: bool
-    doubt: float
-    changes: int
-    calibration: Calibration
-    begun_at: float = 0.0
-    feedback: ItemFeedback | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class State:
-    """What GP-TopK knows.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lasting:
+    """What a state has beside its posterior and a restart must not change.
 
     Attributes
     ----------
@@ -110,11 +78,9 @@ class State:
     observations
         Rewards taken in since the beginning.
     forgotten
-        How many of them were taken in before the last `forget`.
+        How many of them were taken in before the last `State.forget`.
     imported
         How many of them were of slates that were shown elsewhere.
-    since_refit
-        Rewards taken in since the last refit.
     compared
         Rewards remembered when kernels were compared the last time.
     shared
@@ -123,51 +89,37 @@ class State:
     unrewarded
         Slates that ended without a reward.
     to_count
-        What shown slates add up to that were not counted as pending yet, less than one: see `shown`.
-    half_life
-        Age at which a reward counts half, in the unit of the times that `rewarded` is given: milliseconds in the
-        service. Infinite for rewards that are never forgotten.
+        What shown slates add up to that were not counted as pending yet, less than one: see `State.shown`.
     aged_at
         When the rows were aged the last time.
     usual_rewards, usual_norms
         The robust ranges of rewards and of contexts' lengths; None for encoded contexts, whose lengths are limited.
-    noise_at_edge
-        Whether the noise that was chosen last is the least or the largest that is tried.
-    doubt
-        Of what was learned being true still, as of `notice_change`.
-    changes
-        How many changes of the shop were noticed.
-    trusts_rewards
-        Whether each reward is learned, however far it is from all others.
-    calibration
-        By which spreads are widened.
-    begun_at
-        When it last began anew, from the latest observations or from nothing: of others before nothing is known.
     recent
         The latest observations, at least those since the last refit.
     settled
         What is counted of those before.
-    range_at_refit
-        The robust range of rewards at the last refit, and after what was heard since of slates that came before.
-    leaving
-        Items that are never shown again, ascending: rows that show them are the first to be projected onto others.
+    noise_at_edge
+        Whether the noise that was chosen last is the least or the largest that is tried.
+    doubt
+        The doubt that what was learned is true still, as of `notice_change`.
+    changes
+        How many changes of the shop were noticed.
+    calibration
+        By which spreads are widened.
+    begun_at
+        When it last began anew, from the latest observations or from nothing: of others before nothing is known.
     feedback
         What became of single items; None where nobody ever said.
     """
 
-    posterior: Posterior
-    limits: Limits
     pending_ids: tuple[str, ...] = ()
     observations: int = 0
     forgotten: int = 0
     imported: int = 0
-    since_refit: int = 0
     compared: int = 0
     shared: float = 0.0
     unrewarded: int = 0
     to_count: float = 0.0
-    half_life: float = math.inf
-    trusts_rewards: bool = False
     aged_at: float = 0.0
     usual_rewards: RobustRange = NO_VALUES
     usual_norms: RobustRange | None = NO_VALUES
@@ -178,9 +130,56 @@ class State:
     changes: int = 0
     calibration: Calibration = NO_SURPRISES
     begun_at: float = 0.0
+    feedback: ItemFeedback | None = None
+
+
+def _lasting_of(one: Lasting) -> dict[str, Any]:
+    """Return the fields that a state and its checkpoint share."""
+    return {name: getattr(one, name) for name in _LASTING}
+
+
+_LASTING = tuple(one.name for one in fields(Lasting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checkpoint(Lasting):
+    """What a state that was just refit is a function of: its rows, its pending slates, its counts and choices.
+
+    `shape` is the kernel's, None for a kernel that stays as it is.
+    """
+
+    observed_rows: ObservedRows
+    pending: PendingSlates
+    noise_variance: float
+    shape: Shape | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class State(Lasting):
+    """What GP-TopK knows.
+
+    Attributes
+    ----------
+    since_refit
+        Rewards taken in since the last refit.
+    half_life
+        Age at which a reward counts half, in the unit of the times that `rewarded` is given: milliseconds in the
+        service. Infinite for rewards that are never forgotten.
+    trusts_rewards
+        Whether each reward is learned, however far it is from all others.
+    range_at_refit
+        The robust range of rewards at the last refit, and after what was heard since of slates that came before.
+    leaving
+        Items that are never shown again, ascending: rows that show them are the first to be projected onto others.
+    """
+
+    posterior: Posterior
+    limits: Limits
+    since_refit: int = 0
+    half_life: float = math.inf
+    trusts_rewards: bool = False
     range_at_refit: RobustRange = NO_VALUES
     leaving: NDArray[np.int32] = field(default_factory=lambda: NO_ITEMS)
-    feedback: ItemFeedback | None = None
 
     @classmethod
     def initial(
@@ -205,8 +204,8 @@ class State:
         posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=_FIRST_NOISE, prior_mean=prior_mean)
         usual_norms = None if encoded else NO_VALUES
         return cls(
-            scale_best(posterior),
-            limits,
+            posterior=scale_best(posterior),
+            limits=limits,
             shared=shared,
             half_life=half_life,
             trusts_rewards=trusts_rewards,
@@ -246,60 +245,24 @@ class State:
             prior_mean=prior_mean,
         )
         return cls(
-            scale_best(posterior, noise_at_edge=checkpoint.noise_at_edge),
-            limits,
-            checkpoint.pending_ids,
-            observations=checkpoint.observations,
-            forgotten=checkpoint.forgotten,
-            imported=checkpoint.imported,
-            compared=checkpoint.compared,
-            shared=checkpoint.shared,
-            unrewarded=checkpoint.unrewarded,
-            to_count=checkpoint.to_count,
+            **_lasting_of(checkpoint),
+            posterior=scale_best(posterior, noise_at_edge=checkpoint.noise_at_edge),
+            limits=limits,
             half_life=half_life,
             trusts_rewards=trusts_rewards,
-            aged_at=checkpoint.aged_at,
-            usual_rewards=checkpoint.usual_rewards,
-            usual_norms=checkpoint.usual_norms,
-            recent=checkpoint.recent,
-            settled=checkpoint.settled,
-            noise_at_edge=checkpoint.noise_at_edge,
-            doubt=checkpoint.doubt,
-            changes=checkpoint.changes,
-            calibration=checkpoint.calibration,
-            begun_at=checkpoint.begun_at,
             range_at_refit=checkpoint.usual_rewards,
             leaving=leaving,
-            feedback=checkpoint.feedback,
         )
 
     @property
     def checkpoint(self) -> Checkpoint:
         """What has to be kept of this state; exact only for one that was just refit."""
         return Checkpoint(
+            **_lasting_of(self),
             observed_rows=self._observed_rows,
             pending=self.posterior.pending,
-            pending_ids=self.pending_ids,
             noise_variance=self.posterior.noise_variance,
             shape=self.posterior.kernel.shape,
-            observations=self.observations,
-            forgotten=self.forgotten,
-            imported=self.imported,
-            compared=self.compared,
-            shared=self.shared,
-            unrewarded=self.unrewarded,
-            to_count=self.to_count,
-            aged_at=self.aged_at,
-            usual_rewards=self.usual_rewards,
-            usual_norms=self.usual_norms,
-            recent=self.recent,
-            settled=self.settled,
-            noise_at_edge=self.noise_at_edge,
-            doubt=self.doubt,
-            changes=self.changes,
-            calibration=self.calibration,
-            begun_at=self.begun_at,
-            feedback=self.feedback,
         )
 
     @property
