@@ -60,11 +60,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.recent_observations import Counted, PastRows, RecentObservations
     from topk_bandit.learning.robust_ranges import RobustRange
 
-__all__ = [
-    "Checkpoint",
-    "State",
-    "kernel_of",
-]
+__all__ = ["Checkpoint", "Lasting", "State", "kernel_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
