@@ -24,6 +24,7 @@ import numpy as np
 from topk_bandit.lab.simulation.battery.playing import make_player, open_shop
 from topk_bandit.lab.simulation.episodes import GpTopK, Visit
 from topk_bandit.lab.simulation.policies import shipped_service
+from topk_bandit.learning.corrections import can_correct, correct, revise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,9 +102,9 @@ class Learner:
         before, at = self.learned[news.number]
         if news.begins or news.reward == before:
             return
-        if state.can_correct(key):
-            self.player.state = state.corrected(key, news.reward)
-        elif (revised := state.revised(key, context, ranking, before=before, reward=news.reward, at=at)) is not None:
+        if can_correct(state, key):
+            self.player.state = correct(state, key, news.reward)
+        elif (revised := revise(state, key, context, ranking, before=before, reward=news.reward, at=at)) is not None:
             self.player.state = revised
         self.learned[news.number] = news.reward, at
 

@@ -67,6 +67,14 @@ ROOMS: Mapping[str, str] = {
         learning/test_prior_mean learning/test_item_parts learning/test_believing_policy bandits/test_corrections
         learning/test_folded_rewards learning/test_shop_priors learning/test_calibration learning/test_item_feedback
         learning/test_magnitudes {_LIVES}""",
+    "learning/corrections.py": f"""
+        learning/test_corrections learning/test_folded_rewards learning/test_judged_observations
+        learning/test_item_feedback learning/test_wild_outcomes learning/test_magnitudes bandits/test_corrections
+        {_LIVES}""",
+    "learning/state_changes.py": f"""
+        learning/test_policy learning/test_times learning/test_content learning/test_prior_mean
+        learning/test_item_parts learning/test_believing_policy learning/test_item_feedback learning/test_calibration
+        {_LIVES}""",
     "learning/posterior.py": """
         learning/test_posterior learning/test_posterior_values learning/test_corrections learning/test_digests
         learning/test_context_posterior learning/test_rotations learning/test_hyperparameters

@@ -12,10 +12,12 @@ from tests.contracts.archives import archived, restore_lines
 from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS
 
+from topk_bandit.bandits import model as models
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import Aggregation, BanditName
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
 from topk_bandit.domain.slates import Reward, RewardReceipt
+from topk_bandit.learning.corrections import can_correct
 from topk_bandit.learning.policy import State
 from topk_bandit.store.events import (
     Expired,
@@ -47,12 +49,10 @@ class Learner:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
-        for name in ("rewarded", "corrected", "revised", "learn_history"):
-            monkeypatch.setattr(State, name, self._hearing(name))
+        for place, name in ((State, "rewarded"), (State, "learn_history"), (models, "correct"), (models, "revise")):
+            monkeypatch.setattr(place, name, self._hearing(name, getattr(place, name)))
 
-    def _hearing(self, name: str) -> Any:  # noqa: ANN401 - a method
-        known = getattr(State, name)
-
+    def _hearing(self, name: str, known: Any) -> Any:  # noqa: ANN401 - functions of a state and more
         def hear(state: State, *given: Any, **named: Any) -> Any:  # noqa: ANN401
             outcomes = {key: value for key, value in named.items() if "outcomes" in key}
             if name == "learn_history":
@@ -89,15 +89,15 @@ def revised(value: float, before: float | None, *values: ItemValues | None) -> R
         ([revised(1.0, None, (None, None, 2.0))], ("rewarded", {"outcomes": [NAN, NAN, 2.0]})),
         (
             [Rewarded("r1", 1.0, SHOWN, item_values=(1.0, None, 0.0)), RewardAmended("r1", 2.0)],
-            ("corrected", {"outcomes": None}),
+            ("correct", {"outcomes": None}),
         ),
         (
             [Rewarded("r1", 1.0, SHOWN), RewardAmended("r1", 2.0, item_values=(None, 1.0, None))],
-            ("corrected", {"outcomes": [NAN, 1.0, NAN]}),
+            ("correct", {"outcomes": [NAN, 1.0, NAN]}),
         ),
         (
             [revised(1.0, None), revised(1.0, 1.0, (1.0, None, None), None)],
-            ("corrected", {"outcomes": [1.0, NAN, NAN]}),
+            ("correct", {"outcomes": [1.0, NAN, NAN]}),
         ),
         (
             [Imported("i", 0, (PastSlate(SHOWN.context, SHOWN.slate, 1.0),))],
@@ -128,10 +128,10 @@ def test_the_learner_hears_what_each_item_did(
 def test_a_revision_after_a_refit_tells_what_was_learned_before(learner: Learner) -> None:
     model = then(begun(), recommended(1), revised(1.0, None, (1.0, None, None)))
     model = replace(model, state=model.state.refit(1.0))
-    assert not model.state.can_correct("r1")
+    assert not can_correct(model.state, "r1")
     then(model, revised(1.0, 1.0, (2.0, None, None), (1.0, None, None)))
     assert repr(learner.heard[-1]) == repr(
-        ("revised", {"before_outcomes": [1.0, NAN, NAN], "outcomes": [2.0, NAN, NAN]})
+        ("revise", {"before_outcomes": [1.0, NAN, NAN], "outcomes": [2.0, NAN, NAN]})
     )
     count = len(learner.heard)
     then(model, revised(1.0, 1.0, (1.0, None, None), (1.0, None, None)))
@@ -177,7 +177,7 @@ def test_what_is_posted_is_what_the_learner_hears(learner: Learner) -> None:
                 NAME, first.recommendation_id, 2.0, item_values={first.slate[0]: 3.0}
             )
             await worker.models.follow(NAME)
-            assert learner.heard[-1] == ("corrected", {"outcomes": [3.0, 0.25, 0.25]})
+            assert learner.heard[-1] == ("correct", {"outcomes": [3.0, 0.25, 0.25]})
             strange = second.slate[0]
             with pytest.raises(InvalidArgumentError) as refused:
                 await worker.recommender.correct_reward(NAME, first.recommendation_id, 2.0, item_values={strange: 3.0})

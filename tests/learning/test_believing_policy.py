@@ -19,6 +19,7 @@ from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import all_rankings
+from topk_bandit.learning.state_changes import change_prior_mean, change_prior_of_new_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -174,7 +175,7 @@ def test_a_prior_that_comes_later_changes_nothing_that_was_learned() -> None:
     drawn = happenings(7, 100)
     prior_mean = utilities(8).prior_mean(WCK, SLATE_SIZE)
     plain = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits())
-    later = folded(plain, drawn).with_prior_mean(prior_mean)
+    later = change_prior_mean(folded(plain, drawn), prior_mean)
     first = folded(
         State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), prior_mean=prior_mean), drawn
     ).refit()
@@ -183,7 +184,7 @@ def test_a_prior_that_comes_later_changes_nothing_that_was_learned() -> None:
     assert later.since_refit == 0
     assert later.posterior.slope == pytest.approx(first.posterior.slope, rel=1e-6)
     assert_close(later.predict(ASK_CONTEXT, asked), first.predict(ASK_CONTEXT, asked), atol=1e-6)
-    without = later.with_prior_mean(None)
+    without = change_prior_mean(later, None)
     assert_same(without, folded(plain, drawn).refit().refit())
 
 
@@ -196,7 +197,7 @@ def test_items_that_arrive_later_are_believed_in_at_once() -> None:
     few = np.arange(4, dtype=np.int32)
     assert best(state, ASK_CONTEXT, eligible=few) == [3, 2]
     state = state.rewarded("one", ASK_CONTEXT, np.array([3, 2], dtype=np.int32), reward=0.5)
-    wider = state.with_new_items(prior_mean.with_rows(np.array([0, 1, 2, 3, -1, 4, -1, -1])))
+    wider = change_prior_of_new_items(state, prior_mean.with_rows(np.array([0, 1, 2, 3, -1, 4, -1, -1])))
     asked = all_rankings(np.arange(4), slate_size=2)
     assert wider.predict(ASK_CONTEXT, asked).mean.tobytes() == state.predict(ASK_CONTEXT, asked).mean.tobytes()
     assert best(wider, ASK_CONTEXT, eligible=np.arange(6, dtype=np.int32))[0] == 5

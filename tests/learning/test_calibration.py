@@ -15,6 +15,7 @@ from tests.learning.test_judged_observations import ASK, EVERYTHING, begun, live
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
 from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.decisions import decide
+from topk_bandit.learning.state_changes import change_prior_mean, forget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,7 +81,7 @@ def test_a_surprise_is_what_a_dense_process_says(has_prior: bool) -> None:  # no
     state = live(begun(), 0, 60)
     if has_prior:
         utilities = Utilities.draw(np.random.default_rng(4), n_items=N_ITEMS, context_dim=CONTEXT_DIM, of="contexts")
-        state = state.with_prior_mean(utilities.prior_mean(WCK, SLATE_SIZE))
+        state = change_prior_mean(state, utilities.prior_mean(WCK, SLATE_SIZE))
     before = state.posterior
     context, ranking, reward = observed(60)
     encoded = state.encode(context)
@@ -135,5 +136,5 @@ def test_rewards_that_vary_more_widen_spreads_until_that_is_known() -> None:
 
 def test_a_bandit_that_begins_anew_has_no_surprises() -> None:
     state = replace(live(begun(), 0, 60), calibration=WIDE)
-    assert state.forget(state.posterior.kernel).spread_factor == 1.0
+    assert forget(state, state.posterior.kernel).spread_factor == 1.0
     assert Calibration(*state.checkpoint.calibration) == WIDE

@@ -29,6 +29,7 @@ from topk_bandit.learning.observed_rows import Observations, ObservedRows, compa
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 from topk_bandit.learning.rankings import all_rankings
+from topk_bandit.learning.state_changes import change_item_features, change_kernel
 from topk_bandit.learning.thompson import Normals, draw_from
 
 if TYPE_CHECKING:
@@ -344,7 +345,7 @@ def test_rows_that_are_folded_say_as_much() -> None:
 
 def initial(features: FloatArray | None = None, *, n_items: int = N_ITEMS) -> State:
     state = State.initial(adaptive_kendall(n_items, SLATE_SIZE), context_dim=CONTEXT_DIM, limits=Limits(rows=100))
-    return state if features is None else state.with_item_features(features)
+    return state if features is None else change_item_features(state, features)
 
 
 def taught(state: State, count: int, *, seed: int = 0, n_items: int = N_ITEMS - 2) -> State:
@@ -399,9 +400,9 @@ def test_weights_follow_a_drawn_slope_through_the_content(count: int) -> None:
 
 
 def test_without_features_nothing_changes() -> None:
-    plain, none = taught(initial(), 90), taught(initial().with_item_features(None), 90)
+    plain, none = taught(initial(), 90), taught(change_item_features(initial(), None), 90)
     assert digest_state(plain) == digest_state(none)
-    back = taught(initial(Z), 3).with_item_features(None)
+    back = change_item_features(taught(initial(Z), 3), None)
     assert back.posterior.kernel.content is None
 
 
@@ -421,7 +422,7 @@ def test_items_that_were_never_shown_get_other_features_without_a_refit() -> Non
     state = taught(initial(Z), 60, seed=1)
     other = Z.copy()
     other[-2:] = attributes(2, 4, seed=3)
-    changed = state.with_item_features(other)
+    changed = change_item_features(state, other)
     known = SLATES[(SLATES < N_ITEMS - 2).all(axis=1)]
     assert same(changed.predict(CONTEXT, known), state.predict(CONTEXT, known))
     assert changed.posterior.n_rows == state.posterior.n_rows
@@ -434,7 +435,7 @@ def test_items_that_were_never_shown_get_other_features_without_a_refit() -> Non
 
 def test_items_that_were_shown_get_other_features_with_a_refit() -> None:
     state, other = taught(initial(Z), 30), Z[::-1]
-    changed = state.with_item_features(other)
+    changed = change_item_features(state, other)
     assert changed.since_refit == 0
     rows, kernel = changed.posterior.observed_rows, changed.posterior.kernel
     expected = Posterior.fit(
@@ -452,7 +453,7 @@ def test_what_was_learned_of_like_items_is_believed_of_one_that_was_never_shown(
         ranking = rng.permutation(8)[:SLATE_SIZE].astype(np.int32)
         reward = float(z[ranking, 0].sum() - z[ranking, 2].sum() + 0.1 * rng.normal())
         state = state.rewarded(f"{number}", CONTEXT, ranking, reward=reward)
-    state = state.with_item_features(np.vstack([z[:8], z[:1]]))
+    state = change_item_features(state, np.vstack([z[:8], z[:1]]))
     like_the_best, like_the_middle = state.predict(CONTEXT, np.array([[8, 3, 4], [5, 3, 4]], dtype=np.int32)).mean
     assert like_the_best > like_the_middle + 0.3
     assert 8 in decided(state)
@@ -474,7 +475,7 @@ def test_of_many_new_items_those_with_good_features_are_searched(n_candidates: i
 
 def test_items_keep_their_features_when_there_is_space_for_more() -> None:
     state = taught(initial(Z), 30)
-    wider = state.with_kernel(adaptive_kendall(N_ITEMS + 3, SLATE_SIZE))
+    wider = change_kernel(state, adaptive_kendall(N_ITEMS + 3, SLATE_SIZE))
     content = wider.posterior.kernel.content
     assert content is not None
     np.testing.assert_array_equal(content.features, np.concatenate([Z, np.zeros((3, Z.shape[1]))]))

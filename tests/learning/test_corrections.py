@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.corrections import can_correct, correct
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, project
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.posterior import PendingSlates, Posterior
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.rankings import random_rankings
+from topk_bandit.learning.state_changes import change_prior_mean
 
 N_ITEMS, SLATE_SIZE, DIM = 9, 3, 2
 ITEMS = np.arange(N_ITEMS, dtype=np.int32)
@@ -25,7 +27,7 @@ def begun(*, kernel: Kernel, rows: int, prior: bool) -> State:
     if not prior:
         return state
     constants = np.random.default_rng(2).normal(size=N_ITEMS)
-    return state.with_prior_mean(PriorMean.of(basis, constants, np.zeros((N_ITEMS, DIM)), np.arange(N_ITEMS)))
+    return change_prior_mean(state, PriorMean.of(basis, constants, np.zeros((N_ITEMS, DIM)), np.arange(N_ITEMS)))
 
 
 class Life:
@@ -123,8 +125,8 @@ def test_a_corrected_state_is_that_of_the_corrected_life(
         for shown in others[:3]:
             life.reward(shown, float(life.rng.normal()))
         slates.append(wild)
-    assert mistaken.state.can_correct(slates[0][0])
-    mistaken.state = mistaken.state.corrected(slates[0][0], right)
+    assert can_correct(mistaken.state, slates[0][0])
+    mistaken.state = correct(mistaken.state, slates[0][0], right)
     if right is None:
         truthful.state = truthful.state.closed(slates[0][0])
     is_wild = max(abs(wrong), abs(right or 0.0)) > 100.0
@@ -142,10 +144,10 @@ def test_a_correction_can_be_corrected() -> None:
     for one in (life, other):
         for shown in [one.show() for _ in range(6)]:
             one.reward(shown, float(one.rng.normal()))
-    state = life.state.corrected("s2", 5.0).corrected("s4", None).corrected("s2", -1.0).corrected("s5", 2.0)
-    expected = other.state.corrected("s5", 2.0).corrected("s2", -1.0).corrected("s4", None)
+    state = correct(correct(correct(correct(life.state, "s2", 5.0), "s4", None), "s2", -1.0), "s5", 2.0)
+    expected = correct(correct(correct(other.state, "s5", 2.0), "s2", -1.0), "s4", None)
     assert_alike(state, expected)
-    assert not state.can_correct("s4")
+    assert not can_correct(state, "s4")
 
 
 def test_all_rewards_can_be_voided() -> None:
@@ -156,7 +158,7 @@ def test_all_rewards_can_be_voided() -> None:
     for shown in slates:
         life.reward(shown, 1.5)
     for name, _, _ in slates:
-        life.state, fresh.state = life.state.corrected(name, None), fresh.state.closed(name)
+        life.state, fresh.state = correct(life.state, name, None), fresh.state.closed(name)
     assert_alike(life.state, fresh.state)
     for one in (life, fresh):
         one.live(10)
@@ -171,7 +173,7 @@ def test_older_states_stay_as_they_are_when_a_later_one_is_corrected() -> None:
         life.reward(shown, float(life.rng.normal()))
     before = life.state
     numbers = [np.array(one, copy=True) if isinstance(one, np.ndarray) else one for one in before.posterior.numbers]
-    branch = Life(before.corrected(before.recent.ids[-2], 9.0), seed=9)
+    branch = Life(correct(before, before.recent.ids[-2], 9.0), seed=9)
     branch.live(12)
     life.live(12)
     for then, now in zip(numbers, before.posterior.numbers, strict=True):
@@ -186,8 +188,8 @@ def test_a_refit_ends_what_can_be_corrected() -> None:
         due = life.state.rewards_before_refit
         shown = life.show()
         life.reward(shown, float(life.rng.normal()))
-        assert life.state.can_correct(shown[0]) or due <= 1, count
-        assert life.state.can_correct(shown[0]) == (life.state.since_refit > 0), count
+        assert can_correct(life.state, shown[0]) or due <= 1, count
+        assert can_correct(life.state, shown[0]) == (life.state.since_refit > 0), count
         assert sum(map(bool, life.state.recent.ids)) == life.state.since_refit
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.corrections import can_correct, correct, revise
 from topk_bandit.learning.folded_rewards import Learned, Span, take_out
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.observed_rows import Observations, ObservedRows, compact, fold_by_ranking, project
@@ -228,7 +229,7 @@ class Life:
 
     def revise(self, number: int, reward: float | None) -> None:
         context, ranking, before = self.lived[number]
-        revised = self.state.revised(f"s{number}", context, ranking, before=before, reward=reward, at=float(number))
+        revised = revise(self.state, f"s{number}", context, ranking, before=before, reward=reward, at=float(number))
         assert revised is not None
         self.state = revised
 
@@ -237,7 +238,7 @@ def test_a_revised_slate_counts_with_its_other_reward_from_then_on() -> None:
     life = Life(rows=300)
     life.live(90)
     before = life.state
-    assert not before.can_correct("s3")
+    assert not can_correct(before, "s3")
     life.revise(3, 1.25)
     assert life.state.counted.reward_sum == pytest.approx(before.counted.reward_sum + 1.25 - life.lived[3][2])
     assert life.state.observations == before.observations
@@ -290,8 +291,8 @@ def test_a_wild_reward_is_not_learned_and_can_be_corrected(wild: float) -> None:
     life.revise(3, wild)
     assert life.state.counted.wild_rewards == before.counted.wild_rewards + 1
     assert life.state.posterior.n_observations == before.posterior.n_observations - 1
-    assert life.state.can_correct("s3")
-    corrected = life.state.corrected("s3", 0.5)
+    assert can_correct(life.state, "s3")
+    corrected = correct(life.state, "s3", 0.5)
     assert corrected.counted.wild_rewards == before.counted.wild_rewards
     assert corrected.posterior.n_observations == before.posterior.n_observations
 
@@ -300,7 +301,7 @@ def test_of_an_old_slate_a_wild_reward_is_not_taken() -> None:
     life = Life(rows=300)
     life.live(400)
     context, ranking, before = life.lived[3]
-    assert life.state.revised("s3", context, ranking, before=before, reward=1e9, at=3.0) is None
+    assert revise(life.state, "s3", context, ranking, before=before, reward=1e9, at=3.0) is None
 
 
 @pytest.mark.parametrize("right", [0.5, None])
@@ -314,11 +315,11 @@ def test_a_correction_of_a_later_slate_keeps_what_revisions_said_of_rewards(righ
     for number in range(first, first + 12):
         life.revise(number, 30.0 + number)
     known = life.state.usual_rewards
-    corrected = life.state.corrected(f"s{last}", right)
+    corrected = correct(life.state, f"s{last}", right)
     assert corrected.since_refit > 0
     assert corrected.usual_rewards.count == known.count - (right is None)
     assert corrected.usual_rewards.reach == pytest.approx(known.reach, rel=0.1)
-    again = corrected.corrected(f"s{last + 1}", None if right is None else 0.7)
+    again = correct(corrected, f"s{last + 1}", None if right is None else 0.7)
     assert again.usual_rewards.count == known.count - 2 * (right is None)
 
 

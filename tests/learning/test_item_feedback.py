@@ -26,11 +26,20 @@ from tests.learning.told import (
 )
 
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.corrections import can_correct, correct, revise
 from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.item_feedback import extend_images
 from topk_bandit.learning.item_outcomes import OutcomeRows, extend_contexts
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
+from topk_bandit.learning.state_changes import (
+    change_contexts,
+    change_kernel,
+    change_prior_mean,
+    change_prior_of_new_items,
+    forget,
+    vacate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,8 +168,8 @@ def test_a_corrected_slate_is_as_if_it_had_been_so(
     truthful = and_later(told(start, truth[before : before + 4]), before + 4)
     for wrong in (SLATES, replaced(SLATES, before, 1.0, None)):
         mistaken = told(start, wrong[before : before + 4])
-        assert mistaken.can_correct(f"s{before}")
-        mistaken = mistaken.corrected(f"s{before}", reward, outcomes=outcomes)
+        assert can_correct(mistaken, f"s{before}")
+        mistaken = correct(mistaken, f"s{before}", reward, outcomes=outcomes)
         for one, other in zip(and_later(mistaken, before + 4), truthful, strict=True):
             assert_same_feedback_but_for_none(one, other)
             assert_predict_alike(one, other)
@@ -182,7 +191,7 @@ def assert_same_feedback_but_for_none(one: State, other: State) -> None:
 
 def test_a_slate_that_ended_without_a_reward_after_all_has_no_outcomes() -> None:
     start = after(70).refit(70.0)
-    mistaken = told(start, SLATES[70:74]).corrected("s71", None)
+    mistaken = correct(told(start, SLATES[70:74]), "s71", None)
     truthful = told(start, SLATES[70:71]).shown(*SLATES[71][:3])
     truthful = told(truthful, SLATES[72:74]).closed("s71")
     assert_same_feedback(mistaken, truthful)
@@ -198,8 +207,8 @@ def test_outcomes_that_only_come_by_corrections_are_learned() -> None:
     state = begun()
     for one in SLATES[:60]:
         state = told(state, without_outcomes([one]), shown=False)
-        if state.can_correct(one.slate_id):
-            state = state.corrected(one.slate_id, one.reward, outcomes=one.outcomes)
+        if can_correct(state, one.slate_id):
+            state = correct(state, one.slate_id, one.reward, outcomes=one.outcomes)
     assert state.feedback is not None
     assert state.feedback.usual.count > 40
     assert state.posterior.prior_mean is not None
@@ -207,8 +216,8 @@ def test_outcomes_that_only_come_by_corrections_are_learned() -> None:
 
 
 def revised(state: State, one: Told, reward: float | None, outcomes: FloatArray | None) -> State:
-    changed = state.revised(
-        *one[:3], before=one.reward, reward=reward, at=one.at, before_outcomes=one.outcomes, outcomes=outcomes
+    changed = revise(
+        state, *one[:3], before=one.reward, reward=reward, at=one.at, before_outcomes=one.outcomes, outcomes=outcomes
     )
     assert changed is not None
     return changed
@@ -263,7 +272,7 @@ def test_a_revised_slate_among_the_latest_is_as_if_it_had_been_so(
     expected = begun(study=study).learn_history(past_of(truth[:105], at=105.0), at=105.0)
     for wrong in (SLATES[30], SLATES[30].ending(1.0, None)):
         state = after_a_hundred(None if wrong is SLATES[30] else 1.0, study=study)
-        assert not state.can_correct("s30")
+        assert not can_correct(state, "s30")
         found = told(revised(state, wrong, reward, outcomes), SLATES[100:105], shown=False).refit(105.0)
         assert_predict_alike(found, expected, within=1e-7)
         mine, theirs = (one.posterior.observed_rows.feedback for one in (found, expected))
@@ -288,7 +297,7 @@ def test_a_slate_whose_other_reward_is_wild_has_no_outcomes_until_it_is_correcte
     others = [one for one in SLATES[:100] if one.slate_id != "s30"]
     expected = begun().learn_history(past_of(others, at=100.0), at=100.0)
     assert_predict_alike(found.refit(100.0), expected, within=1e-7)
-    corrected = found.corrected("s30", 0.4, outcomes=OTHER).refit(100.0)
+    corrected = correct(found, "s30", 0.4, outcomes=OTHER).refit(100.0)
     truth = [*others, SLATES[30].ending(0.4, OTHER)]
     assert_predict_alike(corrected, begun().learn_history(past_of(truth, at=100.0), at=100.0), within=1e-7)
 
@@ -400,7 +409,7 @@ def test_whole_rankings_under_it_are_compared_and_take_one() -> None:
 def test_a_state_that_never_heard_of_items_has_nothing_of_them() -> None:
     state = told(begun(study=True), without_outcomes(SLATES[:80])).refit(80.0)
     nothing = told(begun(study=True), [one._replace(outcomes=None) for one in SLATES[:80]]).refit(80.0)
-    corrected = told(state, without_outcomes(SLATES[80:82])).corrected("s81", 0.5)
+    corrected = correct(told(state, without_outcomes(SLATES[80:82])), "s81", 0.5)
     again = revised(corrected.refit(82.0), without_outcomes(SLATES)[80], 0.1, None)
     for one in (state, nothing, corrected, again):
         assert one.feedback is None
@@ -466,7 +475,7 @@ def test_items_that_lose_their_places_leave_nothing_to_those_that_take_them() ->
     slates = SHOP.slates(300)
     state = after(300).refit(300.0)
     gone = np.array([2, 11], dtype=np.int32)
-    left = state.vacate(gone, 300.0)
+    left = vacate(state, gone, 300.0)
     assert left.feedback is not None
     assert left.recent.outcomes is not None
     assert not np.isin(left.feedback.settled.items, gone).any()
@@ -500,17 +509,17 @@ def test_an_item_that_only_a_wild_slate_shows_is_forgotten_with_its_outcomes() -
     state = told(begun(), [*others[:40], odd, *others[40:60]], shown=False).refit(150.0)
     assert state.counted.wild_rewards == 1
     assert not np.isin(state.posterior.all_rows.rankings, item).any()
-    left = state.vacate(item, 150.0)
+    left = vacate(state, item, 150.0)
     assert not np.isin(left.recent.rankings, item).any()
     assert left.counted.wild_rewards == 1
     fresh = told(begun(), others[:40])
-    assert fresh.vacate(item) is fresh
+    assert vacate(fresh, item) is fresh
 
 
 def test_a_kernel_for_more_items_knows_the_same() -> None:
     for study in (False, True):
         small = after(80, study=study)
-        grown = small.with_kernel(kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS + 5, SLATE_SIZE), 80.0)
+        grown = change_kernel(small, kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS + 5, SLATE_SIZE), 80.0)
         grown = told(grown, SLATES[80:100], shown=False).refit(100.0)
         always = begun(n_items=N_ITEMS + 5)
         if study:
@@ -557,7 +566,7 @@ def test_a_schema_that_grows_and_a_recoding_are_as_if_contexts_had_always_been_s
         own, last = contexts[:, :2], contexts[:, 2:]
         return np.column_stack([own @ turn + last / root * shift, np.zeros(len(own)), last])
 
-    recoded = state.with_contexts(change)
+    recoded = change_contexts(state, change)
     assert recoded.posterior.context_dim == 4
     turned = [one._replace(context=np.append(one.context @ turn + shift, 0.0)) for one in slates]
     rows = rows_of(turned[:34])
@@ -601,14 +610,14 @@ def test_images_of_contexts_are_images_of_what_outcomes_are_learned_in(shared: f
 
 @pytest.mark.parametrize("kernel", [Kernel.ADAPTIVE, Kernel.WEIGHTED_CONVOLUTIONAL])
 def test_a_study_that_comes_later_is_as_if_it_had_been_there(kernel: Kernel) -> None:
-    later = told(begun(kernel), SLATES[:80], shown=False).with_prior_mean(study_of())
+    later = change_prior_mean(told(begun(kernel), SLATES[:80], shown=False), study_of())
     first = told(begun(kernel, study=True), SLATES[:80], shown=False).refit(80.0)
     if kernel is Kernel.WEIGHTED_CONVOLUTIONAL:
         assert_predict_alike(later, first, within=1e-6)
     assert later.study_mean is not None
     assert later.posterior.prior_mean is not None
     assert later.posterior.prior_mean.covariances is not None
-    gone = later.with_prior_mean(None)
+    gone = change_prior_mean(later, None)
     assert gone.study_mean is None
     assert gone.feedback is not None
     if kernel is Kernel.WEIGHTED_CONVOLUTIONAL:
@@ -625,16 +634,16 @@ def test_a_study_s_new_items_are_believed_in_beside_outcomes() -> None:
     row_of = before.row_of.copy()
     row_of[N_ITEMS - 1] = len(constants) - 2
     known = PriorMean.restore(state.posterior.kernel, constants, slopes, row_of)
-    found = state.with_new_items(known)
+    found = change_prior_of_new_items(state, known)
     assert found.study_mean is not None
     assert found.study_mean.row_of[N_ITEMS - 1] == len(constants) - 2
-    again = after(150).with_prior_mean(known)
+    again = change_prior_mean(after(150), known)
     assert_predict_alike(found, again, within=1e-6)
 
 
 def test_a_bandit_that_forgets_begins_with_its_study() -> None:
     state = after(270, study=True)
-    anew = state.forget(kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS, SLATE_SIZE), 270.0)
+    anew = forget(state, kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, N_ITEMS, SLATE_SIZE), 270.0)
     assert anew.feedback is None
     assert anew.recent.outcomes is None
     assert anew.posterior.prior_mean is not None

@@ -29,6 +29,7 @@ from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.recent_observations import PastRows
 from topk_bandit.learning.scales import scale_best, slope_prior
 from topk_bandit.learning.search import local_search
+from topk_bandit.learning.state_changes import change_contexts, change_prior_mean, vacate
 from topk_bandit.learning.thompson import draw_function
 
 if TYPE_CHECKING:
@@ -543,7 +544,7 @@ def test_a_study_of_a_large_catalogue_leads_nowhere(since: int) -> None:
     state = State.initial(kernel, context_dim=LARGE_DIM, limits=SMALL_LIMITS, prior_mean=None if since else prior)
     for row in range(900):
         if since and row == since:
-            state = state.with_prior_mean(prior)
+            state = change_prior_mean(state, prior)
         state = state.rewarded(str(row), contexts[row], rankings[row], reward=float(rewards[row]))
     errors, deviations, truth = errors_of(state, 0)
     assert state.posterior.has_item_parts
@@ -583,7 +584,7 @@ def test_a_checkpoint_has_it_all(grown: State) -> None:
 
 def test_items_that_are_gone_are_forgotten(grown: State) -> None:
     gone = np.array([3, 17], dtype=np.int32)
-    parts = grown.vacate(gone).posterior.observed_rows.parts
+    parts = vacate(grown, gone).posterior.observed_rows.parts
     assert parts is not None
     assert not np.isin(parts.items, gone).any()
     assert len(parts.items) > LARGE // 2
@@ -622,11 +623,11 @@ def test_contexts_that_are_recoded_keep_what_was_learned(grown: State) -> None:
         assert len(sizes) == len(contexts)
         return contexts * np.array([1.0, 2.0, 1.0])
 
-    halved = grown.with_contexts(lambda contexts, sizes: twice(contexts, sizes) * np.array([1.0, 0.5, 1.0]))
+    halved = change_contexts(grown, lambda contexts, sizes: twice(contexts, sizes) * np.array([1.0, 0.5, 1.0]))
     assert halved is grown
     slates = rankings_of(LARGE, SLATE_SIZE, 50, np.random.default_rng(0))
     before = grown.refit().predict(np.array([1.0, 0.7]), slates).mean
-    after = grown.with_contexts(twice).predict(np.array([1.0, 1.4]), slates).mean
+    after = change_contexts(grown, twice).predict(np.array([1.0, 1.4]), slates).mean
     assert np.corrcoef(before, after)[0, 1] > 0.95
 
 
@@ -635,8 +636,8 @@ def test_contexts_that_are_turned_keep_what_is_known_of_items(grown: State) -> N
     dim = grown.posterior.context_dim - 1
     slates, state = rankings_of(LARGE, SLATE_SIZE, 50, np.random.default_rng(0)), grown.refit()
     assert state.posterior.has_item_parts
-    turned = state.with_contexts(
-        lambda contexts, _: np.column_stack([contexts[:, :dim] @ turn.T[:dim, :dim], contexts[:, dim:]])
+    turned = change_contexts(
+        state, lambda contexts, _: np.column_stack([contexts[:, :dim] @ turn.T[:dim, :dim], contexts[:, dim:]])
     )
     one, other = (each.predict(to @ np.array([1.0, 0.7]), slates) for each, to in ((state, np.eye(2)), (turned, turn)))
     # Noise is looked for again, which is as near as the look is fine.

@@ -10,11 +10,13 @@ import pytest
 from tests.learning.happenings import CONTEXT_DIM, N_ITEMS, SLATE_SIZE
 
 from topk_bandit.domain.bandits import Kernel
+from topk_bandit.learning.corrections import _is_latest, can_correct, correct
 from topk_bandit.learning.digests import digest_state
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.rankings import all_rankings
 from topk_bandit.learning.recent_observations import PastRows, Verdict
+from topk_bandit.learning.state_changes import change_contexts, vacate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,9 +164,9 @@ def test_ageing_counts_from_when_rewards_came() -> None:
 
 def test_a_wild_reward_can_be_amended_and_is_learned_then() -> None:
     state = live(begun(), 0, 100, rewards={60: 500.0})
-    while "s60" not in state.recent.ids or state._is_latest(state.recent.ids.index("s60")):
+    while "s60" not in state.recent.ids or _is_latest(state, state.recent.ids.index("s60")):
         state = live(state, state.observations, state.observations + 1)
-    right = state.corrected("s60", observed(60)[2])
+    right = correct(state, "s60", observed(60)[2])
     assert (right.observations, right.counted.wild_rewards) == (state.observations, 0)
     assert right.posterior.n_rows == state.posterior.n_rows + 1
     expected = learned_at_once([*range(60), *range(61, state.observations), 60])
@@ -174,23 +176,23 @@ def test_a_wild_reward_can_be_amended_and_is_learned_then() -> None:
     )
     # The store is sent how long corrections can be taken in: numbers of numpy are none that it knows.
     assert type(right.rewards_before_refit) is int
-    voided = state.corrected("s60", None)
+    voided = correct(state, "s60", None)
     assert (voided.observations, voided.counted.wild_rewards) == (state.observations - 1, 0)
     assert digest_state(replace(voided, observations=0)) != ""
-    assert not voided.can_correct("s60")
-    still = state.corrected("s60", -900.0)
+    assert not can_correct(voided, "s60")
+    still = correct(state, "s60", -900.0)
     assert still.counted.wild_rewards == 1
     assert still.recent.rewards[still.recent.ids.index("s60")] == -900.0
 
 
 def test_a_learned_reward_that_is_amended_to_a_wild_one_is_not_learned_any_more() -> None:
     state = live(begun(), 0, 61)
-    assert state._is_latest(len(state.recent) - 1)
-    wild = state.corrected("s60", 1e5)
+    assert _is_latest(state, len(state.recent) - 1)
+    wild = correct(state, "s60", 1e5)
     assert wild.posterior.n_rows == state.posterior.n_rows - 1
     assert wild.counted.wild_rewards == 1
-    assert_close(wild.predict(ASK, EVERYTHING), state.corrected("s60", None).predict(ASK, EVERYTHING))
-    again = wild.corrected("s60", observed(60)[2])
+    assert_close(wild.predict(ASK, EVERYTHING), correct(state, "s60", None).predict(ASK, EVERYTHING))
+    again = correct(wild, "s60", observed(60)[2])
     assert_close(again.predict(ASK, EVERYTHING), state.predict(ASK, EVERYTHING))
 
 
@@ -209,7 +211,7 @@ def test_a_checkpoint_has_what_is_not_believed() -> None:
 def test_observations_of_items_that_are_gone_are_never_learned_anew() -> None:
     state = live(begun(), 0, 60, rewards={50: 1e6})
     gone = observed(50)[1][:1]
-    left = state.vacate(gone, 60.0)
+    left = vacate(state, gone, 60.0)
     assert not np.isin(left.recent.rankings, gone).any()
     assert left.counted == pytest.approx(state.counted)
     assert left.observations == 60
@@ -221,7 +223,7 @@ def test_what_is_judged_anew_is_in_the_coordinates_of_now() -> None:
     def turned(contexts: np.ndarray, _: np.ndarray) -> np.ndarray:
         return np.column_stack([contexts[:, :CONTEXT_DIM] @ turn.T, contexts[:, CONTEXT_DIM:]])
 
-    state = live(begun(), 0, 9, rewards=FIRST_EIGHT).with_contexts(turned)
+    state = change_contexts(live(begun(), 0, 9, rewards=FIRST_EIGHT), turned)
     assert state.counted.wild_rewards == 0
     for number in range(9, 40):
         context, ranking, reward = observed(number)

@@ -12,10 +12,12 @@ import pytest
 from tests.long_forms import usual_or_long
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
+from topk_bandit.learning.corrections import can_correct, correct, revise
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.recent_observations import PastRows
+from topk_bandit.learning.state_changes import change_item_features
 
 if TYPE_CHECKING:
     from topk_bandit.learning.kendall import KendallKernel
@@ -56,7 +58,7 @@ FEATURES = np.random.default_rng(6).uniform(-0.5, 0.5, size=(N_ITEMS, 3))
 
 
 def with_features(state: State) -> State:
-    return state.with_item_features(FEATURES)
+    return change_item_features(state, FEATURES)
 
 
 def usual_contexts() -> np.ndarray:
@@ -139,7 +141,7 @@ def before_and_after_a_wrong_one() -> tuple[State, State]:
 @pytest.mark.parametrize("size", SIZES)
 def test_rewards_that_are_corrected_and_revised(size: float) -> None:
     state, later = before_and_after_a_wrong_one()
-    assert state.can_correct("wrong")
-    live(np.random.default_rng(10).random(20), usual_contexts()[:20], state.corrected("wrong", size))
-    revised = later.revised("wrong", *WRONG, before=0.5, reward=size, at=100.0)
+    assert can_correct(state, "wrong")
+    live(np.random.default_rng(10).random(20), usual_contexts()[:20], correct(state, "wrong", size))
+    revised = revise(later, "wrong", *WRONG, before=0.5, reward=size, at=100.0)
     live(np.random.default_rng(11).random(20), usual_contexts()[:20], revised)

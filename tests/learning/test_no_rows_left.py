@@ -9,6 +9,7 @@ import pytest
 from topk_bandit.domain.bandits import Kernel
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.state_changes import change_kernel, vacate
 
 N_ITEMS, SIZE = 6, 2
 GONE, LEFT = np.arange(3, dtype=np.int32), np.arange(3, N_ITEMS, dtype=np.int32)
@@ -30,9 +31,9 @@ def learn(state: State, items: np.ndarray, *, begin: int, count: int) -> State:
 
 @pytest.mark.parametrize(("kind", "rows"), list(zip(Kernel, cycle([4, 64]))))
 def test_it_grows_and_learns_on(kind: Kernel, rows: int) -> None:
-    state = learn(initial(kind, rows), GONE, begin=0, count=90).refit(90.0).vacate(GONE, 90.0)
+    state = vacate(learn(initial(kind, rows), GONE, begin=0, count=90).refit(90.0), GONE, 90.0)
     assert state.posterior.n_rows == 0
-    state = state.with_kernel(kernel_of(kind, N_ITEMS + 4, SIZE), 91.0)
+    state = change_kernel(state, kernel_of(kind, N_ITEMS + 4, SIZE), 91.0)
     assert state.posterior.n_rows == 0
     state = learn(state, LEFT, begin=100, count=40).refit(150.0)
     goes_on(state)
@@ -45,7 +46,7 @@ def test_it_grows_and_learns_on(kind: Kernel, rows: int) -> None:
 def test_it_learns_after_a_long_rest(kind: Kernel, rows: int, idle: float) -> None:
     """After so many half lives nothing counts that was learned before."""
     state = learn(initial(kind, rows, half_life=1.0), GONE, begin=1, count=90).refit(90.0)
-    grown = state.with_kernel(kernel_of(kind, N_ITEMS + 4, SIZE), idle)
+    grown = change_kernel(state, kernel_of(kind, N_ITEMS + 4, SIZE), idle)
     goes_on(learn(grown, LEFT, begin=int(idle) + 1, count=40).refit(idle + 42.0))
     goes_on(learn(state.refit(idle), LEFT, begin=int(idle) + 1, count=40).refit(idle + 42.0))
 
@@ -66,7 +67,7 @@ def test_contexts_of_zeros_fill_its_rows_and_it_goes_on(kind: Kernel, rows: int,
         slate = rng.permutation(N_ITEMS)[:SIZE].astype(np.int32)
         state = state.rewarded(str(number), np.zeros(context_dim), slate, reward=float(rng.random()))
     assert 0 < state.refit().posterior.n_rows <= rows
-    state = state.vacate(GONE, 0.0)
+    state = vacate(state, GONE, 0.0)
     for number in range(100, 200):
         slate = rng.permutation(LEFT)[:SIZE].astype(np.int32)
         state = state.rewarded(str(number), np.ones(context_dim), slate, reward=float(slate[0] == LEFT[0]))

@@ -19,6 +19,7 @@ from topk_bandit.learning.noticed_changes import describe_latest, notice_change
 from topk_bandit.learning.observed_rows import Observations, ObservedRows
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.posterior import PendingSlates, Posterior
+from topk_bandit.learning.state_changes import forget
 
 NO_PENDING = PendingSlates(np.zeros((0, CONTEXT_DIM)), np.zeros((0, SLATE_SIZE), dtype=np.int32))
 NOISE, COUNT, LATEST = 0.3, 80, 20
@@ -144,5 +145,5 @@ def test_what_was_noticed_is_kept_with_the_state() -> None:
         adaptive_kendall(10, 3), state.refit().checkpoint, limits=state.limits, prior_mean=None, leaving=state.leaving
     )
     assert (restored.doubt, restored.changes) == (state.refit().doubt, 3)
-    forgotten = restored.forget(adaptive_kendall(10, 3))
+    forgotten = forget(restored, adaptive_kendall(10, 3))
     assert (forgotten.doubt, forgotten.changes) == (0.0, 3)

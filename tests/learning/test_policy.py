@@ -31,6 +31,7 @@ from topk_bandit.learning.kernel_choice import LEAST_SHARED, MOST_SHARED
 from topk_bandit.learning.limits import Limits, most_bytes_of
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.posterior import Posterior
+from topk_bandit.learning.state_changes import change_contexts, change_kernel, forget
 
 pytestmark = pytest.mark.bits
 
@@ -301,7 +302,7 @@ def test_a_kernel_for_more_items_gives_what_one_that_always_had_them_gives(kind:
     drawn = happenings(5, 40)
     raised = folded(State.initial(kind.make(N_ITEMS, SLATE_SIZE), context_dim=CONTEXT_DIM, limits=Limits()), drawn)
     wider = kind.make(3 * N_ITEMS, SLATE_SIZE)
-    raised = raised.with_kernel(wider)
+    raised = change_kernel(raised, wider)
     always = folded(State.initial(wider, context_dim=CONTEXT_DIM, limits=Limits()), drawn).refit()
     assert (raised.observations, raised.pending_ids) == (always.observations, always.pending_ids)
     assert raised.posterior.noise_variance == pytest.approx(always.posterior.noise_variance, rel=1e-6)
@@ -314,7 +315,7 @@ def test_a_kernel_for_more_items_gives_what_one_that_always_had_them_gives(kind:
 def test_what_was_learned_is_kept_when_an_adaptive_kernel_has_more_items() -> None:
     kernel = kernel_of(Kernel.ADAPTIVE, N_ITEMS, SLATE_SIZE)
     before = folded(State.initial(kernel, context_dim=CONTEXT_DIM, limits=Limits()), happenings(7, 200)).refit()
-    after = before.with_kernel(kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE))
+    after = change_kernel(before, kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE))
     assert after.posterior.kernel.n_items == 4 * N_ITEMS
     assert after.usual_rewards is before.usual_rewards
     assert (after.observations, after.since_refit) == (before.observations, 0)
@@ -333,8 +334,8 @@ def test_contexts_in_turned_coordinates_change_no_prediction(n_pending: int) -> 
         state = state.shown(f"more {number}", ASK_CONTEXT + number, EVERYTHING[7 * number])
     state = state.refit()
     turn, _ = np.linalg.qr(np.random.default_rng(12).normal(size=(CONTEXT_DIM, CONTEXT_DIM)))
-    turned = state.with_contexts(
-        lambda contexts, _: np.column_stack([contexts[:, :CONTEXT_DIM] @ turn.T, contexts[:, CONTEXT_DIM:]])
+    turned = change_contexts(
+        state, lambda contexts, _: np.column_stack([contexts[:, :CONTEXT_DIM] @ turn.T, contexts[:, CONTEXT_DIM:]])
     )
     one, other = state.predict(ASK_CONTEXT, EVERYTHING), turned.predict(turn @ ASK_CONTEXT, EVERYTHING)
     np.testing.assert_allclose(other.mean, one.mean, rtol=1e-6, atol=1e-9)
@@ -344,7 +345,7 @@ def test_contexts_in_turned_coordinates_change_no_prediction(n_pending: int) -> 
 @pytest.mark.parametrize("encoded", [True, False])
 def test_a_state_that_forgets_is_one_that_begins_but_for_its_counts(encoded: bool) -> None:  # noqa: FBT001
     begun = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), half_life=80.0, encoded=encoded)
-    forgot = folded(begun, happenings(3, 60)).forget(KERNEL)
+    forgot = forget(folded(begun, happenings(3, 60)), KERNEL)
     assert (forgot.shared, forgot.half_life, forgot.pending_ids) == (begun.shared, 80.0, ())
     assert forgot.usual_norms is begun.usual_norms
     assert (forgot.remembered, forgot.observations > 20, forgot.unrewarded > 0) == (0, True, True)

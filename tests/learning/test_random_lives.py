@@ -17,10 +17,12 @@ import pytest
 from tests.long_forms import usual_or_long
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
+from topk_bandit.learning.corrections import can_correct, correct, revise
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.recent_observations import PastRows
+from topk_bandit.learning.state_changes import change_item_features, vacate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,10 +131,11 @@ class Life:
         context, ranking, before, at = self.ended[slate_id]
         now = None if self.rng.random() < 0.2 else self.earned()
         reward, outcomes = now or (None, None)
-        if self.state.can_correct(slate_id):
-            revised: State | None = self.state.corrected(slate_id, reward, outcomes=outcomes)
+        if can_correct(self.state, slate_id):
+            revised: State | None = correct(self.state, slate_id, reward, outcomes=outcomes)
         else:
-            revised = self.state.revised(
+            revised = revise(
+                self.state,
                 slate_id,
                 context,
                 ranking,
@@ -165,7 +168,7 @@ class Life:
     def vacate(self) -> None:
         """Let an item lose its place; its slates that are open are learned no more."""
         item = self.rng.integers(self.n_items, size=1).astype(np.int32)
-        self.state = self.state.vacate(item, self.now)
+        self.state = vacate(self.state, item, self.now)
         for slates in (self.open, self.ended):
             for slate_id in [one for one, (_, ranking, *_) in slates.items() if np.isin(ranking, item).any()]:
                 del slates[slate_id]
@@ -183,7 +186,7 @@ def born(seed: int, *, hears_of_items: bool) -> Life:
         encoded=bool(rng.random() < 0.3),
     )
     if rng.random() < 0.3:
-        state = state.with_item_features(rng.uniform(-0.5, 0.5, size=(n_items, 3)))
+        state = change_item_features(state, rng.uniform(-0.5, 0.5, size=(n_items, 3)))
     scale = 10.0 ** (rng.uniform(-3.0, 3.0) if rng.random() < 0.8 else rng.uniform(-120.0, 99.0))
     return Life(rng, state, KINDS[int(rng.integers(len(KINDS)))], float(scale), hears_of_items)
 

@@ -14,6 +14,7 @@ from tests.learning.test_ageing import live
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
 from topk_bandit.learning.recent_observations import PastRows
+from topk_bandit.learning.state_changes import change_kernel, forget, vacate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +41,9 @@ def rewarded_until_refit(state: State) -> State:
         State.refit,
         rewarded_until_refit,
         lambda state: state.learn_history(PAST),
-        lambda state: state.forget(KERNEL),
-        lambda state: state.with_kernel(WCK.make(N_ITEMS + 3, SLATE_SIZE)),
-        lambda state: state.vacate(np.arange(N_ITEMS, dtype=np.int32)),
+        lambda state: forget(state, KERNEL),
+        lambda state: change_kernel(state, WCK.make(N_ITEMS + 3, SLATE_SIZE)),
+        lambda state: vacate(state, np.arange(N_ITEMS, dtype=np.int32)),
     ],
     ids=["refit", "rewards", "history", "forget", "kernel", "vacate"],
 )
@@ -59,7 +60,7 @@ def test_without_a_time_a_refit_is_at_the_beginning(change: Callable[[State], St
     [
         (lambda state: state.refit(50.0), 0),
         (lambda state: state.learn_history(PAST, at=50.0), 12),
-        (lambda state: state.vacate(np.arange(0), 50.0), 0),
+        (lambda state: vacate(state, np.arange(0), 50.0), 0),
     ],
     ids=["refit", "history", "nothing"],
 )

@@ -15,10 +15,12 @@ from tests.learning.test_judged_observations import (
 )
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
+from topk_bandit.learning.corrections import can_correct, correct, revise
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.recent_observations import PastRows
+from topk_bandit.learning.state_changes import forget
 
 RARE = {7: 60.0, 30: -1e3, 55: 400.0}
 """Rewards far beyond all others, which are about one."""
@@ -70,12 +72,12 @@ def test_a_correction_to_a_rare_reward_is_learned(*, settled: bool) -> None:
     if settled:
         state = state.refit(60.0)
         context, ranking, _ = observed(55)
-        revised = state.revised("s55", context, ranking, before=0.5, reward=RARE[55], at=56.0)
+        revised = revise(state, "s55", context, ranking, before=0.5, reward=RARE[55], at=56.0)
         assert revised is not None
         state = revised
     else:
-        assert state.can_correct("s55"), "it was refit just now"
-        state = state.corrected("s55", RARE[55])
+        assert can_correct(state, "s55"), "it was refit just now"
+        state = correct(state, "s55", RARE[55])
     assert_learned(state.refit(60.0))
 
 
@@ -83,7 +85,7 @@ def test_trust_outlives_a_checkpoint_and_a_reset() -> None:
     state = live(trusting(), 0, 60, rewards=RARE).refit(60.0)
     kernel = kernel_of(Kernel.WEIGHTED_CONVOLUTIONAL, 6, 3)
     again = State.restore(state.posterior.kernel, state.checkpoint, limits=Limits(), trusts_rewards=True)
-    for one in (again, state.forget(state.posterior.kernel, 60.0)):
+    for one in (again, forget(state, state.posterior.kernel, 60.0)):
         assert one.reward_in_range(1e9) == 1e9
     assert not State.initial(kernel, context_dim=2, limits=Limits()).trusts_rewards
 

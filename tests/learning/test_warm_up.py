@@ -17,6 +17,7 @@ BANDITS = """
 import sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
+from topk_bandit.learning.state_changes import change_item_features
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, Kernel
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.limits import Limits
@@ -42,7 +43,8 @@ assert len(before) > 20, before
 rng = np.random.default_rng(1)
 for features, size in ((None, 4), (None, 3), (np.eye(300, 5), 4), (np.eye(300, 5), 3), (-np.eye(300, 64), 4)):
     kernel = kernel_of(Kernel.ADAPTIVE, 300, size)
-    state = State.initial(kernel, context_dim=3, limits=Limits(rows=20, pending_rows=3)).with_item_features(features)
+    state = State.initial(kernel, context_dim=3, limits=Limits(rows=20, pending_rows=3))
+    state = change_item_features(state, features)
     for number in range(40):
         context, some = rng.normal(size=3), np.sort(rng.permutation(300)[: 30 + 7 * number]).astype(np.int32)
         ranking = decide(state, DEFAULT_EXPLORATION, context=context, eligible=some, rng=rng).ranking
@@ -50,7 +52,7 @@ for features, size in ((None, 4), (None, 3), (np.eye(300, 5), 4), (np.eye(300, 5
             decide(state, DEFAULT_EXPLORATION, context=context, eligible=left, rng=rng, allowed=allowed)
         state = state.shown(f"{number}", context, ranking)
         state = state.rewarded(f"{number - 2}", context, ranking, reward=float(ranking[0] + rng.normal()))
-    state.with_item_features(np.eye(300, 3)).predict(context, ranking[None])
+    change_item_features(state, np.eye(300, 3)).predict(context, ranking[None])
 after = known()
 assert after == before, {one: count for one, count in after.items() if count != before[one]}
 """

@@ -33,6 +33,7 @@ from tests.learning.told import (
 from tests.long_forms import usual_or_long
 
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION
+from topk_bandit.learning.corrections import can_correct, correct, revise
 from topk_bandit.learning.decisions import decide
 from topk_bandit.learning.policy import State
 
@@ -232,9 +233,9 @@ def before_and_after_wrong_ones() -> tuple[State, State]:
 @each_size
 def test_outcomes_that_are_corrected_and_revised(size: float) -> None:
     state, later = before_and_after_wrong_ones()
-    assert state.can_correct("wrong")
+    assert can_correct(state, "wrong")
     wild = np.array([size, -size])
-    live(drawn(10)[:20], state.corrected("wrong", 0.5, outcomes=wild))
-    revised = later.revised("wrong", *WRONG, before=0.5, reward=0.5, at=100.0, before_outcomes=USUAL, outcomes=wild)
+    live(drawn(10)[:20], correct(state, "wrong", 0.5, outcomes=wild))
+    revised = revise(later, "wrong", *WRONG, before=0.5, reward=0.5, at=100.0, before_outcomes=USUAL, outcomes=wild)
     assert revised is not None
     live(drawn(11)[:20], revised)

@@ -28,12 +28,21 @@ from topk_bandit.domain.features import NO_FEATURES, Features
 from topk_bandit.domain.replacing import replace
 from topk_bandit.domain.reward_times import RewardTimes
 from topk_bandit.learning.arithmetic import describe_arithmetic
+from topk_bandit.learning.corrections import can_correct, correct, hear, revise
 from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.feature_records import Mark
 from topk_bandit.learning.item_features import ItemFeatures
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.prior_mean import PriorMean
 from topk_bandit.learning.recent_observations import PastRows
+from topk_bandit.learning.state_changes import (
+    change_contexts,
+    change_item_features,
+    change_kernel,
+    change_prior_mean,
+    change_prior_of_new_items,
+    forget,
+)
 from topk_bandit.store.events import (
     Activated,
     BanditCreated,
@@ -316,7 +325,7 @@ class Model:
 
         But for a change of settings or items, and for an import, which may refit at once.
         """
-        return self.version + self.events_before_refit if self.state.can_correct(recommendation_id) else 0
+        return self.version + self.events_before_refit if can_correct(self.state, recommendation_id) else 0
 
     def find_correctable(self, recommendation_id: str) -> tuple[str, ...]:
         """Return the slate whose reward is a row of its own, empty for one whose reward is none."""
@@ -553,14 +562,14 @@ def _forget(model: Model, *, at_ms: int) -> Model:
     kernel = kernel_of(settings.kernel, known.n_items, settings.slate_size)
     if model.item_features is not None:
         kernel = kernel.with_item_features(model.item_features.rows)
-    return replace(model, state=model.state.forget(kernel, at_ms), items=model.items.forget())
+    return replace(model, state=forget(model.state, kernel, at_ms), items=model.items.forget())
 
 
 def _with_capacity(state: State, settings: BanditSettings, *, at_ms: int) -> State:
     """Return the state whose kernel has at least the capacity that the settings say; what was learned is kept."""
     if settings.item_capacity <= state.posterior.kernel.n_items:
         return state
-    return state.with_kernel(kernel_of(settings.kernel, settings.item_capacity, settings.slate_size), at_ms)
+    return change_kernel(state, kernel_of(settings.kernel, settings.item_capacity, settings.slate_size), at_ms)
 
 
 def _grow_item_features(model: Model) -> Model:
@@ -573,7 +582,7 @@ def _grow_item_features(model: Model) -> Model:
 
 
 def _with_item_features(model: Model, features: ItemFeatures) -> Model:
-    return replace(model, item_features=features, state=model.state.with_item_features(features.rows))
+    return replace(model, item_features=features, state=change_item_features(model.state, features.rows))
 
 
 def _adopt_prior(model: Model, prior: Prior | None) -> Model:
@@ -582,11 +591,11 @@ def _adopt_prior(model: Model, prior: Prior | None) -> Model:
     if (prior is None) == bool(settings.prior_digest):
         raise CorruptDataError(f"the log names the prior {settings.prior_digest!r} and has {prior and prior.study!r}")
     if prior is None:
-        return replace(model, prior_items=PriorItems(), state=model.state.with_prior_mean(None))
+        return replace(model, prior_items=PriorItems(), state=change_prior_mean(model.state, None))
     prior_items = PriorItems.of([utility.item_id for utility in prior.utilities])
     constants, slopes = tabulate_utilities(prior, context_dim=settings.context_dim)
     prior_mean = PriorMean.of(kernel, constants, slopes, prior_items.find_rows(model.items, n_items=kernel.n_items))
-    return replace(model, prior_items=prior_items, state=model.state.with_prior_mean(prior_mean))
+    return replace(model, prior_items=prior_items, state=change_prior_mean(model.state, prior_mean))
 
 
 def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
@@ -600,7 +609,7 @@ def _change_items(model: Model, change: ItemsChanged, *, at_ms: int) -> Model:
     state, prior_mean = state.with_leaving(items.retired_places), state.study_mean
     if prior_mean is not None:
         rows = model.prior_items.find_rows(items, n_items=len(prior_mean.row_of))
-        state = state.with_new_items(prior_mean.with_rows(rows))
+        state = change_prior_of_new_items(state, prior_mean.with_rows(rows))
     return _take_features(replace(model, items=items, state=state), change)
 
 
@@ -724,7 +733,7 @@ def _recode(model: Model, encoder: Encoder) -> Model:
         return model
     if before is not None and not encoder.encodes_alike(before):
         shared = math.sqrt(state.shared)
-        state = state.with_contexts(lambda contexts, sizes: encoder.recode(contexts, sizes, before, shared=shared))
+        state = change_contexts(state, lambda contexts, sizes: encoder.recode(contexts, sizes, before, shared=shared))
     return replace(model, encoder=encoder, state=state)
 
 
@@ -790,10 +799,10 @@ def _correct_reward(model: Model, event: RewardAmended) -> Model:
     tally, state = model.tally, model.state
     if event.before is not None:
         return _correct_aside(model, event)
-    if not state.can_correct(event.recommendation_id):
+    if not can_correct(state, event.recommendation_id):
         return replace(model, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     outcomes = _outcomes(model, event.item_values)
-    corrected = state.corrected(event.recommendation_id, event.value, outcomes=outcomes)
+    corrected = correct(state, event.recommendation_id, event.value, outcomes=outcomes)
     tally = replace(
         tally,
         voided=tally.voided + (event.value is None),
@@ -814,7 +823,7 @@ def _revise_reward(model: Model, event: RewardRevised, logged: LoggedEvent) -> M
     if state is None:
         # Rewards of a kind that comes late are wild until enough of them were heard of.
         value = event.value if learns else None
-        heard = model.state if value is None or value == event.before else model.state.heard(value)
+        heard = model.state if value is None or value == event.before else hear(model.state, value)
         return replace(model, state=heard, tally=replace(tally, missed_corrections=tally.missed_corrections + 1))
     return replace(model, state=state, tally=replace(tally, voided=tally.voided + (event.value is None)))
 
@@ -834,11 +843,12 @@ def _begin_provisional(model: Model, event: RewardRevised, tally: Tally, *, at_m
 def _revised_state(model: Model, event: RewardRevised, before: float) -> State | None:
     """Return the state that learned another reward of a slate, or other values of its items; None if it can't."""
     state, shown, outcomes = model.state, event.shown, _outcomes(model, event.item_values)
-    if state.can_correct(event.recommendation_id):
-        return state.corrected(event.recommendation_id, event.value, outcomes=outcomes)
+    if can_correct(state, event.recommendation_id):
+        return correct(state, event.recommendation_id, event.value, outcomes=outcomes)
     if (event.value, event.item_values) == (before, event.item_values_before):
         return state
-    return state.revised(
+    return revise(
+        state,
         event.recommendation_id,
         model.encode(shown.context),
         model.items.find_indices(shown.slate),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topk_bandit.learning.policy import kernel_of
+from topk_bandit.learning.state_changes import change_kernel, vacate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,9 +62,9 @@ def make_space(items: Items, state: State, wanted: int, *, settings: BanditSetti
     if n_places - items.places_in_use >= wanted:
         return items, state
     plan = _plan(items, state, wanted, settings=settings, at_ms=at_ms)
-    state = state.vacate(plan.vacated, at_ms)
+    state = vacate(state, plan.vacated, at_ms)
     if plan.n_places > n_places:
-        state = state.with_kernel(kernel_of(settings.kernel, plan.n_places, settings.slate_size), at_ms)
+        state = change_kernel(state, kernel_of(settings.kernel, plan.n_places, settings.slate_size), at_ms)
     return items.vacate(plan.vacated), state
 
 

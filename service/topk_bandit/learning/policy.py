@@ -20,8 +20,7 @@ from topk_bandit.domain.bandits import Kernel
 from topk_bandit.domain.replacing import replace
 from topk_bandit.learning.calibration import NO_SURPRISES, Calibration
 from topk_bandit.learning.hyperparameters import best_noise
-from topk_bandit.learning.item_feedback import ItemFeedback, extend_images
-from topk_bandit.learning.item_outcomes import OutcomeRows, extend_contexts
+from topk_bandit.learning.item_feedback import ItemFeedback
 from topk_bandit.learning.kendall import (
     CONSTANTS,
     CONTENTS,
@@ -48,8 +47,6 @@ from topk_bandit.learning.robust_ranges import ALL_VALUES, FEWEST_VALUES, NO_VAL
 from topk_bandit.learning.scales import scale_best, slope_prior
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     from topk_bandit.learning.kendall import KendallKernel, Shape
@@ -60,7 +57,7 @@ if TYPE_CHECKING:
     from topk_bandit.learning.recent_observations import Counted, PastRows, RecentObservations
     from topk_bandit.learning.robust_ranges import RobustRange
 
-__all__ = ["Checkpoint", "Lasting", "State", "kernel_of"]
+__all__ = ["Checkpoint", "Lasting", "State", "halvings", "kernel_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -255,7 +252,7 @@ class State(Lasting):
         """What has to be kept of this state; exact only for one that was just refit."""
         return Checkpoint(
             **_lasting_of(self),
-            observed_rows=self._observed_rows,
+            observed_rows=self.observed_rows,
             pending=self.posterior.pending,
             noise_variance=self.posterior.noise_variance,
             shape=self.posterior.kernel.shape,
@@ -325,9 +322,9 @@ class State(Lasting):
 
     def reward_in_range(self, reward: float) -> float:
         """Return a reward that is in the robust range, or the centre for one that is not."""
-        return reward if self.recent.would_believe(reward, self._judge_of(self.usual_rewards)) else self.recent.centre
+        return reward if self.recent.would_believe(reward, self.judge_of(self.usual_rewards)) else self.recent.centre
 
-    def _judge_of(self, usual: RobustRange) -> RobustRange:
+    def judge_of(self, usual: RobustRange) -> RobustRange:
         """Return the range by which rewards are judged, where they have a robust range: that, or one without an end."""
         return ALL_VALUES if self.trusts_rewards else usual
 
@@ -382,7 +379,7 @@ class State(Lasting):
         if to_count < 1.0 - _ROUNDING:
             return replace(state, to_count=to_count)
         if len(state.pending_ids) >= state.limits.pending_rows:
-            state = state._discard(state.pending_ids[0])
+            state = state.discard(state.pending_ids[0])
         posterior = state.posterior.show(state.encode(context), ranking)
         if not posterior.n_rows:
             posterior = scale_best(posterior)
@@ -405,14 +402,14 @@ class State(Lasting):
         state, contexts = self, self.posterior.pending.contexts
         own = contexts[:, : contexts.shape[1] - bool(self.shared)]
         for slate_id, context in zip(self.pending_ids, own, strict=True):
-            state = state._discard(slate_id) if self.is_wild_context(context) else state
+            state = state.discard(slate_id) if self.is_wild_context(context) else state
         return state
 
     def closed(self, slate_id: str) -> State:
         """End a slate without a reward."""
-        return replace(self._discard(slate_id), unrewarded=self.unrewarded + 1)
+        return replace(self.discard(slate_id), unrewarded=self.unrewarded + 1)
 
-    def _discard(self, slate_id: str) -> State:
+    def discard(self, slate_id: str) -> State:
         """Stop counting a slate as pending, if it did."""
         if slate_id not in self.pending_ids:
             return self
@@ -445,7 +442,7 @@ class State(Lasting):
             outcomes=None if outcomes is None else outcomes[None],
         )
         updated = self.usual_rewards.after(reward, recent.centre)
-        recent = recent.judge_new(self._judge_of(updated), self.usual_norms, count=1)
+        recent = recent.judge_new(self.judge_of(updated), self.usual_norms, count=1)
         counted: dict[str, Any] = {
             "observations": self.observations + 1,
             "since_refit": self.since_refit + 1,
@@ -456,15 +453,15 @@ class State(Lasting):
         if recent.verdicts[-1] == Verdict.BELIEVED:
             taken = replace(self, **counted, **self._learn(slate_id, context, ranking, reward))
         else:
-            taken = replace(self._discard(slate_id), **counted)
+            taken = replace(self.discard(slate_id), **counted)
         return taken.refit(at) if taken._refit_is_due() else taken
 
     def _hear_outcomes(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
         """Return the feedback on items that judges by the outcomes of the newest observations, too."""
-        return self._feedback_so_far.hear(recent, count=count)
+        return self.feedback_so_far.hear(recent, count=count)
 
     @property
-    def _feedback_so_far(self) -> ItemFeedback:
+    def feedback_so_far(self) -> ItemFeedback:
         """The feedback on items, that of nothing where nobody ever said."""
         posterior = self.posterior
         return self.feedback or ItemFeedback.none(
@@ -487,9 +484,10 @@ class State(Lasting):
         calibration = self.calibration
         if self.remembered >= _REWARDS_BETWEEN_LOOKS:
             calibration = calibration.after(posterior.surprise_of_newest(self.posterior))
-        return {"posterior": self._scale(posterior), "pending_ids": pending_ids, "calibration": calibration}
+        return {"posterior": self.scale(posterior), "pending_ids": pending_ids, "calibration": calibration}
 
-    def _scale(self, posterior: Posterior) -> Posterior:
+    def scale(self, posterior: Posterior) -> Posterior:
+        """Return a posterior with the offset and amplitude that fit its rows best."""
         return scale_best(posterior, noise_at_edge=self.noise_at_edge)
 
     def learn_history(self, past: PastRows, *, at: float = 0.0) -> State:
@@ -508,7 +506,7 @@ class State(Lasting):
             ("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages, outcomes=past.outcomes
         )
         updated = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
-        recent = recent.judge_new(self._judge_of(updated), state.usual_norms, count=count)
+        recent = recent.judge_new(self.judge_of(updated), state.usual_norms, count=count)
         state = replace(
             state,
             recent=recent,
@@ -521,13 +519,13 @@ class State(Lasting):
         believed, space = len(past.rewards), min(self.limits.rows, FEWEST_ROWS) - self.posterior.n_rows
         for part in (slice(0, space), slice(space, believed)) if 0 < space < believed else (slice(0, believed),):
             rows = rows.extend(state._rows_of(past.select(part)))
-            state = state._rebuild(state.posterior.kernel, rows, state.posterior.pending, max(at, self.aged_at))
-            rows = state._observed_rows
+            state = state.rebuild(state.posterior.kernel, rows, state.posterior.pending, max(at, self.aged_at))
+            rows = state.observed_rows
         return state
 
     def _rows_of(self, past: PastRows) -> ObservedRows:
         """Return observations as rows, those of some age counting for less."""
-        contexts = self._with_shared(past.contexts)
+        contexts = self.with_shared(past.contexts)
         rows = ObservedRows.of(Observations(contexts, past.rankings, past.rewards))
         rows = rows.with_prior_mean(self.posterior.prior_mean)
         if past.outcomes is not None:
@@ -536,199 +534,14 @@ class State(Lasting):
             return rows
         return rows.fade(0.5 ** np.minimum(past.ages / self.half_life, _MOST_HALVINGS))
 
-    def _with_shared(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def with_shared(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return contexts, shape (N, C), with what all share as one number more, if they share anything."""
         if not self.shared:
             return contexts
         return np.column_stack([contexts, np.full(len(contexts), math.sqrt(self.shared))])
 
-    def can_correct(self, slate_id: str) -> bool:
-        """Return whether a slate's reward can still be `corrected`: it is a row of its own, or is not learned."""
-        return slate_id in self.recent.ids
-
-    def corrected(self, slate_id: str, reward: float | None, *, outcomes: NDArray[np.float64] | None = None) -> State:
-        """Return the state in which the reward of a slate was another, or none.
-
-        It is that of the same happenings with the other reward, or with the slate `closed` where it was corrected, to
-        rounding, but for which other rewards were judged to be wild since the last refit: the next one judges anew. Of
-        slates shown since the reward, as many count as pending as did, and surprises stay what they were.
-
-        Parameters
-        ----------
-        slate_id
-            Of a reward that `can_correct` tells of.
-        reward
-            None for a slate that ended without one.
-        outcomes
-            As of `rewarded`.
-        """
-        index = self.recent.ids.index(slate_id)
-        amended = replace(self, recent=self.recent.with_outcomes(index, outcomes))
-        state = amended._void(index) if reward is None else amended._amend(index, reward)
-        latest, feedback = len(state.recent) - state.since_refit, state.feedback
-        if state.recent.outcomes is not None:
-            feedback = state._feedback_so_far.hear_again(state.recent, count=state.since_refit)
-        usual = state.range_at_refit.after_all(state.recent.rewards, first=latest)
-        return replace(state, usual_rewards=usual, feedback=feedback)
-
-    def revised(
-        self,
-        slate_id: str,
-        context: NDArray[np.float64],
-        ranking: NDArray[np.int32],
-        *,
-        before: float,
-        reward: float | None,
-        at: float,
-        before_outcomes: NDArray[np.float64] | None = None,
-        outcomes: NDArray[np.float64] | None = None,
-    ) -> State | None:
-        """Return the state in which a slate that was learned before the last refit had another reward, or none.
-
-        It is that of the same happenings with the other reward where the slate is a row or a sum of rows still, but for
-        what was chosen and judged by the reward that it had. Where its row was projected onto others it is as exact as
-        that (`folded_rewards`). One that fades counts as it does now, but for changes of the shop that were noticed.
-        A slate whose other reward is wild is not learned, until later rewards show that it is in range.
-
-        Parameters
-        ----------
-        slate_id, context, ranking
-            Of the slate, as it was learned.
-        before
-            The reward that was learned last.
-        reward
-            None for a slate that is to count for nothing.
-        at
-            When the slate's reward was learned first.
-        before_outcomes, outcomes
-            As of `rewarded`: those that were learned last, and the others.
-
-        Returns
-        -------
-        State | None
-            None where the slate, or its other reward, is wild, and it is not among the latest observations. Then the
-            reward can still be `heard`.
-        """
-        outcomes = None if reward is None else outcomes
-        index = self.recent.find_settled(slate_id)
-        seen = self if reward is None else self.heard(reward)
-        is_wild = reward is not None and seen.reward_in_range(reward) != reward
-        is_unknown = index is None and (is_wild or at <= self.begun_at or seen.reward_in_range(before) != before)
-        if is_unknown or self.is_wild_context(context):
-            return None
-        age = max(self.aged_at - at, 0.0) / self.half_life
-        learned, latest = (self.encode(context), ranking, before), self._latest_rows
-        weight = 0.5 ** min(age, _MOST_HALVINGS)
-        if reward is None or is_wild:
-            posterior = self.posterior.remove(*learned, weight=weight, n_latest=latest)
-        else:
-            posterior = self.posterior.amend(*learned, change=reward - before, weight=weight, n_latest=latest)
-        recounted = seen._recount(slate_id, index, before=before, reward=reward, is_wild=is_wild)
-        posterior = posterior.with_outcomes(*learned[:2], before_outcomes, None if is_wild else outcomes)
-        revised = replace(recounted, posterior=self._scale(posterior))
-        if before_outcomes is None and outcomes is None:
-            return revised
-        if index is not None and reward is not None:
-            revised = replace(revised, recent=revised.recent.with_outcomes(index, outcomes))
-        taken = None if self._has_outcomes_of(index) or at <= self.begun_at else before_outcomes
-        added = None if index is not None or reward is None else outcomes
-        ends = (before, taken), (reward or 0.0, added)
-        return revised._hear_late(outcomes)._revise_outcomes(context, ranking, ends, weight)
-
-    def _has_outcomes_of(self, index: int | None) -> bool:
-        """Return whether the outcomes of a slate are those of a latest observation: if not, they are in sums."""
-        outcomes = self.recent.outcomes
-        return index is not None and outcomes is not None and bool(np.isfinite(outcomes[index]).any())
-
-    def _hear_late(self, outcomes: NDArray[np.float64] | None) -> State:
-        """Return the state that knows of outcomes of an earlier slate, as far as outcomes are judged by them."""
-        if outcomes is None:
-            return self
-        return replace(self, feedback=self._feedback_so_far.hear_late(outcomes, self.recent.outcome_centre))
-
-    def _revise_outcomes(
-        self,
-        context: NDArray[np.float64],
-        ranking: NDArray[np.int32],
-        learned: Sequence[tuple[float, NDArray[np.float64] | None]],
-        weight: float,
-    ) -> State:
-        """Return the state whose sums have another reward and outcomes of a slate: those before, and those after."""
-        feedback, kernel = self.feedback, self.posterior.kernel
-        for sign, (reward, one) in zip((-1.0, 1.0), learned, strict=True):
-            if one is not None and feedback is not None:
-                extended = extend_contexts(context[None], context_dim=feedback.context_dim)
-                judged = feedback.judge(one[None], self.recent.outcome_centre)
-                rows = OutcomeRows(extended, ranking[None], judged, np.array([sign * weight]), np.array([reward]))
-                feedback = feedback.absorb(rows, most_items=self._most_items_of(kernel))
-        return replace(self, feedback=feedback)
-
-    def heard(self, reward: float) -> State:
-        """Return the state that knows of one more reward of an earlier slate, as far as rewards are judged by it."""
-        usual, centre = self.usual_rewards.after(reward, self.recent.centre), self.recent.centre
-        is_first = self.range_at_refit is self.usual_rewards
-        at_refit = usual if is_first else self.range_at_refit.after(reward, centre)
-        return replace(self, usual_rewards=usual, range_at_refit=at_refit)
-
-    def _recount(
-        self, slate_id: str, index: int | None, *, before: float, reward: float | None, is_wild: bool
-    ) -> State:
-        """Return the state that remembers a slate's other reward, or none; what is learned stays."""
-        gone, settled, recent = reward is None, self.settled, self.recent
-        if index is None:
-            settled = settled._replace(reward_sum=settled.reward_sum + (reward or 0.0) - before)
-        elif reward is None:
-            recent = recent.without(index)
-        else:
-            recent = recent.with_reward(index, reward)
-            recent = recent.doubt(index, slate_id) if is_wild else recent
-        return replace(
-            self,
-            observations=self.observations - gone,
-            unrewarded=self.unrewarded + gone,
-            settled=settled,
-            recent=recent,
-        )
-
-    def _void(self, index: int) -> State:
-        posterior, is_latest = self.posterior, self._is_latest(index)
-        if self.recent.believed[index]:
-            posterior = self._scale(posterior.without_row(self._row_of(index)))
-        return replace(
-            self,
-            posterior=posterior,
-            observations=self.observations - 1,
-            since_refit=self.since_refit - is_latest,
-            unrewarded=self.unrewarded + 1,
-            recent=self.recent.without(index),
-        )
-
-    def _amend(self, index: int, reward: float) -> State:
-        posterior, was_believed, is_latest = self.posterior, self.recent.believed[index], self._is_latest(index)
-        recent = self.recent.with_reward(index, reward)
-        verdict = recent.judge(self._judge_of(self.usual_rewards), self.usual_norms, n_new=len(recent) - index)[index]
-        if verdict != Verdict.BELIEVED:
-            posterior = posterior.without_row(self._row_of(index)) if was_believed else posterior
-            recent = recent.with_verdict(index, verdict)
-        elif was_believed:
-            latest = np.arange(len(recent)) >= len(recent) - self.since_refit
-            posterior = posterior.with_rewards(recent.rewards[recent.believed & latest])
-        else:
-            # It is the newest row, so it has to be the newest observation.
-            recent = recent.move_to_the_end(index)
-            posterior = posterior.observe(self.encode(recent.contexts[-1]), recent.rankings[-1], reward)
-        since_refit = self.since_refit + (bool(verdict == Verdict.BELIEVED) and not is_latest)
-        return replace(self, posterior=self._scale(posterior), recent=recent, since_refit=since_refit)
-
-    def _is_latest(self, index: int) -> bool:
-        """Return whether an observation came since the last refit."""
-        return index >= len(self.recent) - self.since_refit
-
-    def _row_of(self, index: int) -> int:
-        """Return which of the posterior's rows is that of an observation that is learned, and came since the refit."""
-        return self.posterior.n_rows - int(self.recent.believed[index:].sum())
-
     @property
-    def _latest_rows(self) -> int:
+    def latest_rows(self) -> int:
         """How many of the posterior's rows came since the last refit: the last ones."""
         return int(self.recent.believed[len(self.recent) - self.since_refit :].sum())
 
@@ -747,7 +560,7 @@ class State(Lasting):
         state, rows = self._discard_wild()._notice_change(self._age_rows(at))
         state, rows = state._judge_again(rows, at)
         kernel, pending = state.posterior.kernel, state.posterior.pending
-        return state._rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
+        return state.rebuild(kernel, rows, pending, max(at, self.aged_at), vacated=vacated)
 
     def _judge_again(self, rows: ObservedRows, at: float) -> tuple[State, ObservedRows]:
         """Return the state and the rows once the latest observations are judged by all that came since.
@@ -756,7 +569,7 @@ class State(Lasting):
         has changed, all is learned anew from those that are believed: no sum of rows gives one back.
         """
         before = self.recent
-        verdicts = before.judge(self._judge_of(self.usual_rewards), self.usual_norms)
+        verdicts = before.judge(self.judge_of(self.usual_rewards), self.usual_norms)
         restored = ~before.believed & (verdicts == Verdict.BELIEVED)
         doubted = before.believed & (verdicts != Verdict.BELIEVED)
         if self.remembered > len(before) and doubted.sum() < _FEWEST_DOUBTED:
@@ -803,10 +616,10 @@ class State(Lasting):
         """Return the state with what its latest rewards say of all before, and the rows as they count then."""
         if not self.posterior.kernel.shape:
             return self, rows
-        weight, doubt = notice_change(self.posterior, rows, n_latest=self._latest_rows, doubt=self.doubt)
+        weight, doubt = notice_change(self.posterior, rows, n_latest=self.latest_rows, doubt=self.doubt)
         if weight == 1.0:
             return replace(self, doubt=doubt), rows
-        faded = rows.fade_earlier(weight, n_latest=self._latest_rows)
+        faded = rows.fade_earlier(weight, n_latest=self.latest_rows)
         return replace(self._doubt_outcomes(weight), doubt=doubt, changes=self.changes + 1), faded
 
     def _doubt_outcomes(self, weight: float) -> State:
@@ -815,11 +628,11 @@ class State(Lasting):
             return self
         n_earlier = len(self.recent) - self.since_refit
         earlier = self.recent.select(np.arange(n_earlier))
-        feedback = self._absorb_outcomes(self.feedback, earlier, self.posterior.kernel, self.aged_at)
+        feedback = self.absorb_outcomes(self.feedback, earlier, self.posterior.kernel, self.aged_at)
         added_up = np.append(earlier.believed, np.zeros(self.since_refit, dtype=np.bool_))
         return replace(self, feedback=feedback.fade(weight), recent=self.recent.forget_outcomes(added_up))
 
-    def _rebuild(
+    def rebuild(
         self,
         kernel: KendallKernel,
         rows: ObservedRows,
@@ -873,16 +686,17 @@ class State(Lasting):
         feedback = self.feedback
         if feedback is None:
             return None
-        halvings = min(max(at - self.aged_at, 0.0) / self.half_life, _MOST_HALVINGS) if self.aged_at else 0.0
-        return self._absorb_outcomes(feedback.fade(0.5**halvings), self.recent.leaving, kernel, at)
+        passed = halvings(at - self.aged_at, self.half_life) if self.aged_at else 0.0
+        return self.absorb_outcomes(feedback.fade(0.5**passed), self.recent.leaving, kernel, at)
 
-    def _absorb_outcomes(
+    def absorb_outcomes(
         self, feedback: ItemFeedback, leaving: RecentObservations, kernel: KendallKernel, at: float
     ) -> ItemFeedback:
+        """Return feedback whose sums have the outcomes of observations that leave the latest ones, as of a time."""
         if leaving.outcomes is None or not len(leaving):
             return feedback
         rows = feedback.rows_of(leaving, at=at, half_life=self.half_life, centre=self.recent.outcome_centre)
-        return feedback.absorb(rows, most_items=self._most_items_of(kernel))
+        return feedback.absorb(rows, most_items=self.most_items_of(kernel))
 
     def _learn_outcomes(
         self, kernel: KendallKernel, rows: ObservedRows, feedback: ItemFeedback | None, at: float
@@ -896,11 +710,12 @@ class State(Lasting):
             rows,
             feedback.rows_of(latest, at=at, half_life=self.half_life, centre=centre),
             centre=centre,
-            most_items=self._most_items_of(kernel),
+            most_items=self.most_items_of(kernel),
         )
         return replace(self.posterior, prior_mean=prior_mean), rows
 
-    def _most_items_of(self, kernel: KendallKernel) -> int:
+    def most_items_of(self, kernel: KendallKernel) -> int:
+        """Return of how many items outcomes are added up at most, with slates as long as a kernel's."""
         return self.limits.most_outcome_items(self.posterior.context_dim, kernel.slate_size)
 
     def _condense(self, kernel: KendallKernel, rows: ObservedRows) -> tuple[KendallKernel, ObservedRows]:
@@ -919,100 +734,9 @@ class State(Lasting):
         )
         return kernel, rows
 
-    def forget(self, kernel: KendallKernel, at: float = 0.0) -> State:
-        """Return the state, refit, of a bandit that begins anew: what was learned of rewards is gone.
-
-        Slates that were shown are no longer pending; their rewards can be learned all the same. Counts go on, and so
-        does what a study said of the items.
-
-        Parameters
-        ----------
-        kernel
-            As for `initial`, with the features of the items, if they have any.
-        at
-            As for `refit`.
-        """
-        prior_mean = self.study_mean
-        anew = State.initial(
-            kernel,
-            context_dim=self.posterior.context_dim - bool(self.shared),
-            limits=self.limits,
-            prior_mean=None if prior_mean is None else prior_mean.with_kernel(kernel),
-            half_life=self.half_life,
-            encoded=self.usual_norms is None,
-            trusts_rewards=self.trusts_rewards,
-        )
-        return replace(
-            anew,
-            settled=self.counted,
-            observations=self.observations,
-            forgotten=self.observations,
-            imported=self.imported,
-            unrewarded=self.unrewarded,
-            changes=self.changes,
-            begun_at=at,
-            leaving=self.leaving,
-        ).refit(at)
-
-    def with_kernel(self, kernel: KendallKernel, at: float = 0.0) -> State:
-        """Return the state, refit, whose kernel is of the same family for more items; its rows are taken for theirs.
-
-        Parameters
-        ----------
-        kernel
-            Of the same slates; the shape of an adaptive one stays what it is, and so do the features of its items.
-        at
-            As for `refit`.
-        """
-        posterior, prior_mean, shape = self.posterior, self.posterior.prior_mean, self.posterior.kernel.shape
-        kernel = kernel if shape is None else kernel.with_shape(shape)
-        kernel = kernel if posterior.kernel.centred else kernel.uncentre()
-        if (content := posterior.kernel.content) is not None:
-            # Places without an item have no features.
-            more = kernel.n_items - len(content.features)
-            kernel = kernel.with_item_features(np.pad(content.features, ((0, more), (0, 0))))
-        rows = self._observed_rows
-        if prior_mean is not None:
-            rows = rows.with_prior_mean(prior_mean.with_kernel(kernel))
-        posterior = posterior.refit(rows, noise_variance=posterior.noise_variance, kernel=kernel)
-        feedback = None if self.feedback is None else self.feedback.with_kernel(kernel)
-        return replace(self, posterior=posterior, feedback=feedback).refit(at)
-
     def with_leaving(self, items: NDArray[np.int32]) -> State:
         """Return the state that knows which items are never shown again; no row changes."""
         return replace(self, leaving=items)
-
-    def vacate(self, items: NDArray[np.int32], at: float = 0.0) -> State:
-        """Return the state, refit if any row shows one of these items, and none shows one then.
-
-        Information on other items from rewarded rows is kept as far as other rows hold it; pending ones stop counting.
-
-        Parameters
-        ----------
-        items
-            Items that are never shown again, whose slots others take.
-        at
-            As for `refit`.
-        """
-        posterior, state = self.posterior, self
-        parts = posterior.observed_rows.parts
-        known_items = np.zeros(0, dtype=np.int32) if parts is None else parts.items
-        if state.feedback is not None:
-            known_items = np.union1d(known_items, np.append(state.feedback.settled.items, state.recent.rankings))
-            state = replace(state, feedback=state.feedback.without(items), recent=state.recent.mask_outcomes(items))
-        if not np.isin(posterior.all_rows.rankings, items).any() and not np.isin(known_items, items).any():
-            return self
-        shown = np.flatnonzero(np.isin(posterior.pending.rankings, items).any(axis=1))
-        for slate_id in [self.pending_ids[row] for row in shown.tolist()]:
-            state = state._discard(slate_id)
-        refit = state.refit(at, vacated=items)
-        gone = np.asarray(np.isin(refit.recent.rankings, items).any(axis=1))
-        leave = refit.recent.select(gone)
-        feedback = refit.feedback
-        if feedback is not None:
-            feedback = refit._absorb_outcomes(feedback, leave, refit.posterior.kernel, refit.aged_at)
-        settled = refit.settled.plus(leave)
-        return replace(refit, recent=refit.recent.select(~gone), settled=settled, feedback=feedback)
 
     def with_half_life(self, half_life: float) -> State:
         """Return the state whose rewards count half at another age; what was forgotten stays so."""
@@ -1022,45 +746,10 @@ class State(Lasting):
         """Return the state whose rewards are judged otherwise from now on, and at the next refit the latest, too."""
         return replace(self, trusts_rewards=trusts_rewards)
 
-    def with_contexts(self, change: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]) -> State:
-        """Return the state, refit, whose rows have other contexts.
-
-        Parameters
-        ----------
-        change
-            From contexts as the posterior has them, shape (N, C + 1), what they share being the last number, to others
-            in their order, perhaps with more numbers; or from (N, C), if they share nothing. It is also given how many
-            times as long as a context each can be, shape (N,). Values out of range may be shortened; all others are
-            changed linearly.
-        """
-        posterior = self.posterior
-        rows, pending = self._observed_rows, posterior.pending
-        changed = change(rows.contexts, rows.sizes), change(pending.contexts, np.ones(len(pending.contexts)))
-        if all(np.array_equal(new, old) for new, old in zip(changed, (rows.contexts, pending.contexts), strict=True)):
-            return self
-        context_dim = changed[0].shape[1]
-        if posterior.prior_mean is not None:
-            posterior = replace(posterior, prior_mean=posterior.prior_mean.with_context_dim(context_dim))
-        state = replace(self, posterior=posterior)
-        parts, feedback = rows.parts, self.feedback
-        if parts is not None or feedback is not None:
-            every = np.eye(self.posterior.context_dim)
-            images = change(every, np.full(len(every), math.inf))
-            parts = None if parts is None else parts.with_contexts(images)
-            if feedback is not None:
-                extended = extend_images(images, self.shared)
-                state = replace(state, feedback=feedback.with_contexts(extended, context_dim=context_dim))
-        rows, pending = replace(rows, contexts=changed[0], parts=parts), pending._replace(contexts=changed[1])
-        if len(self.recent):
-            latest = change(self._with_shared(self.recent.contexts), np.ones(len(self.recent)))
-            latest = latest[:, : latest.shape[1] - bool(self.shared)]
-            state = replace(state, recent=self.recent.with_contexts(latest))
-        return state._rebuild(posterior.kernel, rows, pending, self.aged_at)
-
     @property
-    def _observed_rows(self) -> ObservedRows:
+    def observed_rows(self) -> ObservedRows:
         """The posterior's rows, with what became of their items."""
-        rows, outcomes, n_latest = self.posterior.observed_rows, self.recent.outcomes, self._latest_rows
+        rows, outcomes, n_latest = self.posterior.observed_rows, self.recent.outcomes, self.latest_rows
         if outcomes is None or not n_latest:
             return rows
         known = (rows.feedback or RowOutcomes.none(*rows.rankings.shape)).outcomes.copy()
@@ -1070,52 +759,11 @@ class State(Lasting):
 
     def _age_rows(self, at: float) -> ObservedRows:
         """Return the rows as they count now: those of the last refit aged by all the time since, later ones by half."""
-        rows = self._observed_rows
-        halvings = min(max(at - self.aged_at, 0.0) / self.half_life, _MOST_HALVINGS)
-        if not halvings or not self.aged_at:
+        rows = self.observed_rows
+        passed = halvings(at - self.aged_at, self.half_life)
+        if not passed or not self.aged_at:
             return rows
-        return rows.fade_earlier(0.5**halvings, n_latest=self._latest_rows, of_latest=0.5 ** (0.5 * halvings))
-
-    def with_prior_mean(self, prior_mean: PriorMean | None) -> State:
-        """Return the state, refit, with another prior mean, or none: what was learned from rewards is kept."""
-        if prior_mean is not None:
-            prior_mean = prior_mean.with_context_dim(self.posterior.context_dim)
-        if self.feedback is not None:
-            return replace(self, feedback=replace(self.feedback, study=prior_mean)).refit(self.aged_at)
-        posterior = self.posterior.with_prior_mean(prior_mean, noise_variance=self.posterior.noise_variance)
-        return replace(self, posterior=posterior).refit(self.aged_at)
-
-    def with_new_items(self, prior_mean: PriorMean) -> State:
-        """Return the state with a prior mean that differs for items that were never shown: no row changes.
-
-        Where outcomes say more than it, the state is refit.
-        """
-        if self.feedback is not None:
-            return replace(self, feedback=replace(self.feedback, study=prior_mean)).refit(self.aged_at)
-        return replace(self, posterior=self.posterior.with_new_items(prior_mean))
-
-    def with_item_features(self, features: NDArray[np.float64] | None) -> State:
-        """Return the state with these features of the items, or none.
-
-        Where the items of all rows have the features that they had, nothing else changes. Else it is refit, and when
-        items get features for the first time, or others in number, how much they count is chosen at once.
-
-        Parameters
-        ----------
-        features
-            As for `KendallKernel.with_item_features`.
-        """
-        posterior, old = self.posterior, self.posterior.kernel.content
-        kernel = posterior.kernel.with_item_features(features)
-        if kernel.content is None and old is None:
-            return self
-        if kernel.content is not None and old is not None and old.features.shape == kernel.content.features.shape:
-            shown = np.flatnonzero(posterior.shown_counts())
-            if np.array_equal(old.features[shown], kernel.content.features[shown]):
-                return replace(self, posterior=posterior.with_unshown_features(kernel))
-            return self._rebuild(kernel, self._observed_rows, posterior.pending, self.aged_at)
-        state = replace(self, compared=0)
-        return state._rebuild(kernel, self._observed_rows, posterior.pending, self.aged_at)
+        return rows.fade_earlier(0.5**passed, n_latest=self.latest_rows, of_latest=0.5 ** (0.5 * passed))
 
     @property
     def memory_bytes(self) -> int:
@@ -1139,7 +787,7 @@ class State(Lasting):
     @property
     def _rewards_before_growth(self) -> int:
         """With how many more rewards the rows have grown by a quarter and eight: refits cost a few times the last."""
-        return max(_FEWEST_TO_CHOOSE_BY, (self.posterior.n_rows - self._latest_rows) // 4) - self.since_refit
+        return max(_FEWEST_TO_CHOOSE_BY, (self.posterior.n_rows - self.latest_rows) // 4) - self.since_refit
 
     def _refit_is_due(self) -> bool:
         """Return whether there is enough that is new, or enough of what was learned is not believed any more."""
@@ -1147,7 +795,7 @@ class State(Lasting):
             return True
         if self.remembered > _REWARDS_BETWEEN_LOOKS and self.since_refit % _REWARDS_BETWEEN_LOOKS:
             return False
-        verdicts = self.recent.judge(self._judge_of(self.usual_rewards), self.usual_norms)
+        verdicts = self.recent.judge(self.judge_of(self.usual_rewards), self.usual_norms)
         doubted = int((self.recent.believed & (verdicts != Verdict.BELIEVED)).sum())
         return doubted >= (1 if self.remembered <= _REWARDS_BETWEEN_LOOKS else _FEWEST_DOUBTED)
 
@@ -1177,6 +825,11 @@ _ROUNDING = 1e-9
 
 def _without(ids: tuple[str, ...], chosen: int) -> tuple[str, ...]:
     return ids[:chosen] + ids[chosen + 1 :]
+
+
+def halvings(age: float, half_life: float) -> float:
+    """Return how many half-lives an age is: none if it is negative, and at most those after which nothing is left."""
+    return min(max(age, 0.0) / half_life, _MOST_HALVINGS)
 
 
 def kernel_of(kind: Kernel, n_items: int, slate_size: int) -> KendallKernel:

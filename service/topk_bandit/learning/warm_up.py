@@ -21,6 +21,7 @@ from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
 from topk_bandit.learning.search import LONGEST_FINE
 from topk_bandit.learning.slate_rules import Candidates, compile_rules
+from topk_bandit.learning.state_changes import change_item_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,10 +124,10 @@ def _use_everything() -> None:
     exploration = Exploration(beta=PaperBeta(0.1), uniform_share=0.5)
     eligible = np.arange(20, dtype=np.int32)
     rng = np.random.default_rng(0)
-    state = State.initial(kernel, context_dim=2, limits=limits).with_item_features(np.eye(20, 4))
+    state = change_item_features(State.initial(kernel, context_dim=2, limits=limits), np.eye(20, 4))
     for number in range(96):
         if number == 48:
-            state = state.with_item_features(None)
+            state = change_item_features(state, None)
         context = rng.normal(size=2)
         ranking = decide(state, exploration, context=context, eligible=eligible, rng=rng).ranking
         state = state.shown(f"r{number}", context, ranking)

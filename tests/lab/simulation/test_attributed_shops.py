@@ -19,6 +19,7 @@ from topk_bandit.lab.simulation.attributed_shops import (
 from topk_bandit.lab.simulation.episodes import GpTopK
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.state_changes import change_item_features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +37,9 @@ def shop_of(seed: int, customs: Customs = SMALL) -> AttributedShop:
 def bandit(shop: AttributedShop, features: FloatArray | None, *, rows: int = 150) -> GpTopK:
     size = shop.customs
     kernel = kernel_of(Kernel.ADAPTIVE, size.n_items, size.slate_size)
-    state = State.initial(kernel, context_dim=size.context_dim, limits=Limits(rows=rows)).with_item_features(features)
+    state = change_item_features(
+        State.initial(kernel, context_dim=size.context_dim, limits=Limits(rows=rows)), features
+    )
     return GpTopK(state, DEFAULT_EXPLORATION, rng=np.random.default_rng(3))
 
 

@@ -20,6 +20,7 @@ from topk_bandit.learning.encoding import Encoder
 from topk_bandit.learning.kendall import adaptive_kendall
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State
+from topk_bandit.learning.state_changes import change_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -182,4 +183,4 @@ def _recode(state: State, before: Encoder, after: Encoder) -> State:
     if after.encodes_alike(before):
         return state
     shared = math.sqrt(state.shared)
-    return state.with_contexts(lambda contexts, sizes: after.recode(contexts, sizes, before, shared=shared))
+    return change_contexts(state, lambda contexts, sizes: after.recode(contexts, sizes, before, shared=shared))

@@ -13,6 +13,7 @@ from topk_bandit.lab.simulation.arm_players import EpsilonGreedy, MabUcb, Random
 from topk_bandit.lab.simulation.episodes import GpTopK, GpTopKOfItems
 from topk_bandit.learning.limits import Limits
 from topk_bandit.learning.policy import State, kernel_of
+from topk_bandit.learning.state_changes import change_item_features
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,4 +137,4 @@ def service_player(
     kernel = kernel_of(Kernel.ADAPTIVE, size.n_items, size.slate_size)
     state = State.initial(kernel, context_dim=size.context_dim, limits=limits or Limits(), half_life=half_life)
     kind = GpTopKOfItems if item_values else GpTopK
-    return kind(state.with_item_features(size.item_features), exploration, rng=rng, count_pending=count_pending)
+    return kind(change_item_features(state, size.item_features), exploration, rng=rng, count_pending=count_pending)
