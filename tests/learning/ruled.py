@@ -114,12 +114,14 @@ def judge_of(rule: Rule, shop: Shop) -> Callable[[Sequence[int]], bool]:
 
 
 def single_groups(group: Group) -> list[Group]:
-    if group.value is not None or group.shown_fewer_than:
+    if group.is_one:
         return [group]
     return [Group(group.feature, value) for value in (CATEGORIES if group.feature == "category" else LABELS)]
 
 
 def members_of(group: Group, shop: Shop) -> set[int]:
+    if group.item_ids:
+        return {item for item, name in enumerate(shop.item_ids) if name in group.item_ids}
     if group.shown_fewer_than:
         return {item for item in range(len(shop.item_ids)) if item % 3 == 0 or item < group.shown_fewer_than}
     values = [dict(features.values).get(group.feature, ()) for features in shop.features]

@@ -19,6 +19,8 @@ from topk_bandit.learning.item_table import ItemTable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topk_bandit.domain.features import FeatureValue
+
 FILTERS = [
     "price < 4",
     "price <= 4",
@@ -121,6 +123,22 @@ def test_a_table_after_any_changes_is_that_of_its_items() -> None:
             assert [one.tolist() for one in table.groups_of(name, None, every)] == [
                 one.tolist() for one in expected.groups_of(name, None, every)
             ]
+
+
+@pytest.mark.parametrize(
+    "first", [("tags", ()), ("tags", ("new",)), ("stock", False), ("category", "soup"), ("price", 0.0)]
+)
+@pytest.mark.parametrize("then", [None, ("tags", ("hot", "new")), ("tags", ())])
+def test_the_first_value_of_a_feature_may_be_of_any_kind(
+    first: tuple[str, FeatureValue], then: tuple[str, FeatureValue] | None
+) -> None:
+    index, features = IdIndex.of(["a", "b"]), [Features.of(dict([first])), NO_FEATURES]
+    table = ItemTable.of(["a", "b"], [NO_FEATURES] * 2).change(index, np.array([0]), features[:1])
+    if then is not None:
+        features[1] = Features.of(dict([then]))
+        table = table.change(index, np.array([1]), features[1:])
+    assert [table.features_at(place) for place in (0, 1)] == features
+    assert table.features() == ItemTable.of(["a", "b"], features).features()
 
 
 def test_a_change_that_changes_no_value_copies_nothing() -> None:

@@ -6,14 +6,21 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from tests.learning.ruled import SCHEMA, Shop, allowed, draw_rules
+from tests.learning.ruled import SCHEMA, Shop, allowed, draw_counted, draw_rules, members_of, single_groups
 
 from topk_bandit.domain.errors import ExhaustedError, NotReadyError
 from topk_bandit.domain.features import Features
 from topk_bandit.domain.rules import Apart, Count, Group, Pin, check_rules
 from topk_bandit.learning import slate_rules
 from topk_bandit.learning.rankings import all_rankings
-from topk_bandit.learning.slate_rules import compile_rules, find_clash, find_slate, keep_rules, refuse_clash
+from topk_bandit.learning.slate_rules import (
+    compile_rules,
+    find_clash,
+    find_slate,
+    keep_rules,
+    refuse_clash,
+    shows_group,
+)
 
 
 @pytest.mark.parametrize(("n_items", "slate_size", "sets"), [(7, 3, 400), (6, 4, 150), (5, 1, 50), (4, 4, 100)])
@@ -45,6 +52,20 @@ def test_what_is_allowed_and_what_clashes_is_as_by_enumeration(n_items: int, sla
             assert not by_rule[clash].all(axis=0).any()
             assert all(np.delete(by_rule[clash], n, axis=0).all(axis=0).any() for n in range(len(clash)))
     assert 0 < clashes < sets
+
+
+def test_a_slate_shows_a_group_if_one_of_its_items_is_of_it() -> None:
+    found = set()
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        shop = Shop.draw(9, rng)
+        named = tuple(map(str, rng.choice(shop.item_ids, size=2, replace=False)))
+        group = Group(item_ids=named) if rng.random() < 0.2 else draw_counted(rng)
+        slate = rng.permutation(9)[:3]
+        expected = any(not members_of(one, shop).isdisjoint(slate.tolist()) for one in single_groups(group))
+        assert shows_group(group, shop.candidates, slate) == expected
+        found.add((bool(group.item_ids), bool(group.shown_fewer_than), group.is_one, expected))
+    assert len(found) == 8  # a group of each kind, and a slate with and without it
 
 
 def test_rules_among_fewer_items_are_those_of_these() -> None:
