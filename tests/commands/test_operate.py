@@ -207,7 +207,7 @@ def test_bandits_and_tenants_are_listed_and_looked_at(ask: Ask) -> None:
 
 
 def test_stats_end_with_what_has_come_by_an_age(running: Running) -> None:
-    with Client(running.address, tenant="acme") as client:
+    with Client(running.address, tenant="acme", timeout=PATIENCE) as client:
         stats = client.stats("home")
     points = (RewardPoint(timedelta(hours=1), 1.25), RewardPoint(timedelta(days=7), 1.0))
     known = replace(stats, reward_times=replace(stats.reward_times, points=points, half_by=timedelta(hours=1)))

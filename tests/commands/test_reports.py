@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import PATIENCE
 
 from topk_bandit.client import Client, Stage
 from topk_bandit.commands.operate.report_pages import to_html
@@ -44,7 +45,7 @@ LIFT = LiftStats(
 
 @pytest.fixture
 def found(running: Running) -> Iterator[Found]:
-    with Client(running.address, tenant="acme") as client:
+    with Client(running.address, tenant="acme", timeout=PATIENCE) as client:
         yield find(client, "home")
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.contracts.samples import ITEMS, SETTINGS
 from tests.faults.service import COMMAND, clean_environment, serving
 from tests.servers import running_server, valkey_binary
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import FailedPrecondition, NotFound
 from topk_bandit.domain.bandits import BanditName
@@ -43,7 +43,7 @@ def command(*words: str) -> tuple[int, str]:
 
 async def lose_one(server: RunningServer, *keys: str) -> None:
     """Leave a store of two bandits in which one has lost keys."""
-    store = await RedisStore.connect(server.url)
+    store = await RedisStore.connect(server.url, timeout=PATIENCE)
     for bandit in ("lost", "well"):
         name = BanditName("acme", bandit)
         await store.create_bandit(name, SETTINGS, incarnation=bandit, quota=9)

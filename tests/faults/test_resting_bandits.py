@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.contracts.samples import ITEMS, SETTINGS, recommendation, request
 from tests.faults.service import serving
 from tests.servers import running_server, valkey_binary
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.domain.bandits import BanditName
 from topk_bandit.store.events import Expired
@@ -23,7 +23,7 @@ IDLE = BanditName("acme", "idle")
 
 async def leave_open(url: str) -> None:
     """Leave a store with a bandit that waits for a reward, and will not for long."""
-    store = await RedisStore.connect(url)
+    store = await RedisStore.connect(url, timeout=PATIENCE)
     settings = replace(SETTINGS, reward_wait_ms=1000, default_reward=0.25)
     await store.create_bandit(IDLE, settings, incarnation="first", quota=1)
     changed = await store.change_items(IDLE, upserted=ITEMS, retired=[])
@@ -34,7 +34,7 @@ async def leave_open(url: str) -> None:
 
 
 async def ends(url: str) -> list[object]:
-    store = await RedisStore.connect(url)
+    store = await RedisStore.connect(url, timeout=PATIENCE)
     log = await store.read_log(IDLE, start=1, limit=99)
     await store.close()
     return [logged.event for logged in log.events if isinstance(logged.event, Expired)]

@@ -106,7 +106,7 @@ def test_the_page_has_the_rights_that_are_enough(server: RunningServer) -> None:
     )
 
     async def problems(*rights: str) -> tuple[str, ...]:
-        store = await RedisStore.connect(server.url_of_a_user(*rights))
+        store = await RedisStore.connect(server.url_of_a_user(*rights), timeout=PATIENCE)
         try:
             return (await store.check()).problems
         finally:

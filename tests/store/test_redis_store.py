@@ -813,9 +813,9 @@ def test_a_wrong_password_is_a_configuration_error() -> None:
     with running_server(valkey_binary(), password="secret") as server:
         address = server.url.removeprefix("redis://")
         with pytest.raises(ConfigurationError, match="password"):
-            asyncio.run(RedisStore.connect(f"redis://:wrong@{address}"))
+            asyncio.run(RedisStore.connect(f"redis://:wrong@{address}", timeout=PATIENCE))
         with pytest.raises(ConfigurationError, match="password"):
-            asyncio.run(RedisStore.connect(server.url))
+            asyncio.run(RedisStore.connect(server.url, timeout=PATIENCE))
         run(RedisStores(f"redis://:secret@{address}"), furnish)
 
 
