@@ -433,7 +433,7 @@ def test_items_are_listed_over_pages(
 def test_the_largest_page_arrives(server: RunningServer, client: EitherClient) -> None:
     client.create_bandit("home", slate_size=1, item_capacity=10_000)
     names = [f"{number:05}" + "\U0001f600" * 123 for number in range(10_000)]
-    client.upsert_items("home", names, timeout=30)
+    client.upsert_items("home", names, timeout=PATIENCE)
     asked = client._client._operations if hasattr(client, "_client") else client._operations
     page = client._run(asked.list_items("home", ""), 30.0)
     assert [item.item_id for item in page.entries] == names

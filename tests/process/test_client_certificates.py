@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.service import COMMAND, Service, clean_environment, serving
 from tests.rpc.certificates import Authority, write_pair
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import AsyncClient, Client, PermissionDenied, Tls, Unauthenticated, Unavailable
 from topk_bandit.domain.errors import ConfigurationError
@@ -93,7 +93,7 @@ def until_logged(service: Service, words: str, count: int = WORKERS) -> None:
 
 def test_identities_are_changed_while_it_serves(service: Service, files: Files, tmp_path: Path) -> None:
     tls = files.tls(files.authority.issue("checkout", "URI:spiffe://shop.example/checkout"))
-    shop = Client(target(service), tenant="shop", tls=tls, timeout=20.0)
+    shop = Client(target(service), tenant="shop", tls=tls, timeout=PATIENCE)
     shop.create_bandit("home", slate_size=2, item_capacity=9)
     shop.upsert_items("home", ["tea", "coffee", "milk"])
     shop.reward("home", shop.recommend("home").id, 1.0)
@@ -101,7 +101,7 @@ def test_identities_are_changed_while_it_serves(service: Service, files: Files, 
         shop.stats("home")
     assert denied.value.reason == "SCOPE_NEEDED"
     with (
-        Client(target(service), tenant="other", tls=tls, timeout=20.0) as other,
+        Client(target(service), tenant="other", tls=tls, timeout=PATIENCE) as other,
         pytest.raises(PermissionDenied) as denied,
     ):
         other.recommend("home")
@@ -135,7 +135,7 @@ def test_a_name_that_is_taken_out_is_refused_on_the_connection_that_it_has(servi
     text = TEXT + TEXT.partition('["DNS')[0].replace("checkout", "till")
     files.identities.write_text(text)
     until_logged(service, "client_identities was read again")
-    with Client(target(service), tenant="shop", tls=files.tls(shown["checkout"]), timeout=20.0) as shop:
+    with Client(target(service), tenant="shop", tls=files.tls(shown["checkout"]), timeout=PATIENCE) as shop:
         shop.create_bandit("home", slate_size=2, item_capacity=9)
         shop.upsert_items("home", ["tea", "coffee", "milk"])
         webs = {name: connect(service, files, pair) for name, pair in shown.items()}
@@ -157,7 +157,7 @@ def connect(service: Service, files: Files, shown: tuple[Path, Path]) -> http.cl
     context = ssl.create_default_context(cafile=files.certificate)
     context.load_cert_chain(*shown)
     port = int(service.http_address.rpartition(":")[2])
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=PATIENCE)
     connection.connect()
     return connection
 
@@ -175,7 +175,7 @@ def test_the_asynchronous_client_shows_its_certificate(service: Service, files: 
     tls = files.tls(files.authority.issue("checkout", "URI:spiffe://shop.example/checkout"))
 
     async def create() -> str:
-        async with AsyncClient(target(service), tenant="shop", tls=tls, timeout=20.0) as shop:
+        async with AsyncClient(target(service), tenant="shop", tls=tls, timeout=PATIENCE) as shop:
             return (await shop.create_bandit("home", slate_size=2, item_capacity=9)).name
 
     assert asyncio.run(create()) == "home"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.service import Service, serving
 from tests.rpc.certificates import write_pair
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.client import Client, PermissionDenied, Tls, Unauthenticated
 from topk_bandit.commands.cli import main
@@ -43,7 +43,7 @@ class Locked:
     def client(self, key: str | None, *, tenant: str = "shop") -> Client:
         tls = Tls(root_certificates=self.certificate.read_bytes())
         target = f"127.0.0.1:{self.service.address.rpartition(':')[2]}"
-        return Client(target, tenant=tenant, key=key, tls=tls, timeout=20.0)
+        return Client(target, tenant=tenant, key=key, tls=tls, timeout=PATIENCE)
 
     def shown_certificates(self) -> set[str]:
         """Return the certificates that new connections to both listeners get, often enough to see each worker's."""
@@ -138,7 +138,7 @@ def curl(locked: Locked, key: str) -> int:
     """Return the status of a call over HTTP."""
     trust = ssl.create_default_context(cafile=locked.certificate)
     port = int(locked.service.http_address.rpartition(":")[2])
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=PATIENCE)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     body = json.dumps({"bandit": "tenants/shop/bandits/home"})
     try:

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.service import Service, alive, serving
 from tests.rpc.harness import channel_to
 from tests.rpc.wire import HOME, create, recommend
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from topk_bandit.process.supervisor import HUNG_SECONDS
 from topk_bandit.v1 import bandit_service_pb2 as bpb
@@ -61,7 +61,7 @@ def test_a_reward_posted_through_one_worker_is_learned_by_all(service: Service, 
     ids = [recommend(channel).recommendation_id for _ in range(10)]
     for one in ids:  # one connection is one worker
         request = rpb.RewardRequest(bandit=HOME, recommendation_id=one, value=1.0)
-        RecommenderServiceStub(channel).Reward(request, timeout=10)
+        RecommenderServiceStub(channel).Reward(request, timeout=PATIENCE)
     until(lambda: min(observations(service, connections=16)) >= before + 10, what="both have learned all")
     assert set(observations(service, connections=16)) == {before + 10}
 
@@ -70,7 +70,7 @@ def test_the_page_adds_up_what_all_workers_count(service: Service) -> None:
     labels = {"grpc_method": "ListBandits", "grpc_code": "OK"}  # which nobody else calls
     for _ in range(24):
         with channel_to(service.address) as channel:
-            BanditServiceStub(channel).ListBandits(bpb.ListBanditsRequest(parent="tenants/acme"), timeout=10)
+            BanditServiceStub(channel).ListBandits(bpb.ListBanditsRequest(parent="tenants/acme"), timeout=PATIENCE)
     until(lambda: sample(service, "grpc_server_handled_total", **labels) == 24, what="every call is counted")
     assert sample(service, "topk_bandit_observations") > 0
 

@@ -546,7 +546,7 @@ def test_operations_are_listed_and_never_deleted_alone(stub: PreferenceServiceSt
         operations_pb2.ListOperationsRequest(name="tenants/acme", page_size=2), timeout=PATIENCE
     )
     rest = operations.ListOperations(
-        operations_pb2.ListOperationsRequest(name="tenants/acme", page_token=page.next_page_token), timeout=20
+        operations_pb2.ListOperationsRequest(name="tenants/acme", page_token=page.next_page_token), timeout=PATIENCE
     )
     names = [operation.name for operation in (*page.operations, *rest.operations)]
     assert names == [f"{TASTE}-{letter}/operations/design" for letter in "abc"]
