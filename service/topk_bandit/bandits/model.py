@@ -174,7 +174,7 @@ class UnitlessPhase(NamedTuple):
 _FIRST_PHASE = UnitlessPhase(RegretSums(), RegretSums())
 
 MOST_PHASES = 8
-"""So many are told apart; the newest one has what later ones add."""
+"""So many are counted each by itself; the newest one has what later ones add."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -412,7 +412,7 @@ def _arrays_since_first(model: Model, version: int) -> dict[str, Any]:
 
 
 def _arrays_of_feedback(prior_mean: PriorMean | None, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the arrays of what became of single items; none of a bandit that nobody told of it."""
+    """Return the arrays of what became of single items; none where no reward names any."""
     feedback, of_rows = checkpoint.feedback, checkpoint.observed_rows.feedback
     if feedback is None:
         return {}

@@ -145,20 +145,20 @@ def _amplitude_in_rewards(square: Numbers, cross: Numbers, variance: float, prod
     and what begins above them all falls to the last, at which it is what was believed. The more likely one is taken.
     """
     n, unit = products.observations, np.maximum(square / products.observations, np.finfo(float).tiny)
-    known, told = variance / unit * products.hh, variance / unit * (cross / np.sqrt(unit)) ** 2
+    known, learned = variance / unit * products.hh, variance / unit * (cross / np.sqrt(unit)) ** 2
     most = n + known if n < _FEW else np.minimum(n + known, n * n / (n - 1.0))
     ends = np.stack([np.full_like(known, _LEAST_SQUARES), most / n])
     found = ends
     for _ in range(_STEPS_OF_AMPLITUDE):
         total = found + known
-        share, part = known / total, told / (total * total)
+        share, part = known / total, learned / (total * total)
         steepness = (share * share + 2.0 * found * part / total) / n
         step = (n - part * total + found * (share - part)) / n - found
         # Newton's step, where the right side does not grow nearly as fast as the left one.
         found = found + step / np.where(steepness < _STEEP, 1.0 - steepness, 1.0)
         found = np.minimum(np.maximum(found, ends[0]), ends[1])
     total = found + known
-    misfit = n * np.log(found) + (n - told / total) / found + np.log(total / found)
+    misfit = n * np.log(found) + (n - learned / total) / found + np.log(total / found)
     return np.asarray(np.where(misfit[0] < misfit[1] - _TIE, found[0], found[1]) * unit)
 
 

@@ -50,7 +50,7 @@ class Lift(NamedTuple):
         0.
     further_requests
         So many more, of both groups together, decide it if means and spreads stay as they are: 0 once it is decided,
-        None where it can't be told.
+        None where that is unknown.
     """
 
     verdict: LiftVerdict

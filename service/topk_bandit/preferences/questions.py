@@ -184,9 +184,9 @@ class QuestionPool:
         )
 
     def target_gap(self, list_size: int, budget: int, relative_gap: float = RELATIVE_GAP) -> float:
-        """Return the gap that a design aims at: a part of the directions that the budget can tell."""
-        told = budget * (list_size if self.feedback is Feedback.RATING else list_size - 1)
-        return relative_gap * (min(self.rank, told) if self.asks_for_own_parts else self.rank)
+        """Return the gap that a design aims at: a part of the directions that the budget can find out."""
+        known = budget * (list_size if self.feedback is Feedback.RATING else list_size - 1)
+        return relative_gap * (min(self.rank, known) if self.asks_for_own_parts else self.rank)
 
     @property
     def asks_for_own_parts(self) -> bool:

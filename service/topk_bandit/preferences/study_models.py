@@ -192,7 +192,7 @@ class _Whole(NamedTuple):
     """A data set without doubt: answers that count, and how a model of whole orders or of ratings takes them."""
 
     answers: StudyAnswers
-    told: Orderings | Ratings
+    complete: Orderings | Ratings
 
 
 def _fit_whole(model: PreferenceModel, pool: QuestionPool, data: _Whole, stream_rate: float) -> LearnedUtilities:
@@ -201,9 +201,9 @@ def _fit_whole(model: PreferenceModel, pool: QuestionPool, data: _Whole, stream_
     if model is PreferenceModel.PAIRWISE and isinstance(data.answers, TieredAnswers):
         pairs = Orderings.from_pairs(data.answers.to_pairs(), n_items=data.answers.n_items)
         return _of_posterior(pool, pool.learn(pairs))
-    if isinstance(data.told, Orderings) and model in _BOUNDS:
-        return _fit_variational(pool, data.told, _BOUNDS[model])
-    return _of_posterior(pool, pool.learn(data.told))
+    if isinstance(data.complete, Orderings) and model in _BOUNDS:
+        return _fit_variational(pool, data.complete, _BOUNDS[model])
+    return _of_posterior(pool, pool.learn(data.complete))
 
 
 def _impute(pool: QuestionPool, answers: StudyAnswers) -> tuple[list[_Whole], FloatArray]:
@@ -218,7 +218,7 @@ def _impute(pool: QuestionPool, answers: StudyAnswers) -> tuple[list[_Whole], Fl
         chosen = np.arange(len(answers)) if known is None else known.draw_careful(rng)
         part = answers if known is None else answers.take(chosen)
         found.append(_Whole(part, part.complete(utilities, rng)))
-        teaches = found[-1].told
+        teaches = found[-1].complete
         if known is not None:
             teaches = answers.take(known.leave_out(chosen, turn)).complete(utilities, rng)
         learned = _of_posterior(pool, pool.learn(teaches)).utilities

@@ -213,7 +213,7 @@ class StudyLinks:
 
     @asynccontextmanager
     async def _open(self, name: StudyName, token: str) -> AsyncIterator[tuple[CachedStudy, StudyLink]]:
-        """Use a study with the link of a token; who has none is not told whether there is such a study."""
+        """Use a study with the link of a token; without one the answer does not show whether there is such a study."""
         match = _TOKEN.fullmatch(token)
         if match is None:
             raise _unknown()

@@ -200,7 +200,7 @@ def _is_odd(count: int, likely: NDArray[np.float64]) -> bool:
 
 
 def _mean_weight(policy: LoggingPolicy, slates: Rankings, kinds: _Kinds) -> tuple[float, float]:
-    """Return the mean of the weights of uniform slates, and its exact standard deviation; 0 for one that can't be told.
+    """Return the mean of the weights of uniform slates, and its exact standard deviation; 0 where that is unknown.
 
     With few slates far from the best one the mean is far from normal, and their count says it better.
     """

@@ -40,7 +40,7 @@ _COSTS = {SERVICE: 10.0, "linear Thompson": 2.0, "VW CCB": 3.0, "VW slates": 8.0
 """Milliseconds of a round with few items, about; of others less than one."""
 
 _NOTE = (
-    "Regret is told as a share of what there is to gain in a shop: of the best slate of each request beside random "
+    "Regret is a share of what there is to gain in a shop: what the best slate of each request earns more than random "
     "slates. The best rival in hindsight is chosen anew for each shop and number of rounds, by its mean."
 )
 _WITHOUT_VW_SLATES = f"VW slates is left out of shops with more than {_MOST_ITEMS_OF_VW_SLATES} items: minutes a trial."

@@ -7,9 +7,9 @@ far from each other, since it takes the utilities of all others to follow from t
 
     log det(I + n c V) = log det(I / (n c) + V) + constant,
 
-which is twice the nats that n answers tell of all utilities together. `optimal.d_optimal_subsets` does this with the
+which is twice the nats that n answers give about all utilities together. `optimal.d_optimal_subsets` does this with the
 prior I / (n c), and bounds what is left to gain as without one. The more questions there are, the more is asked of own
-parts: what the first answers tell of weights need not be told again.
+parts: what the first answers say of weights need not be asked again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPECTED_VARIANCE", "directions_of", "questions_worth"]
 
 EXPECTED_VARIANCE = 0.25
-"""w before there are answers: own parts have half the spread of what features tell."""
+"""w before there are answers: own parts have half the spread of what features explain."""
 
 _NOTHING = 1e-10
 """Squares in a direction that are this part of the largest are taken for rounding."""
@@ -56,22 +56,22 @@ def directions_of(
     n_items = int(items.max()) + 1
     own = np.sqrt(EXPECTED_VARIANCE) * (np.eye(n_items) - 1.0 / n_items)[items]
     rows = np.hstack([coordinates, own])
-    told = compare(rows)
-    squares, axes = np.linalg.eigh(told.T @ told)
+    compared = compare(rows)
+    squares, axes = np.linalg.eigh(compared.T @ compared)
     return np.ascontiguousarray(rows @ axes[:, squares > _NOTHING * squares[-1]])
 
 
-def questions_worth(told: FloatArray, of_one: FloatArray) -> float:
-    """Return n for which log det(I + n V) is log det(I + M): so many questions tell as much as all answers do.
+def questions_worth(information: FloatArray, of_one: FloatArray) -> float:
+    """Return n for which log det(I + n V) is log det(I + M): so many questions say as much as all answers do.
 
     Parameters
     ----------
-    told
+    information
         M, the information of all answers, positive semidefinite, shape (d, d).
     of_one
         V, that of a question of the design, positive semidefinite, shape (d, d).
     """
-    gain = float(np.linalg.slogdet(np.eye(len(told)) + told)[1])
+    gain = float(np.linalg.slogdet(np.eye(len(information)) + information)[1])
     sizes = np.maximum(np.linalg.eigvalsh(of_one), 0.0)
     n = 0.0
     # The sum of logarithms is concave in n: Newton's steps from the left never overshoot.

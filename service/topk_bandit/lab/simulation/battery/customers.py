@@ -59,9 +59,9 @@ def category_features(categories: NDArray[np.integer]) -> FloatArray:
     """Return the categories of items as the service hands them to the kernel, shape (n, q)."""
     names = tuple(f"category {number}" for number in range(int(categories.max()) + 1))
     schema = (Feature("category", Categorical(names)),)
-    told = [Features.of({"category": names[number]}) for number in categories.tolist()]
-    places = np.arange(len(told), dtype=np.int32)
-    return ItemFeatures.initial(schema, n_places=len(told)).change(places, told, free=places[:0]).rows
+    features = [Features.of({"category": names[number]}) for number in categories.tolist()]
+    places = np.arange(len(features), dtype=np.int32)
+    return ItemFeatures.initial(schema, n_places=len(features)).change(places, features, free=places[:0]).rows
 
 
 def make_recognised(users: FloatArray) -> Customers:
