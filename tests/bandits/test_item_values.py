@@ -144,7 +144,7 @@ def test_a_revision_that_can_not_be_learned_is_no_reward_that_was_heard_of() -> 
     model = then(begun(), recommended(1), recommended(2))
     after = then(model, replace(event, shown=replace(SHOWN, slate=("i1", "i2", "gone"))))
     assert after.tally.missed_corrections == 1
-    assert after.state.usual_rewards is model.state.usual_rewards
+    assert after.state.reward_range is model.state.reward_range
 
 
 def test_values_of_other_items_than_the_slate_has_are_no_log() -> None:

@@ -126,7 +126,7 @@ def test_wild_rewards_leave_no_trace() -> None:
     fresh = begun()
     for event in more(500, 60):
         poisoned, fresh = then(poisoned, event), then(fresh, event)
-    assert poisoned.state.usual_rewards.reach == fresh.state.usual_rewards.reach
+    assert poisoned.state.reward_range.reach == fresh.state.reward_range.reach
     assert_predicts_alike(poisoned, fresh)
 
 

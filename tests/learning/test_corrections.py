@@ -68,7 +68,7 @@ class Life:
 def assert_alike(one: State, other: State) -> None:
     assert one.since_refit == other.since_refit
     for name in ("count", "outliers", "reach"):
-        assert getattr(one.usual_rewards, name) == getattr(other.usual_rewards, name), name
+        assert getattr(one.reward_range, name) == getattr(other.reward_range, name), name
     assert one.recent.ids == other.recent.ids
     for name in ("contexts", "rankings", "rewards", "times", "verdicts") if one.recent.ids else ():
         assert np.array_equal(getattr(one.recent, name), getattr(other.recent, name)), name

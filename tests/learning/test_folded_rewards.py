@@ -314,13 +314,13 @@ def test_a_correction_of_a_later_slate_keeps_what_revisions_said_of_rewards(righ
     first, last = 3, len(life.lived) - 2
     for number in range(first, first + 12):
         life.revise(number, 30.0 + number)
-    known = life.state.usual_rewards
+    known = life.state.reward_range
     corrected = correct(life.state, f"s{last}", right)
     assert corrected.since_refit > 0
-    assert corrected.usual_rewards.count == known.count - (right is None)
-    assert corrected.usual_rewards.reach == pytest.approx(known.reach, rel=0.1)
+    assert corrected.reward_range.count == known.count - (right is None)
+    assert corrected.reward_range.reach == pytest.approx(known.reach, rel=0.1)
     again = correct(corrected, f"s{last + 1}", None if right is None else 0.7)
-    assert again.usual_rewards.count == known.count - 2 * (right is None)
+    assert again.reward_range.count == known.count - 2 * (right is None)
 
 
 def test_a_kind_of_reward_that_only_comes_later_is_believed() -> None:

@@ -210,7 +210,7 @@ def test_outcomes_that_only_come_by_corrections_are_learned() -> None:
         if can_correct(state, one.slate_id):
             state = correct(state, one.slate_id, one.reward, outcomes=one.outcomes)
     assert state.feedback is not None
-    assert state.feedback.usual.count > 40
+    assert state.feedback.outcome_range.count > 40
     assert state.posterior.prior_mean is not None
     assert state.posterior.prior_mean.covariances is not None
 
@@ -309,7 +309,7 @@ def test_outcomes_that_only_come_by_revisions_are_learned() -> None:
     expected = begun().learn_history(past_of(SLATES[:60], at=60.0), at=60.0)
     assert_predict_alike(state.refit(60.0), expected, within=1e-7)
     assert state.feedback is not None
-    assert state.feedback.usual.count == 60
+    assert state.feedback.outcome_range.count == 60
 
 
 def doubting(state: State, weight: float) -> State:
@@ -427,13 +427,13 @@ def test_each_number_of_the_feedback_counts_for_digests() -> None:
     assert rows is not None
     assert feedback.study is not None
     assert state.recent.outcomes is not None
-    settled, usual = feedback.settled, feedback.usual
+    settled, usual = feedback.settled, feedback.outcome_range
     others = [
         replace(state, feedback=replace(feedback, settled=replace(settled, **{name: 2 * getattr(settled, name)})))
         for name in ("items", "squares", "shifts", "shown", "by_position", "with_rewards")
     ]
-    others.append(replace(state, feedback=replace(feedback, usual=replace(usual, count=1))))
-    others.append(replace(state, feedback=replace(feedback, usual=replace(usual, told=2 * usual.told))))
+    others.append(replace(state, feedback=replace(feedback, outcome_range=replace(usual, count=1))))
+    others.append(replace(state, feedback=replace(feedback, outcome_range=replace(usual, told=2 * usual.told))))
     study = replace(feedback.study, constants=2 * feedback.study.constants, slopes=2 * feedback.study.slopes)
     others.append(replace(state, feedback=replace(feedback, study=study)))
     others.append(replace(state, recent=replace(state.recent, outcomes=2 * state.recent.outcomes)))

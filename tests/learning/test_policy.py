@@ -317,7 +317,7 @@ def test_what_was_learned_is_kept_when_an_adaptive_kernel_has_more_items() -> No
     before = folded(State.initial(kernel, context_dim=CONTEXT_DIM, limits=Limits()), happenings(7, 200)).refit()
     after = change_kernel(before, kernel_of(Kernel.ADAPTIVE, 4 * N_ITEMS, SLATE_SIZE))
     assert after.posterior.kernel.n_items == 4 * N_ITEMS
-    assert after.usual_rewards is before.usual_rewards
+    assert after.reward_range is before.reward_range
     assert (after.observations, after.since_refit) == (before.observations, 0)
     means = [state.predict(ASK_CONTEXT, EVERYTHING).mean for state in (before, after)]
     assert np.corrcoef(*means)[0, 1] > 0.97
@@ -347,7 +347,7 @@ def test_a_state_that_forgets_is_one_that_begins_but_for_its_counts(encoded: boo
     begun = State.initial(KERNEL, context_dim=CONTEXT_DIM, limits=Limits(), half_life=80.0, encoded=encoded)
     forgot = forget(folded(begun, happenings(3, 60)), KERNEL)
     assert (forgot.shared, forgot.half_life, forgot.pending_ids) == (begun.shared, 80.0, ())
-    assert forgot.usual_norms is begun.usual_norms
+    assert forgot.norm_range is begun.norm_range
     assert (forgot.remembered, forgot.observations > 20, forgot.unrewarded > 0) == (0, True, True)
     assert same(forgot.predict(ASK_CONTEXT, EVERYTHING), begun.predict(ASK_CONTEXT, EVERYTHING))
 

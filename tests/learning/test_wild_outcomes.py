@@ -101,7 +101,9 @@ def test_sums_of_what_left_the_latest_have_no_wild_outcomes() -> None:
     other = told(begun(), with_wild(slates, dict.fromkeys(wild, math.nan)), shown=False).refit(300.0)
     assert state.feedback is not None
     assert other.feedback is not None
-    alike = replace(state, recent=other.recent, feedback=replace(state.feedback, usual=other.feedback.usual))
+    alike = replace(
+        state, recent=other.recent, feedback=replace(state.feedback, outcome_range=other.feedback.outcome_range)
+    )
     assert_same_feedback(alike, other)
     assert_predict_alike(state, other)
 
@@ -129,7 +131,7 @@ def test_outcomes_whose_scale_changes_for_good_are_learned(factor: float) -> Non
     ]
     state = told(with_one(1.0, ()), more, shown=False).refit(400.0)
     assert state.feedback is not None
-    assert state.feedback.usual.reach == pytest.approx(11.7 * abs(factor), rel=0.5)
+    assert state.feedback.outcome_range.reach == pytest.approx(11.7 * abs(factor), rel=0.5)
     assert state.posterior.prior_mean is not None
     assert state.posterior.prior_mean.covariances is not None
     context = np.array([0.3, -0.5])

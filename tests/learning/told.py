@@ -164,7 +164,7 @@ def assert_same_feedback(one: State, other: State, *, within: float = 1e-9) -> N
     for name in ("items", "squares", "shifts", "shown", "by_position", "with_rewards"):
         np.testing.assert_allclose(getattr(mine, name), getattr(theirs, name), rtol=within, atol=within, err_msg=name)
     for name in ("count", "outliers", "reach"):
-        assert getattr(one.feedback.usual, name) == getattr(other.feedback.usual, name), name
+        assert getattr(one.feedback.outcome_range, name) == getattr(other.feedback.outcome_range, name), name
     latest = [np.zeros((0, 1)) if state.recent.outcomes is None else state.recent.outcomes for state in (one, other)]
     np.testing.assert_array_equal(*latest)
 

@@ -405,7 +405,7 @@ def _describe_hyperparameters(model: Model) -> HyperparameterStats:
 
 def _describe_features(model: Model, shares: FeatureShares) -> tuple[FeatureStats, ...]:
     """Return what was seen of the features of contexts, or of contexts that have none."""
-    norms, encoder = model.state.usual_norms or NO_VALUES, model.encoder
+    norms, encoder = model.state.norm_range or NO_VALUES, model.encoder
     if encoder is None:
         return (
             FeatureStats(

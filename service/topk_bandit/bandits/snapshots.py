@@ -166,14 +166,14 @@ def _make_header(model: Model, checkpoint: Checkpoint, version: int) -> dict[str
         "kernel_shape": checkpoint.shape,
         **{name: getattr(checkpoint, name) for name in _PLAIN},
         "usual_rewards": _describe_clamped_rewards(model),
-        "usual_contexts": _describe_shortened_contexts(checkpoint.usual_norms),
+        "usual_contexts": _describe_shortened_contexts(checkpoint.norm_range),
         "judged": {
-            "rewards": _describe_usual(checkpoint.usual_rewards),
-            "norms": _describe_usual(checkpoint.usual_norms),
+            "rewards": _describe_range(checkpoint.reward_range),
+            "norms": _describe_range(checkpoint.norm_range),
             "recent_ids": checkpoint.recent.ids,
             "settled": checkpoint.settled,
             "calibration": checkpoint.calibration,
-            **({} if checkpoint.feedback is None else {"outcomes": _describe_usual(checkpoint.feedback.usual)}),
+            **({} if checkpoint.feedback is None else {"outcomes": _describe_range(checkpoint.feedback.outcome_range)}),
         },
         "features": _describe_records(model.encoder),
         "item_features": _describe_records(None if model.item_features is None else model.item_features.encoder),
@@ -381,28 +381,28 @@ def _read_item_features(
     return ItemFeatures(encoder, arrays["item_features"], arrays["item_centre"], header["items_taken"])
 
 
-def _describe_usual(usual: RobustRange | None) -> Mapping[str, Any] | None:
-    """Return what values are usual without the values, which are an array."""
-    if usual is None:
+def _describe_range(known: RobustRange | None) -> Mapping[str, Any] | None:
+    """Return a robust range without its values, which are an array."""
+    if known is None:
         return None
-    described = {one.name: getattr(usual, one.name) for one in fields(usual) if one.name not in _USUAL_ARRAYS}
-    return described | {"farthest": _finite(usual.farthest)}
+    described = {one.name: getattr(known, one.name) for one in fields(known) if one.name not in _RANGE_ARRAYS}
+    return described | {"farthest": _finite(known.farthest)}
 
 
-def _read_usual(described: Mapping[str, Any] | None, name: str, arrays: Mapping[str, Any]) -> RobustRange | None:
+def _read_range(described: Mapping[str, Any] | None, name: str, arrays: Mapping[str, Any]) -> RobustRange | None:
     if described is None:
         return None
     farthest = math.inf if described["farthest"] is None else described["farthest"]
-    read = {array: arrays[key] for array in _USUAL_ARRAYS if (key := f"{name}_{array}") in arrays}
+    read = {array: arrays[key] for array in _RANGE_ARRAYS if (key := f"{name}_{array}") in arrays}
     read.setdefault("gaps", np.zeros(len(read["values"])))  # the version before has none
-    known = _named(RobustRange, described, optional=(*_USUAL_ARRAYS, "gap"))
+    known = _named(RobustRange, described, optional=(*_RANGE_ARRAYS, "gap"))
     return RobustRange(**known | {"farthest": farthest, **read})
 
 
 def _arrays_of_judged(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the arrays by which values are judged."""
-    usual = {"usual_rewards": checkpoint.usual_rewards, "usual_norms": checkpoint.usual_norms or NO_VALUES}
-    arrays = {f"{name}_{array}": getattr(one, array) for name, one in usual.items() for array in _USUAL_ARRAYS}
+    ranges = {"usual_rewards": checkpoint.reward_range, "usual_norms": checkpoint.norm_range or NO_VALUES}
+    arrays = {f"{name}_{array}": getattr(one, array) for name, one in ranges.items() for array in _RANGE_ARRAYS}
     return arrays | {f"recent_{name}": getattr(checkpoint.recent, name) for name in _OF_RECENT}
 
 
@@ -417,7 +417,7 @@ def _arrays_of_feedback(prior_mean: PriorMean | None, checkpoint: Checkpoint) ->
     if feedback is None:
         return {}
     arrays = {f"outcome_{one.name}": getattr(feedback.settled, one.name) for one in fields(ItemOutcomes)}
-    arrays |= {f"usual_outcomes_{array}": getattr(feedback.usual, array) for array in _USUAL_ARRAYS}
+    arrays |= {f"usual_outcomes_{array}": getattr(feedback.outcome_range, array) for array in _RANGE_ARRAYS}
     if of_rows is not None:
         arrays |= {"row_outcomes": of_rows.outcomes, "row_own": of_rows.own}
     if checkpoint.recent.outcomes is not None:
@@ -435,13 +435,13 @@ def _read_feedback(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Item
     if "outcome_items" not in arrays:
         return None
     settled = ItemOutcomes(**{one.name: arrays[f"outcome_{one.name}"] for one in fields(ItemOutcomes)})
-    usual = _read_usual(header["judged"]["outcomes"], "usual_outcomes", arrays) or NO_VALUES
-    return ItemFeedback(settled, usual, usual, arrays["contexts"].shape[1], None)
+    known = _read_range(header["judged"]["outcomes"], "usual_outcomes", arrays) or NO_VALUES
+    return ItemFeedback(settled, known, known, arrays["contexts"].shape[1], None)
 
 
 _OF_UTILITIES = ("constants", "slopes", "row_of", "covariances", "worth")
 
-_USUAL_ARRAYS = ("values", "told", "gaps")
+_RANGE_ARRAYS = ("values", "told", "gaps")
 
 _OF_SET_ASIDE = [one.name for one in fields(Tally) if "aside" in one.name]
 
@@ -453,16 +453,16 @@ def _read_judged(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[s
     judged = header.get("judged")
     if judged is None:
         return {
-            "usual_rewards": NO_VALUES,
-            "usual_norms": None if header["usual_contexts"] is None else NO_VALUES,
+            "reward_range": NO_VALUES,
+            "norm_range": None if header["usual_contexts"] is None else NO_VALUES,
             "recent": NO_OBSERVATIONS,
             "calibration": NO_SURPRISES,
             "settled": Counted(header["tally"]["reward_sum"]),
         }
     recent = {name: arrays[f"recent_{name}"] for name in _OF_RECENT}
     return {
-        "usual_rewards": _read_usual(judged["rewards"], "usual_rewards", arrays),
-        "usual_norms": _read_usual(judged["norms"], "usual_norms", arrays),
+        "reward_range": _read_range(judged["rewards"], "usual_rewards", arrays),
+        "norm_range": _read_range(judged["norms"], "usual_norms", arrays),
         "recent": RecentObservations(
             tuple(judged["recent_ids"]),
             **recent,
@@ -485,23 +485,23 @@ def _first(kind: Any, values: Sequence[Any]) -> Sequence[Any]:  # noqa: ANN401
 
 
 def _describe_clamped_rewards(model: Model) -> tuple[int, float, float, int]:
-    """Return what the program before goes on from: count, mean, how far is usual, and how many were clamped."""
-    counted, usual = model.state.counted, model.state.usual_rewards
-    farthest = usual.reach / _USUAL_OF_BEFORE if math.isfinite(usual.reach) else 0.0
+    """Return what the program before goes on from: count, mean, the farthest expected value, the number clamped."""
+    counted, known = model.state.counted, model.state.reward_range
+    farthest = known.reach / _REACH_OF_BEFORE if math.isfinite(known.reach) else 0.0
     return model.state.observations, model.mean_reward, farthest, counted.wild_rewards
 
 
 def _describe_shortened_contexts(norms: RobustRange | None) -> tuple[tuple[float, ...], float, int] | None:
-    """Return the same of contexts: the first norms, the longest usual one, and how many were shortened."""
+    """Return the same of contexts: the first norms, the longest expected one, and how many were shortened."""
     if norms is None:
         return None
     if not math.isfinite(norms.reach):
         return tuple(norms.values.tolist()), norms.middle, norms.outliers
-    return (), norms.reach / _USUAL_OF_BEFORE, norms.outliers
+    return (), norms.reach / _REACH_OF_BEFORE, norms.outliers
 
 
-_USUAL_OF_BEFORE = 10.0
-"""What is so many times as far as is usual is an outlier to the program before."""
+_REACH_OF_BEFORE = 10.0
+"""A value so many times as far as the farthest expected one is an outlier to the program before."""
 
 
 def _take_lower_half(matrix: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -50,8 +50,8 @@ def correct(
     latest, feedback = len(state.recent) - state.since_refit, state.feedback
     if state.recent.outcomes is not None:
         feedback = state.feedback_so_far.hear_again(state.recent, count=state.since_refit)
-    usual = state.range_at_refit.after_all(state.recent.rewards, first=latest)
-    return replace(state, usual_rewards=usual, feedback=feedback)
+    reward_range = state.range_at_refit.after_all(state.recent.rewards, first=latest)
+    return replace(state, reward_range=reward_range, feedback=feedback)
 
 
 def revise(
@@ -151,10 +151,10 @@ def _revise_outcomes(
 
 def hear(state: State, reward: float) -> State:
     """Return the state that knows of one more reward of an earlier slate, as far as rewards are judged by it."""
-    usual, centre = state.usual_rewards.after(reward, state.recent.centre), state.recent.centre
-    is_first = state.range_at_refit is state.usual_rewards
-    at_refit = usual if is_first else state.range_at_refit.after(reward, centre)
-    return replace(state, usual_rewards=usual, range_at_refit=at_refit)
+    reward_range, centre = state.reward_range.after(reward, state.recent.centre), state.recent.centre
+    is_first = state.range_at_refit is state.reward_range
+    at_refit = reward_range if is_first else state.range_at_refit.after(reward, centre)
+    return replace(state, reward_range=reward_range, range_at_refit=at_refit)
 
 
 def _recount(
@@ -195,7 +195,7 @@ def _void(state: State, index: int) -> State:
 def _amend(state: State, index: int, reward: float) -> State:
     posterior, was_believed, is_latest = state.posterior, state.recent.believed[index], _is_latest(state, index)
     recent = state.recent.with_reward(index, reward)
-    verdict = recent.judge(state.judge_of(state.usual_rewards), state.usual_norms, n_new=len(recent) - index)[index]
+    verdict = recent.judge(state.judge_of(state.reward_range), state.norm_range, n_new=len(recent) - index)[index]
     if verdict != Verdict.BELIEVED:
         posterior = posterior.without_row(_row_of(state, index)) if was_believed else posterior
         recent = recent.with_verdict(index, verdict)

@@ -39,7 +39,7 @@ class ItemFeedback:
     ----------
     settled
         The sums of those that the latest observations do not have.
-    usual, usual_at_refit
+    outcome_range, range_at_refit
         The robust range of outcomes around their centre, and as it was at the last refit, but for what was heard since
         of slates that came before.
     context_dim
@@ -49,8 +49,8 @@ class ItemFeedback:
     """
 
     settled: ItemOutcomes
-    usual: RobustRange
-    usual_at_refit: RobustRange
+    outcome_range: RobustRange
+    range_at_refit: RobustRange
     context_dim: int
     study: PriorMean | None
 
@@ -69,27 +69,29 @@ class ItemFeedback:
     def numbers(self) -> tuple[NDArray[Any] | float, ...]:
         """All numbers that later utilities depend on, in a stated order: for digests."""
         of_study = () if self.study is None else self.study.numbers
-        ranges = [getattr(self.usual, one.name) for one in fields(self.usual)]
+        ranges = [getattr(self.outcome_range, one.name) for one in fields(self.outcome_range)]
         return *(getattr(self.settled, one.name) for one in fields(self.settled)), *ranges, *of_study
 
     def hear(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
         """Return the same that judges by the outcomes of the newest observations, too."""
-        usual = self.usual
+        outcome_range = self.outcome_range
         for end in range(len(recent) - count + 1, len(recent) + 1):
             if recent.outcomes is not None:
-                usual = _after(usual, recent.outcomes[end - 1], recent.outcome_centre_at(end))
-        return replace(self, usual=usual)
+                outcome_range = _after(outcome_range, recent.outcomes[end - 1], recent.outcome_centre_at(end))
+        return replace(self, outcome_range=outcome_range)
 
     def hear_again(self, recent: RecentObservations, *, count: int) -> ItemFeedback:
         """Return the same where the outcomes of the newest observations, all since the last refit, are others."""
-        return replace(self, usual=self.usual_at_refit).hear(recent, count=count)
+        return replace(self, outcome_range=self.range_at_refit).hear(recent, count=count)
 
     def hear_late(self, outcomes: FloatArray, centre: float) -> ItemFeedback:
         """Return the same that judges by other outcomes of a slate, too, which came before the last refit."""
-        usual = _after(self.usual, outcomes, centre)
-        is_first = self.usual_at_refit is self.usual
+        outcome_range = _after(self.outcome_range, outcomes, centre)
+        is_first = self.range_at_refit is self.outcome_range
         return replace(
-            self, usual=usual, usual_at_refit=usual if is_first else _after(self.usual_at_refit, outcomes, centre)
+            self,
+            outcome_range=outcome_range,
+            range_at_refit=outcome_range if is_first else _after(self.range_at_refit, outcomes, centre),
         )
 
     def rows_of(self, recent: RecentObservations, *, at: float, half_life: float, centre: float) -> OutcomeRows:
@@ -102,7 +104,7 @@ class ItemFeedback:
 
     def judge(self, outcomes: FloatArray, centre: float) -> FloatArray:
         """Return outcomes without those that are too far from their centre."""
-        return np.where(np.abs(outcomes - centre) <= self.usual.reach, outcomes, np.nan)
+        return np.where(np.abs(outcomes - centre) <= self.outcome_range.reach, outcomes, np.nan)
 
     def absorb(self, rows: OutcomeRows, *, most_items: int) -> ItemFeedback:
         """Return the same with the outcomes of more slates in the sums."""
@@ -127,7 +129,7 @@ class ItemFeedback:
 
     def settle(self, kernel: KendallKernel) -> ItemFeedback:
         """Return the same after a refit that chose a kernel."""
-        return replace(self.with_kernel(kernel), usual_at_refit=self.usual)
+        return replace(self.with_kernel(kernel), range_at_refit=self.outcome_range)
 
     def anew(self) -> ItemFeedback:
         """Return the same with nothing in the sums."""
@@ -190,10 +192,10 @@ class ItemFeedback:
         return known, np.column_stack([constants, slopes[:, : self._own_dim]])
 
 
-def _after(usual: RobustRange, outcomes: FloatArray, centre: float) -> RobustRange:
+def _after(robust_range: RobustRange, outcomes: FloatArray, centre: float) -> RobustRange:
     """Return a robust range after the outcomes of one more slate: the one that is farthest from the centre."""
     known = outcomes[np.isfinite(outcomes)]
-    return usual.after(float(known[np.argmax(np.abs(known - centre))]), centre) if len(known) else usual
+    return robust_range.after(float(known[np.argmax(np.abs(known - centre))]), centre) if len(known) else robust_range
 
 
 def extend_images(images: FloatArray, shared: float) -> FloatArray:

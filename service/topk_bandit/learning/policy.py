@@ -85,7 +85,7 @@ class Lasting:
         What shown slates add up to that were not counted as pending yet, less than one: see `State.shown`.
     aged_at
         When the rows were aged the last time.
-    usual_rewards, usual_norms
+    reward_range, norm_range
         The robust ranges of rewards and of contexts' lengths; None for encoded contexts, whose lengths are limited.
     recent
         The latest observations, at least those since the last refit.
@@ -114,8 +114,8 @@ class Lasting:
     unrewarded: int = 0
     to_count: float = 0.0
     aged_at: float = 0.0
-    usual_rewards: RobustRange = NO_VALUES
-    usual_norms: RobustRange | None = NO_VALUES
+    reward_range: RobustRange = NO_VALUES
+    norm_range: RobustRange | None = NO_VALUES
     recent: RecentObservations = NO_OBSERVATIONS
     settled: Counted = NOTHING_COUNTED
     noise_at_edge: bool = False
@@ -195,14 +195,14 @@ class State(Lasting):
         in_all = context_dim + bool(shared)
         prior_mean = None if prior_mean is None else prior_mean.with_context_dim(in_all)
         posterior = Posterior.prior(kernel, context_dim=in_all, noise_variance=_FIRST_NOISE, prior_mean=prior_mean)
-        usual_norms = None if encoded else NO_VALUES
+        norm_range = None if encoded else NO_VALUES
         return cls(
             posterior=scale_best(posterior),
             limits=limits,
             shared=shared,
             half_life=half_life,
             trusts_rewards=trusts_rewards,
-            usual_norms=usual_norms,
+            norm_range=norm_range,
         )
 
     @classmethod
@@ -243,7 +243,7 @@ class State(Lasting):
             limits=limits,
             half_life=half_life,
             trusts_rewards=trusts_rewards,
-            range_at_refit=checkpoint.usual_rewards,
+            range_at_refit=checkpoint.reward_range,
             leaving=leaving,
         )
 
@@ -318,15 +318,15 @@ class State(Lasting):
 
     @property
     def _norm_reach(self) -> float:
-        return math.inf if self.usual_norms is None else self.usual_norms.reach
+        return math.inf if self.norm_range is None else self.norm_range.reach
 
     def reward_in_range(self, reward: float) -> float:
         """Return a reward that is in the robust range, or the centre for one that is not."""
-        return reward if self.recent.would_believe(reward, self.judge_of(self.usual_rewards)) else self.recent.centre
+        return reward if self.recent.would_believe(reward, self.judge_of(self.reward_range)) else self.recent.centre
 
-    def judge_of(self, usual: RobustRange) -> RobustRange:
+    def judge_of(self, robust_range: RobustRange) -> RobustRange:
         """Return the range by which rewards are judged, where they have a robust range: that, or one without an end."""
-        return ALL_VALUES if self.trusts_rewards else usual
+        return ALL_VALUES if self.trusts_rewards else robust_range
 
     def predict(
         self,
@@ -388,13 +388,13 @@ class State(Lasting):
 
     def _admit(self, contexts: NDArray[np.float64]) -> State:
         """Return the state that knows of more contexts; once contexts can be judged, no wild one is pending."""
-        if self.usual_norms is None:
+        if self.norm_range is None:
             return self
-        updated = self.usual_norms
+        updated = self.norm_range
         for context in contexts:
             updated = updated.after(norm_of(context), 0.0)
-        state = replace(self, usual_norms=updated)
-        can_judge = len(self.usual_norms.values) < FEWEST_VALUES <= len(updated.values)
+        state = replace(self, norm_range=updated)
+        can_judge = len(self.norm_range.values) < FEWEST_VALUES <= len(updated.values)
         return state._discard_wild() if can_judge else state
 
     def _discard_wild(self) -> State:
@@ -441,12 +441,12 @@ class State(Lasting):
             np.array([at]),
             outcomes=None if outcomes is None else outcomes[None],
         )
-        updated = self.usual_rewards.after(reward, recent.centre)
-        recent = recent.judge_new(self.judge_of(updated), self.usual_norms, count=1)
+        updated = self.reward_range.after(reward, recent.centre)
+        recent = recent.judge_new(self.judge_of(updated), self.norm_range, count=1)
         counted: dict[str, Any] = {
             "observations": self.observations + 1,
             "since_refit": self.since_refit + 1,
-            "usual_rewards": updated,
+            "reward_range": updated,
             "recent": recent,
             "feedback": self._hear_outcomes(recent, count=1) if outcomes is not None else self.feedback,
         }
@@ -505,12 +505,12 @@ class State(Lasting):
         recent = self.recent.extend(
             ("",) * count, past.contexts, past.rankings, past.rewards, at - past.ages, outcomes=past.outcomes
         )
-        updated = self.usual_rewards.after_all(recent.rewards, first=len(self.recent))
-        recent = recent.judge_new(self.judge_of(updated), state.usual_norms, count=count)
+        updated = self.reward_range.after_all(recent.rewards, first=len(self.recent))
+        recent = recent.judge_new(self.judge_of(updated), state.norm_range, count=count)
         state = replace(
             state,
             recent=recent,
-            usual_rewards=updated,
+            reward_range=updated,
             observations=self.observations + count,
             imported=self.imported + count,
             feedback=self.feedback if past.outcomes is None else self._hear_outcomes(recent, count=count),
@@ -569,7 +569,7 @@ class State(Lasting):
         has changed, all is learned anew from those that are believed: no sum of rows gives one back.
         """
         before = self.recent
-        verdicts = before.judge(self.judge_of(self.usual_rewards), self.usual_norms)
+        verdicts = before.judge(self.judge_of(self.reward_range), self.norm_range)
         restored = ~before.believed & (verdicts == Verdict.BELIEVED)
         doubted = before.believed & (verdicts != Verdict.BELIEVED)
         if self.remembered > len(before) and doubted.sum() < _FEWEST_DOUBTED:
@@ -677,7 +677,7 @@ class State(Lasting):
             noise_at_edge=at_edge,
             recent=self.recent.settle(),
             settled=self.settled.plus(self.recent.leaving),
-            range_at_refit=self.usual_rewards,
+            range_at_refit=self.reward_range,
             feedback=None if feedback is None else feedback.settle(kernel),
         )
 
@@ -795,7 +795,7 @@ class State(Lasting):
             return True
         if self.remembered > _REWARDS_BETWEEN_LOOKS and self.since_refit % _REWARDS_BETWEEN_LOOKS:
             return False
-        verdicts = self.recent.judge(self.judge_of(self.usual_rewards), self.usual_norms)
+        verdicts = self.recent.judge(self.judge_of(self.reward_range), self.norm_range)
         doubted = int((self.recent.believed & (verdicts != Verdict.BELIEVED)).sum())
         return doubted >= (1 if self.remembered <= _REWARDS_BETWEEN_LOOKS else _FEWEST_DOUBTED)
 

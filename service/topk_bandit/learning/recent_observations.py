@@ -298,9 +298,9 @@ class RecentObservations:
         )
         return np.asarray(judged, dtype=np.int8)
 
-    def would_believe(self, reward: float, usual: RobustRange) -> bool:
+    def would_believe(self, reward: float, robust_range: RobustRange) -> bool:
         """Return whether a reward is in their robust range, whatever its context."""
-        return not compiled.is_wild_reward(reward, self.centre, usual.reach)
+        return not compiled.is_wild_reward(reward, self.centre, robust_range.reach)
 
 
 _NOTHING = lay_out(np.zeros(0))

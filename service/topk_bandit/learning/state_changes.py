@@ -50,7 +50,7 @@ def forget(state: State, kernel: KendallKernel, at: float = 0.0) -> State:
         limits=state.limits,
         prior_mean=None if prior_mean is None else prior_mean.with_kernel(kernel),
         half_life=state.half_life,
-        encoded=state.usual_norms is None,
+        encoded=state.norm_range is None,
         trusts_rewards=state.trusts_rewards,
     )
     return replace(
