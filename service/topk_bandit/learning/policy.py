@@ -71,7 +71,7 @@ class Lasting:
     observations
         Rewards taken in since the beginning.
     forgotten
-        How many of them were taken in before the last `State.forget`.
+        How many of them were taken in before the last `forget`.
     imported
         How many of them were of slates that were shown elsewhere.
     compared
