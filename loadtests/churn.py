@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, BanditSettings, Item, Kernel
 from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.limits import Limits

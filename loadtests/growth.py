@@ -12,7 +12,7 @@ from figures import Bench, Figure, Outcome, exponent
 from models import model_of
 from played import WIDE, shown_at_random
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import Model, fold
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.environments import Shop
@@ -20,6 +20,8 @@ from topk_bandit.store.events import Event, LoggedEvent, Recommended, Rewarded, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from topk_bandit.bandits.model import Model
 
 __all__ = ["growth"]
 

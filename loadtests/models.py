@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.model import Model, Tally, begin, fold
+from topk_bandit.bandits.fold import begin, fold
+from topk_bandit.bandits.model import Model, Tally
 from topk_bandit.domain.bandits import BanditSettings, Item, Kernel
 from topk_bandit.process.settings import Settings
 from topk_bandit.store.events import BanditCreated, ItemsChanged, LoggedEvent

@@ -110,12 +110,16 @@ ROOMS: Mapping[str, str] = {
     "learning/conservative.py": "learning/test_conservative",
     "learning/holdouts.py": "learning/test_holdouts commands/test_holdout",
     "bandits/reward_curve.py": "bandits/test_reward_times",
-    "bandits/model.py": f"""
+    "bandits/fold.py": f"""
         {_MODEL} bandits/test_activation bandits/test_corrections bandits/test_skips bandits/test_features
         bandits/test_item_features bandits/test_priors bandits/test_places bandits/test_imports
         bandits/test_unknown_outcomes bandits/test_history bandits/test_digests bandits/test_reset
         bandits/test_set_aside bandits/test_capacity bandits/test_snapshots bandits/test_provisional
         bandits/test_selection bandits/test_reward_times bandits/test_item_values bandits/test_stages""",
+    "bandits/model.py": f"""
+        {_MODEL} bandits/test_history bandits/test_digests bandits/test_reset bandits/test_set_aside
+        bandits/test_snapshots bandits/test_selection bandits/test_reward_times bandits/test_regret_units
+        bandits/test_corrections bandits/test_features""",
     "bandits/choices.py": """
         bandits/test_answers bandits/test_recommender bandits/test_candidates bandits/test_features
         bandits/test_stages bandits/test_replay bandits/test_rules bandits/test_exposures bandits/test_conservative""",

@@ -9,7 +9,7 @@ import numpy as np
 from tests.bandits.harness import LIMITS
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.domain.bandits import BanditSettings, Exploration, Item, Kernel, PaperBeta
 from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.store.events import (

@@ -16,8 +16,8 @@ import numpy as np
 from tests.contracts.harness import home_of, whole_log
 
 from topk_bandit.bandits.administration import FOLLOWER_SILENCE_MS, Bandits
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
-from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.model_cache import ModelCache
 from topk_bandit.bandits.recommender import Recommender
 from topk_bandit.bandits.tenant_quotas import TenantQuotas

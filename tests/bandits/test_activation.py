@@ -10,7 +10,7 @@ import pytest
 from tests.bandits.harness import LIMITS, SETTINGS, assert_same, request
 from tests.contracts.samples import recommendation
 
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.commands.log.dumps import Dump
 from topk_bandit.commands.log.slates import LeftOut, read_slates

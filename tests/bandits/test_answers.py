@@ -11,7 +11,7 @@ import pytest
 from tests.dense_bandit import ADAPTIVE, WCK, Answer, DenseBandit, Prior, check_answer, check_moments, find_best
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel
 from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.learning.limits import Limits

@@ -11,7 +11,7 @@ from tests.bandits.harness import LIMITS, NAME, SETTINGS, rebuilt, request, runn
 from tests.contracts.harness import run
 
 from topk_bandit.bandits.catalogue import MOST_KEPT, Catalogue
-from topk_bandit.bandits.model import Model, begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.saved_snapshots import with_item_features
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Item
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tests.contracts.harness import Stores
 
+    from topk_bandit.bandits.model import Model
     from topk_bandit.store.log import Store
 
 SCHEMA = (

@@ -13,7 +13,8 @@ from tests.bandits.harness import LIMITS, NAME, SETTINGS, Archive, Shop, assert_
 from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS, recommendation
 
-from topk_bandit.bandits.model import EVENTS_BETWEEN_CHECKPOINTS, begin, fold
+from topk_bandit.bandits.fold import begin, fold
+from topk_bandit.bandits.model import EVENTS_BETWEEN_CHECKPOINTS
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Aggregation, Item
 from topk_bandit.domain.errors import NotReadyError, TopkBanditError

@@ -13,7 +13,7 @@ from tests.bandits.harness import LIMITS, NAME, Archive, Shop, assert_same, repl
 from tests.contracts.harness import run
 
 from topk_bandit.bandits.digests import Digests, digests_of, resume_arithmetic
-from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.bandits import Item
 from topk_bandit.learning.arithmetic import describe_arithmetic

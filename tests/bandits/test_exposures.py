@@ -23,7 +23,7 @@ from topk_bandit.bandits.exposures import (
     find_unpaid,
     rules_that_pay,
 )
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel, PaperBeta
 from topk_bandit.domain.errors import InvalidArgumentError

@@ -14,7 +14,7 @@ from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.digests import digests_of
 from topk_bandit.bandits.explanations import list_top_slates
-from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Item, Kernel
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError

@@ -14,8 +14,8 @@ from tests.bandits.harness import LIMITS, NAME, Shop, assert_same, replayed, run
 from tests.contracts.harness import MemoryStores, run, whole_log
 
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.history import FIRST_WIDTH_MS, MOST_POINTS, History, Totals
-from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from tests.bandits.harness import HOUR_MS, LIMITS, NAME, SETTINGS, assert_same, 
 from tests.contracts.harness import MemoryStores, dump, run, whole_log
 
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.imports import MOST_BYTES, RowsOfImport
-from topk_bandit.bandits.model import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import BanditSettings, Item, Kernel, RewardRange
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError, UnavailableError

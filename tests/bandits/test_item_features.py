@@ -13,7 +13,7 @@ from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import MemoryStores, RedisStores, run
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Item, Kernel
 from topk_bandit.domain.errors import InvalidArgumentError

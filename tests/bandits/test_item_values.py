@@ -12,7 +12,7 @@ from tests.contracts.archives import archived, restore_lines
 from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS
 
-from topk_bandit.bandits import model as models
+from topk_bandit.bandits import fold as folds
 from topk_bandit.bandits.imports import RowsOfImport
 from topk_bandit.domain.bandits import Aggregation, BanditName
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NotReadyError
@@ -49,7 +49,7 @@ class Learner:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
-        for place, name in ((State, "rewarded"), (State, "learn_history"), (models, "correct"), (models, "revise")):
+        for place, name in ((State, "rewarded"), (State, "learn_history"), (folds, "correct"), (folds, "revise")):
             monkeypatch.setattr(place, name, self._hearing(name, getattr(place, name)))
 
     def _hearing(self, name: str, known: Any) -> Any:  # noqa: ANN401 - functions of a state and more

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from tests.bandits.harness import LIMITS, SETTINGS
 
 from topk_bandit.bandits.comparison import DAY_MS, MOST_DAYS, NOTHING_COMPARED, Comparison
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.lifts import describe_lift
-from topk_bandit.bandits.model import Model, begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Item
 from topk_bandit.domain.slates import Recommendation, RecommendationRequest
@@ -32,6 +33,9 @@ from topk_bandit.store.events import (
     SettingsChanged,
     Shown,
 )
+
+if TYPE_CHECKING:
+    from topk_bandit.bandits.model import Model
 
 HOUR_MS = 3_600_000
 SLATE = ("a", "b", "c")

@@ -10,7 +10,7 @@ import pytest
 from tests.bandits.harness import LIMITS, SETTINGS, assert_same
 
 from topk_bandit.bandits import places
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Item, ItemUtility, Kernel, Prior
 from topk_bandit.domain.slates import Recommendation, RecommendationRequest

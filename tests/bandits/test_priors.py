@@ -10,7 +10,7 @@ from tests.bandits.harness import LIMITS, NAME, SETTINGS, Worker, assert_same, r
 from tests.contracts.harness import run, whole_log
 
 from topk_bandit.bandits.budget import MemoryBudget
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.domain.bandits import ConstantBeta, Exploration, Item, Kernel
 from topk_bandit.domain.errors import ConflictError, CorruptDataError, InvalidArgumentError
 from topk_bandit.store.events import BanditCreated, LoggedEvent, SettingsChanged

@@ -12,7 +12,7 @@ from tests.bandits.test_corrections import ITEMS, assert_learned_alike, begun, r
 from tests.contracts.harness import MemoryStores, run
 from tests.contracts.samples import HOUR_MS
 
-from topk_bandit.bandits.model import Model, begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Aggregation, Kernel
 from topk_bandit.domain.errors import CorruptDataError
@@ -33,6 +33,7 @@ from topk_bandit.store.events import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from topk_bandit.bandits.model import Model
     from topk_bandit.store.log import Store
 
 DEFAULT = 0.0

@@ -17,7 +17,7 @@ from tests.bandits.harness import LIMITS, assert_same, replayed
 from tests.bandits.processor_fold import look
 
 from topk_bandit.bandits.digests import Digests, digests_of
-from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.learning.arithmetic import describe_arithmetic
 from topk_bandit.store.codec import decode_snapshot, encode_event, encode_snapshot

@@ -11,7 +11,8 @@ import pytest
 from tests.bandits.harness import LIMITS, begun, request, then
 from tests.contracts.samples import recommendation
 
-from topk_bandit.bandits.model import MOST_PHASES, RegretSums
+from topk_bandit.bandits.fold import MOST_PHASES
+from topk_bandit.bandits.model import RegretSums
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.client import Stage
 from topk_bandit.store.data_versions import FIRST, NEWEST

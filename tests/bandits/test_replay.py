@@ -13,7 +13,7 @@ from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores, run
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.store.events import Expired, ItemsChanged, Recommended, Rewarded, SettingsChanged
 

@@ -22,7 +22,7 @@ from tests.bandits.test_corrections import assert_learned_alike, begun, lived, r
 from tests.contracts.harness import run
 from tests.contracts.samples import HOUR_MS
 
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Item, ItemUtility, Kernel, Prior
 from topk_bandit.domain.errors import NotFoundError, NotReadyError

@@ -10,7 +10,7 @@ from tests.bandits.harness import LIMITS, NAME, SETTINGS, request, running_worke
 from tests.bandits.test_corrections import ITEMS, recommended
 from tests.contracts.harness import MemoryStores, run
 
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.reward_curve import Change, Cohort, RewardCurve
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.domain.bandits import Aggregation, Item

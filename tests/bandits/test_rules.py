@@ -18,7 +18,7 @@ from tests.ruled_shop import SCHEMA, Told, broken_rules, draw_item, draw_rule, l
 
 from topk_bandit.bandits.choices import choose_slate
 from topk_bandit.bandits.explanations import explain
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.showable import find_broken_rule
 from topk_bandit.domain.bandits import Exploration, Item, PaperBeta
 from topk_bandit.domain.errors import ConflictError, InvalidArgumentError, NotReadyError

@@ -20,7 +20,7 @@ from tests.learning.test_search import bounds, random_posterior
 from tests.long_forms import usual_or_long
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.domain.bandits import BanditSettings, ConstantBeta, Exploration, Item, Kernel, PaperBeta
 from topk_bandit.domain.rules import SlateRule, is_about_new
 from topk_bandit.domain.slates import RecommendationRequest

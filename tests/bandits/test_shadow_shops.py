@@ -9,8 +9,8 @@ import pytest
 from tests.bandits.harness import LIMITS
 
 from topk_bandit.bandits.choices import choose_slate
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.lifts import describe_shadow
-from topk_bandit.bandits.model import begin, fold
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, BanditSettings, Item, Kernel
 from topk_bandit.domain.slates import RecommendationRequest
 from topk_bandit.domain.stages import Stage

@@ -29,7 +29,7 @@ from tests.contracts.samples import recommendation
 from tests.long_forms import usual_or_long
 from tests.waiting import until_async
 
-from topk_bandit.bandits.model import fold
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.operators import Operators
 from topk_bandit.bandits.snapshots import decode_model, encode_model
 from topk_bandit.bandits.tenant_quotas import TenantQuotas

@@ -37,9 +37,9 @@ from tests.contracts.samples import recommendation
 from tests.servers import running_server, valkey_binary
 
 from topk_bandit.bandits.digests import digests_of
+from topk_bandit.bandits.fold import fold
 from topk_bandit.bandits.follower import SHORT_TAIL
 from topk_bandit.bandits.log_retention import AS_SNAPSHOTS_ALLOW
-from topk_bandit.bandits.model import fold
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
 from topk_bandit.bandits.snapshots import decode_digests, decode_model, encode_model
 from topk_bandit.domain.bandits import Item, Kernel

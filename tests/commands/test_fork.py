@@ -12,7 +12,7 @@ from tests.contracts.clocks import StoreClock
 from tests.contracts.harness import RedisStores
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.client import Client
 from topk_bandit.commands.cli import main
 from topk_bandit.domain.bandits import BanditName, RewardRange

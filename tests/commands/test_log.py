@@ -19,7 +19,7 @@ from tests.contracts.harness import RedisStores, run
 
 from topk_bandit.bandits.budget import MemoryBudget
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import encode_model
 from topk_bandit.commands.cli import _parser, main
 from topk_bandit.commands.log import models

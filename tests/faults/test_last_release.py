@@ -22,7 +22,7 @@ from tests.servers import running_server, valkey_binary
 from tests.waiting import PATIENCE
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.commands.log.dumps import Dump, lines
 from topk_bandit.domain.bandits import DEFAULT_EXPLORATION, BanditSettings, Item, Kernel
 from topk_bandit.domain.slates import RecommendationRequest

@@ -13,7 +13,7 @@ from tests.simulation.endings import check_activation, check_corrections, check_
 from tests.simulation.ledger import Response
 
 from topk_bandit.bandits.choices import recommendation_id_of
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.domain.bandits import Aggregation
 from topk_bandit.store.events import (
     Expired,

@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import decode_model
 from topk_bandit.domain.errors import CorruptDataError, InvalidArgumentError, NewerDataError, TopkBanditError
 from topk_bandit.store.codec import decode_snapshot

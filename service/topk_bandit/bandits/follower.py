@@ -16,7 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.model import Model, begin, fold, folds_without_refit
+from topk_bandit.bandits.fold import begin, fold, folds_without_refit
 from topk_bandit.bandits.own_events import LogEnd, OwnEvents, end_of
 from topk_bandit.bandits.recent_events import RecentEvents
 from topk_bandit.bandits.saved_snapshots import SavedSnapshots
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from topk_bandit.bandits.log_retention import Retention
+    from topk_bandit.bandits.model import Model
     from topk_bandit.domain.bandits import BanditName
     from topk_bandit.domain.hooks import Hooks
     from topk_bandit.learning.limits import Limits

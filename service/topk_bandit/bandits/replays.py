@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.saved_snapshots import with_item_features
 from topk_bandit.bandits.snapshots import decode_model
 from topk_bandit.domain.errors import CorruptDataError, NotFoundError, NotReadyError, UnavailableError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from topk_bandit.bandits.choices import choose_slate
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.commands.log.policies import AskedPolicy
 from topk_bandit.commands.operate.arguments import add_changeable
 from topk_bandit.commands.operate.forks import Replay

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topk_bandit.bandits.digests import digests_of
-from topk_bandit.bandits.model import begin, fold
+from topk_bandit.bandits.fold import begin, fold
 from topk_bandit.bandits.snapshots import decode_digests, decode_model
 from topk_bandit.domain.errors import InvalidArgumentError
 from topk_bandit.learning.rankings import random_rankings
