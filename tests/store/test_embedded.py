@@ -54,8 +54,11 @@ STARTERS = """
 import os, sys
 from pathlib import Path
 from topk_bandit.domain.errors import ConfigurationError
+from topk_bandit.store import embedded
 from topk_bandit.store.embedded import EmbeddedStore
 
+# Whoever has the lock writes its number down in its own time.
+embedded._PID_SECONDS = float(sys.argv[2])
 gate, opener = os.pipe()
 for _ in range(20):
     if os.fork() == 0:
@@ -88,10 +91,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def running(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def running(script: str, folder: Path, *given: object) -> Iterator[subprocess.Popen[str]]:
     """Run a script as another process, in a process group of its own, and kill it in the end."""
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(folder)],
+        [sys.executable, "-c", script, str(folder), *map(str, given)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -314,7 +317,7 @@ def test_of_twenty_simultaneous_starters_exactly_one_gets_the_orphan(folder: Pat
 
 def race(folder: Path) -> str:
     """Let twenty processes start at once, and return the pid of the one server."""
-    with running(STARTERS, folder) as starters:
+    with running(STARTERS, folder, PATIENCE) as starters:
         answers = lines(starters, 21)
         [[_, winner, server]] = [answer for answer in answers if answer[0] == "owner"]
         refusals = [" ".join(answer) for answer in answers if answer[0] == "refused"]

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from tests.servers import RunningServer
 
-    from topk_bandit.store.log import Store
+    from topk_bandit.store.log import BanditRecord, Store
     from topk_bandit.store.redis.scripts import Script
 
 OTHER = BanditName(tenant="shop", bandit="other")
@@ -317,11 +317,15 @@ def test_a_server_that_hangs_is_waited_for_by_one_call_at_a_time(mortal: Running
             assert await count_refused_at_once(lambda: store.get_bandit(NAME), times=50) == 49
         finally:
             mortal.send_signal(signal.SIGCONT)
-        clock.seconds += 10.0
         receipt = (await insist(lambda: other.record_reward(NAME, "pending", 1.0))).answer
         assert receipt.outcome in (RewardOutcome.ACCEPTED, RewardOutcome.DUPLICATE)
         assert (await other.get_bandit(NAME)).log_position == 5
-        assert (await insist(lambda: store.get_bandit(NAME))).log_position == 5
+
+        async def ask_later() -> BanditRecord:
+            clock.seconds += 10.0
+            return await store.get_bandit(NAME)
+
+        assert (await insist(ask_later)).log_position == 5
 
     async def main() -> None:
         async with stores.connect() as store, others.connect() as other:
